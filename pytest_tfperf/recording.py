@@ -272,7 +272,7 @@ class Recording:
     compiled: tuple[str, ...] | None = None
     """XLA executables compiled after the first step; None if that was not watched."""
     traced: tuple[tuple[str, int, str], ...] | None = None
-    """(function, step, change) of each tf.function trace after step 0; None if not watched."""
+    """(function, step, change) of each function traced after step 0; None if not watched."""
     lowered: Modules | Unknown = UNSEEN
     """The XLA modules of a step before optimisation."""
     lowering_notes: tuple[str, ...] = ()
@@ -313,8 +313,14 @@ class Recording:
     """Codes of the op guide that are suppressed."""
     examples_per_step: float | None = None
     """Examples in a step, for throughput."""
+    framework: str = "TensorFlow"
+    """The framework whose trace this is."""
+    beside: tuple[str, ...] = ()
+    """Other frameworks whose ops the steps ran; their traces are not kept."""
     frameworks: tuple[str, ...] = ()
-    """Other frameworks that may compute in the process of the steps."""
+    """Frameworks that may compute in the process of the steps and are not profiled."""
+    own_functions: Mapping[str, bool] | None = None
+    """Functions that JAX itself compiles, and whether the user compiles one of the same name."""
     settled: bool = True
     """False if input buffers were still draining in the timed window."""
     instrumented: bool = False

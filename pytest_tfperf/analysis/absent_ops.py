@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.host.activity import runs_ops
+from pytest_tfperf.analysis.host.activity import runs_jax, runs_ops
+from pytest_tfperf.analysis.host.shown import JAX
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.values import Source, Value
 
 __tracebackhide__ = True
 
 _NO_OP = "the step ran no TensorFlow op"
+_NO_JAX = "the step called no function of JAX"
 _NO_OWN_OP = "the step ran no TensorFlow op but those of its input"
-_LOADED = "; {} loaded, and tfperf measures TensorFlow only"
+_LOADED = "; {} loaded, and tfperf measures TensorFlow and JAX only"
+_BESIDE = "the step ran {} beside {}, and a trace shows one of them"
 _NOT_OF_OPS = (None, Source.TIMED, Source.COUNTED)
 _OF_INPUT = frozenset(
     {"input_bound", "input_wait", "input_capacity", "input_bound_at_target", "batch_padding"}
@@ -31,7 +34,7 @@ def refuse_other_frameworks(evidence: Evidence) -> None:
     """
     any_op, _ = _ops(evidence)
     if not any_op and evidence.recording.frameworks:
-        raise CaptureError(_NO_OP + _loaded(evidence))
+        raise CaptureError(_nothing(evidence) + _loaded(evidence))
 
 
 def why_absent(evidence: Evidence) -> str | None:
@@ -40,10 +43,16 @@ def why_absent(evidence: Evidence) -> str | None:
 
     A step that only fetches its input is what it seems, unless another framework may compute in it.
     """
+    if evidence.recording.beside:
+        return _BESIDE.format(" and ".join(evidence.recording.beside), evidence.recording.framework)
     any_op, own_op = _ops(evidence)
     if own_op or (any_op and not evidence.recording.frameworks):
         return None
-    return (_NO_OWN_OP if any_op else _NO_OP) + _loaded(evidence)
+    return (_NO_OWN_OP if any_op else _nothing(evidence)) + _loaded(evidence)
+
+
+def _nothing(evidence: Evidence) -> str:
+    return _NO_JAX if evidence.recording.framework == JAX else _NO_OP
 
 
 def _ops(evidence: Evidence) -> tuple[bool, bool]:
@@ -54,6 +63,9 @@ def _ops(evidence: Evidence) -> tuple[bool, bool]:
     """
     if evidence.trace is None or evidence.inspection is None:
         return True, True
+    if evidence.recording.framework == JAX:
+        ran = runs_jax(evidence.trace, evidence.launched)
+        return ran, ran
     return runs_ops(evidence.trace, evidence.launched)
 
 

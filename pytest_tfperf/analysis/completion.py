@@ -8,10 +8,12 @@ from itertools import takewhile
 
 from pytest_tfperf.analysis.host.activity import (
     compiled_again,
+    jax_retraces,
     shows_runtime,
     traced_again,
     traced_late,
 )
+from pytest_tfperf.analysis.host.shown import JAX, framework
 from pytest_tfperf.analysis.input.stages import Stage
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.xla.executions import compiled_late
@@ -53,7 +55,9 @@ def _with_counts(recording: Recording, trace: Trace, steps: Steps, hidden: str |
     found = tuple(compiled_again(trace) if unmarked else compiled_late(trace, steps))
     if found or not hidden:
         compiled = found
-    if shows_runtime(trace):
+    if framework(trace) == JAX:
+        traced = jax_retraces(trace, steps)
+    elif shows_runtime(trace):
         traced = tuple(traced_again(trace) if unmarked else traced_late(trace, steps))
     return replace(
         recording, compiled=compiled, traced=traced, n_steps=len(steps), n_epochs=steps.n_epochs - 1

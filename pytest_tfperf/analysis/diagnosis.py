@@ -134,9 +134,15 @@ def compile_cause(
     }
 
 
-def retrace_cause(traced: Iterable[tuple[str, int, str]]) -> dict[str, str]:
+def retrace_cause(
+    traced: Iterable[tuple[str, int, str]], framework: str = TENSORFLOW
+) -> dict[str, str]:
     """
-    Return `where` and `try` for functions traced after the first step: (function, step, change).
+    Return `where` and `try` for functions traced after the first step.
+
+    Args:
+        traced: (function, step, change) of each trace.
+        framework: The framework that ran the steps.
     """
     traced = list(traced)
     steps = sorted({step for _, step, _ in traced})
@@ -146,14 +152,28 @@ def retrace_cause(traced: Iterable[tuple[str, int, str]]) -> dict[str, str]:
             f"traced again: {_tally(_with_change(name, change) for name, _, change in traced)}, "
             f"in step {shown}"
         ),
-        "try": "pass tensors instead of Python numbers, keep shapes constant or set "
-        "reduce_retracing=True, and create the "
-        "tf.function once, outside the step",
+        "try": _TRACE_ONCE[framework],
     }
+
+
+_TRACE_ONCE = {
+    TENSORFLOW: "pass tensors instead of Python numbers, keep shapes constant or set "
+    "reduce_retracing=True, and create the tf.function once, outside the step",
+    JAX: "keep shapes and dtypes constant (pad the last batch), pass numbers that change as arrays "
+    "and not as static arguments, and call jax.jit once, outside the step",
+}
 
 
 def _with_change(name: str, change: str) -> str:
     return f"{name} ({change})" if change else name
+
+
+def dispatch_cause(names: Counter[str]) -> dict[str, str]:
+    """Return `where` and `try` for functions of JAX' own that a step calls one by one."""
+    return {
+        "where": f"outside jax.jit: {_tally(names.elements())}",
+        "try": "move them into the jax.jit function that the step calls",
+    }
 
 
 def eager_cause(types: Counter[str], seen: Iterable[tuple[str, str | None, int]]) -> dict[str, str]:

@@ -22,8 +22,9 @@ import numpy as np
 
 from pytest_tfperf.capture.padding_guides import fits, is_lengths, is_mask, may_be_guide, stem
 from pytest_tfperf.compiler.datasets import PaddedComponent, padded_batches
+from pytest_tfperf.frameworks.jax_framework import loaded_jax
+from pytest_tfperf.frameworks.nests import leaves, loaded_tensorflow, mapped
 from pytest_tfperf.recording import Batches, BatchRows
-from pytest_tfperf.tf_runtime import load_tensorflow
 from pytest_tfperf.values import Unknown
 
 _TOKENS = frozenset({"int16", "int32", "int64", "uint16", "uint32", "uint64"})
@@ -65,8 +66,8 @@ def could_be_padded(spec: Any, data: Any) -> bool:
     components = dict(_named(spec))
     if padded_batches(data) or any(may_be_guide(name) for name in components):
         return True
-    tf = load_tensorflow()
-    return any(
+    tf = loaded_tensorflow()
+    return tf is not None and any(
         isinstance(component, tf.RaggedTensorSpec)
         or (
             isinstance(component, tf.TensorSpec)
@@ -157,37 +158,38 @@ def _named(element: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def _replicas(element: Any) -> Iterator[Any]:
     """Yield an element, or the parts that a strategy gives its replicas."""
-    tf = load_tensorflow()
-    leaves = tf.nest.flatten(element)
     n_parts = max(
-        (len(leaf.values) for leaf in leaves if isinstance(leaf, tf.distribute.DistributedValues)),
-        default=0,
+        (len(leaf.values) for leaf in leaves(element) if _is_distributed(leaf)), default=0
     )
     if not n_parts:
         yield element
     for part in range(n_parts):
-        yield tf.nest.map_structure(
-            lambda leaf, at=part: (
-                leaf.values[at] if isinstance(leaf, tf.distribute.DistributedValues) else leaf
-            ),
+        yield mapped(
+            lambda leaf, at=part: leaf.values[at] if _is_distributed(leaf) else leaf,  # type: ignore[misc]
             element,
         )
 
 
+def _is_distributed(leaf: Any) -> bool:
+    tf = loaded_tensorflow()
+    return tf is not None and isinstance(leaf, tf.distribute.DistributedValues)
+
+
 def _is_ragged(leaf: Any) -> bool:
-    return isinstance(leaf, load_tensorflow().RaggedTensor)
+    tf = loaded_tensorflow()
+    return tf is not None and isinstance(leaf, tf.RaggedTensor)
 
 
 def _array(leaf: Any) -> Any:
     """Return a dense component as an array of at least rank 1, None for anything else."""
     if isinstance(leaf, np.ndarray):
         return leaf if leaf.ndim else None
-    tf = load_tensorflow()
-    return (
-        np.asarray(leaf.numpy())
-        if tf.is_tensor(leaf) and isinstance(leaf, tf.Tensor) and leaf.shape.rank
-        else None
-    )
+    tf, jax = loaded_tensorflow(), loaded_jax()
+    if jax is not None and isinstance(leaf, jax.Array):
+        return np.asarray(leaf) if leaf.ndim else None
+    if tf is not None and isinstance(leaf, tf.Tensor) and tf.is_tensor(leaf) and leaf.shape.rank:
+        return np.asarray(leaf.numpy())
+    return None
 
 
 def _one_rank(column: Sequence[Any]) -> bool:

@@ -11,10 +11,10 @@ from time import perf_counter
 from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.capture.observations import Observations
 from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.frameworks.in_use import least_block, synchronise
 from pytest_tfperf.machine.idle_task import core_kept_awake
 from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.recording import Fetches
-from pytest_tfperf.tf_runtime import least_block, sync_devices
 from pytest_tfperf.turns import Ready, TurnClient
 
 __tracebackhide__ = True
@@ -61,7 +61,7 @@ class BlockTimer:
             step_seconds.append(lap / self.steps_per_call)
             next_seconds.append(self._next_s)
         if not self._plan.latency:
-            sync_devices()
+            synchronise()
         return Block(seconds + self.lap_timer.lap(), n_steps, step_seconds, next_seconds)
 
     def fetched(self, seconds: float) -> None:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_tfperf.tf_runtime import load_tensorflow
+from pytest_tfperf.frameworks.nests import leaves
 
 MOST_ELEMENTS = 20
 _MOST_BYTES = 64 << 20
@@ -28,7 +28,7 @@ class Elements:
 
 def elements_to_keep(element: Any) -> int:
     """Return the number of elements like this one to keep: up to 20 and 64 MiB, at least one."""
-    size = sum(map(_n_bytes, load_tensorflow().nest.flatten(element)))
+    size = sum(map(_n_bytes, leaves(element)))
     return max(1, min(MOST_ELEMENTS, _MOST_BYTES // max(size, 1)))
 
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from pytest_tfperf.capture.keras_data import KerasCall, steps_per_execution
 from pytest_tfperf.capture.keras_epochs import FurtherEpochs
-from pytest_tfperf.capture.keras_library import libraries_in_use
+from pytest_tfperf.capture.keras_library import epoch_iterators, libraries_in_use
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.tf_runtime import load_tensorflow
+from pytest_tfperf.frameworks.nests import leaves
 
 __tracebackhide__ = True
 
@@ -129,6 +129,7 @@ class _Loop:
         self._first_epoch = call.kwargs.get("initial_epoch", 0)
         self._open, self._stop = open_windows, stop
         self._n_batches = 0
+        self._has_own_iterators = bool(epoch_iterators())
         self._per_execution = 1
         self._in_batch = self._in_end = False
 
@@ -154,6 +155,11 @@ class _Loop:
             hooks.append(("on_test_begin", self._leave_steps, True))
         owner = self._callback_list
         with ExitStack() as stack:
+            for iterators in epoch_iterators():
+                get = vars(iterators)["_get_iterator"]
+                stack.enter_context(
+                    _replaced(iterators, "_get_iterator", self._marking_elements(get))
+                )
             for name, hook, before in hooks:
                 wrapped = self._wrap(getattr(owner, name), hook, before)
                 stack.enter_context(_replaced(owner, name, wrapped))
@@ -172,6 +178,20 @@ class _Loop:
             return result
 
         return wrapper
+
+    def _marking_elements(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def get_iterator(epochs: Any) -> Iterator[Any]:
+            iterator = iter(original(epochs))
+            while True:
+                windows = self._open_windows()
+                try:
+                    with nullcontext() if windows is None else windows.fetching(from_python=True):
+                        element = next(iterator)
+                except StopIteration:
+                    return
+                yield element
+
+        return get_iterator
 
     def _begin_loop(self, callbacks: Any, *_: Any) -> None:
         if self.windows is None:
@@ -193,14 +213,25 @@ class _Loop:
         self._in_batch = True
         windows.begin(self._batches_from(batch))
 
-    def _end_batch(self, *_: Any) -> None:
+    def _end_batch(self, _: Any, batch: int, *__: Any) -> None:
         windows = self._open_windows()
         if windows is None:
             return
         self._in_batch = self._in_end = False
         windows.end()
+        if self._compiles_behind(batch, windows):
+            windows.leave_steps()
         if windows.done and self._stop:
             setattr(self._model, _STOP[self._method], True)
+
+    def _compiles_behind(self, batch: int, windows: Windows) -> bool:
+        """
+        Return whether Keras may compile now for the end of its first epoch.
+
+        On JAX it computes the metrics of an epoch by small functions of their own.
+        """
+        is_last = batch + 1 >= self._n_batches > 0
+        return self._has_own_iterators and is_last and not windows.epochs.n_ended
 
     def _begin_batch_end(self, *_: Any) -> None:
         self._in_end = True
@@ -236,7 +267,7 @@ def _executions(callbacks: Any, method: str, per_execution: int, first_epoch: in
 def _refuse_profiling_callbacks(call: KerasCall) -> None:
     callbacks = call.kwargs.get("callbacks")
     items = getattr(callbacks, "callbacks", callbacks)
-    for callback in load_tensorflow().nest.flatten(items):
+    for callback in leaves(items):
         if (
             isinstance(callback, call.library.callbacks.TensorBoard)
             and getattr(callback, "_start_batch", 0) > 0

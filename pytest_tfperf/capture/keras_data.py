@@ -15,7 +15,7 @@ from pytest_tfperf.capture.elements import MOST_ELEMENTS, Elements, elements_to_
 from pytest_tfperf.capture.keras_library import check_backend, library_of
 from pytest_tfperf.capture.loop import workload_of
 from pytest_tfperf.compiler.datasets import batch_size
-from pytest_tfperf.tf_runtime import load_tensorflow
+from pytest_tfperf.frameworks.nests import leaves, mapped
 
 __tracebackhide__ = True
 
@@ -105,6 +105,22 @@ class KerasCall:
         return self.args[0] if data is None and self.args else data
 
 
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """The shape and type of batches of an array; a leaf of a nest."""
+
+    shape: tuple[int | None, ...]
+    """Their shape; the number of examples is open."""
+    dtype: Any
+    """Their type."""
+
+
+def _replicas(model: Any) -> int:
+    """Return the number of replicas; only Keras on TensorFlow has a strategy."""
+    strategy = getattr(model, "distribute_strategy", None)
+    return 1 if strategy is None else int(strategy.num_replicas_in_sync)
+
+
 def steps_per_execution(model: Any) -> int:
     """Return the batches of one execution; Keras 2 has none for a model that is not compiled."""
     per_execution = model.steps_per_execution
@@ -127,19 +143,18 @@ def keras_workload(call: KerasCall) -> Mapping[str, Any]:
     data = call.data()
     execution = {
         "steps_per_execution": steps_per_execution(call.model),
-        "replicas": int(call.model.distribute_strategy.num_replicas_in_sync),
+        "replicas": _replicas(call.model),
     }
     if _is_py_dataset(data):
         return {**workload_of(data[0]), **execution}
     spec = getattr(data, "element_spec", None)
     if spec is None:
-        tf = load_tensorflow()
         arrays = [
             item
-            for item in tf.nest.flatten([data, call.argument("y")])
+            for item in leaves([data, call.argument("y")])
             if hasattr(item, "shape") and hasattr(item, "dtype")
         ]
-        spec = [tf.TensorSpec((None, *array.shape[1:]), array.dtype) for array in arrays]
+        spec = [ArraySpec((None, *array.shape[1:]), array.dtype) for array in arrays]
         batch = call.argument("batch_size") or _BATCH if arrays else None
     else:
         batch = workload_of(spec)["batch"] or batch_size(data)
@@ -245,18 +260,17 @@ def _batches(data: Any, labels: Any, batch: int) -> Iterable[Any] | None:
     if _is_py_dataset(data):
         return (data[index] for index in range(len(data)))
     arrays = {key: value for key, value in (("x", data), ("y", labels)) if value is not None}
-    leaves = load_tensorflow().nest.flatten(arrays)
-    if not leaves or not all(
-        hasattr(leaf, "shape") and hasattr(leaf, "__getitem__") for leaf in leaves
+    found = leaves(arrays)
+    if not found or not all(
+        hasattr(leaf, "shape") and hasattr(leaf, "__getitem__") for leaf in found
     ):
         return None
-    return _slices(arrays, leaves[0].shape[0], batch)
+    return _slices(arrays, found[0].shape[0], batch)
 
 
 def _slices(arrays: Any, n_rows: int, batch: int) -> Iterator[Any]:
-    nest = load_tensorflow().nest
     return (
-        nest.map_structure(lambda leaf, at=start: leaf[at : at + batch], arrays)
+        mapped(lambda leaf, at=start: leaf[at : at + batch], arrays)  # type: ignore[misc]
         for start in range(0, n_rows, batch)
     )
 

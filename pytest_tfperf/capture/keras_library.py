@@ -13,9 +13,10 @@ from pytest_tfperf.errors import CaptureError
 __tracebackhide__ = True
 
 _LIBRARIES = ("keras", "tf_keras")
+_BACKENDS = ("tensorflow", "jax", "torch")
 _OTHER_BACKEND = (
-    "{} runs on Keras' {} backend, and tfperf profiles TensorFlow only: set "
-    "KERAS_BACKEND=tensorflow for this test"
+    "{} runs on Keras' {} backend, and tfperf profiles TensorFlow, JAX and PyTorch only: set "
+    "KERAS_BACKEND to one of these for this test"
 )
 
 
@@ -37,17 +38,25 @@ def libraries_in_use() -> list[Any]:
     ]
 
 
+def epoch_iterators() -> list[Any]:
+    """Return the classes whose iterators Keras fetches elements from, where TensorFlow does not."""
+    # private: `_get_iterator` of Keras 3's epoch iterators (3.5 to 3.15)
+    trainer = sys.modules.get("keras.src.backend.jax.trainer")
+    found = getattr(trainer, "JAXEpochIterator", None)
+    return [found] if found is not None and "_get_iterator" in vars(found) else []
+
+
 def check_backend(library: Any, method: str) -> None:
     """
-    Refuse a loop that does not run on TensorFlow; Keras 2 always does.
+    Refuse a loop on a backend that cannot be profiled; Keras 2 always runs on TensorFlow.
 
     Args:
         library: The module keras or tf_keras.
         method: Name of the loop.
 
     Raises:
-        CaptureError: If it runs on another backend.
+        CaptureError: If it cannot be profiled.
     """
     backend = library.config.backend() if hasattr(library, "config") else "tensorflow"
-    if backend != "tensorflow":
+    if backend not in _BACKENDS:
         raise CaptureError(_OTHER_BACKEND.format(method, backend))

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
+from pytest_tfperf.capture.sessions import StepMark
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.tf_runtime import load_tensorflow
+from pytest_tfperf.frameworks.nests import leaves, loaded_tensorflow
 
 __tracebackhide__ = True
 
@@ -76,8 +77,7 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
     windows.observations.elements.data, windows.observations.elements.why = data, None
     iterator = iter(data)
     one_shot = iterator is data
-    tf = load_tensorflow()
-    from_python = not isinstance(iterator, (tf.data.Iterator, tf.distribute.DistributedIterator))
+    from_python = not _is_of_tensorflow(iterator)
     n_elements = 0  # of the running epoch
     windows.epochs.length = _length(data)
     while True:
@@ -108,6 +108,13 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
             return
 
 
+def _is_of_tensorflow(iterator: Any) -> bool:
+    tf = loaded_tensorflow()
+    return tf is not None and isinstance(
+        iterator, (tf.data.Iterator, tf.distribute.DistributedIterator)
+    )
+
+
 def _length(data: Iterable[Any]) -> int | None:
     """Return the number of elements, None if the data do not tell it."""
     try:
@@ -125,10 +132,12 @@ class Bracketed:
     @contextmanager
     def step(self) -> Iterator[None]:
         """Mark the code in the context as one step."""
-        trace = load_tensorflow().profiler.experimental.Trace
         self.calls.abort_step()
-        with trace("step", step_num=self.calls.n_steps, _r=1, tfperf=1):
+        mark = StepMark("step", self.calls.n_steps)
+        try:
             yield
+        finally:
+            mark.end()
         self.calls.end_step()
 
 
@@ -182,10 +191,9 @@ def workload_of(element: object, spec: object = None) -> Mapping[str, Any]:
         element: An element of the data.
         spec: Specification of the data's elements.
     """
-    tf = load_tensorflow()
-    leaves, specs = tf.nest.flatten(element), [_of_one(each) for each in tf.nest.flatten(spec)]
-    parts = [_of_replicas(leaf) for leaf in leaves]
-    specs = specs if len(specs) == len(leaves) else [own[0] for own in parts]
+    found, specs = leaves(element), [_of_one(each) for each in leaves(spec)]
+    parts = [_of_replicas(leaf) for leaf in found]
+    specs = specs if len(specs) == len(found) else [own[0] for own in parts]
     batches = {
         _batch_of([tensor.shape[0] for tensor in tensors])
         for tensors in parts
@@ -208,15 +216,17 @@ def _batch_of(sizes: Sequence[int | None]) -> int | None:
 
 def _of_replicas(leaf: Any) -> Sequence[Any]:
     """Return the tensors of a strategy's replicas, or the leaf alone if it is for one."""
-    distributed = load_tensorflow().distribute.DistributedValues
-    return leaf.values if isinstance(leaf, distributed) else (leaf,)
+    tf = loaded_tensorflow()
+    is_distributed = tf is not None and isinstance(leaf, tf.distribute.DistributedValues)
+    return leaf.values if is_distributed else (leaf,)
 
 
 def _of_one(spec: Any) -> Any:
     """Return the specification of the first replica's tensor, or the specification itself."""
     if hasattr(spec, "shape"):
         return spec
-    return next(iter(load_tensorflow().nest.flatten(spec, expand_composites=True)), spec)
+    tf = loaded_tensorflow()
+    return spec if tf is None else next(iter(tf.nest.flatten(spec, expand_composites=True)), spec)
 
 
 def _calling(step: Callable[..., Any], element: Any, unpack: bool | str) -> Call:
@@ -301,7 +311,9 @@ def _describe(leaf: Any, spec: Any) -> str:
 
 def _refuse_unfinished(output: Any) -> None:
     """Refuse the output of a step whose functions a ClusterCoordinator still has to run."""
-    tf = load_tensorflow()
+    tf = loaded_tensorflow()
+    if tf is None:
+        return
     values = (
         leaf
         for leaf in tf.nest.flatten(output)

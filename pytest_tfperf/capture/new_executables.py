@@ -7,9 +7,11 @@ show the new ones.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_tfperf.capture.sessions import Session, read_session
+from pytest_tfperf.capture.sessions import Session, read_sessions
+from pytest_tfperf.frameworks.in_use import in_use
 from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.xspace import Trace
 
@@ -34,9 +36,10 @@ class Executables:
         """True if executables compiled now do not count."""
         return self._before_outside is not None
 
-    def begin(self, cold: Trace) -> None:
-        """Begin after the first step, with its trace."""
-        self._first = live_modules(cold)
+    def begin(self, cold: Mapping[str, Trace]) -> None:
+        """Begin after the first step, with its traces; a framework may have started in it."""
+        is_complete = all(framework.name in cold for framework in in_use())
+        self._first = _modules(cold) if is_complete else self._live()
 
     def leave_steps(self) -> None:
         """Stop counting until `return_to_steps`."""
@@ -48,12 +51,16 @@ class Executables:
         self._outside |= self._live() - self._before_outside
         self._before_outside = None
 
-    def end(self, last: Trace | None = None) -> None:
-        """End after the steps, with their trace if there is one."""
+    def end(self, last: Mapping[str, Trace] | None = None) -> None:
+        """End after the steps, with their traces if there are any."""
         assert self._first is not None
-        alive = self._live() if last is None else live_modules(last)
+        alive = self._live() if last is None else _modules(last)
         self.late = alive - self._first - self._outside
 
     def _live(self) -> frozenset[str]:
         """Return the executables alive now, from a session that records nothing."""
-        return live_modules(read_session(Session(self._folder).stop()))
+        return _modules(read_sessions(Session(self._folder).stop()))
+
+
+def _modules(traces: Mapping[str, Trace]) -> frozenset[str]:
+    return frozenset().union(*map(live_modules, traces.values()))

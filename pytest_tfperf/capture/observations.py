@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.capture.batch_rows import batches_seen
 from pytest_tfperf.capture.elements import Elements
 from pytest_tfperf.capture.inspection import Depth, StepInspection
 from pytest_tfperf.capture.pipeline_stages import stages_of
+from pytest_tfperf.capture.sessions import Traces
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
+from pytest_tfperf.frameworks.interface import JAX
+from pytest_tfperf.frameworks.jax_framework import own_functions
 from pytest_tfperf.machine.memory_use import MemoryUse
 from pytest_tfperf.recording import (
     UNSEEN,
@@ -73,10 +75,10 @@ class Observations:
     """Seconds of those in `epoch_gaps_s`."""
     retraces: list[tuple[str, int, str]] = field(default_factory=list)
     """Function, step and change of each trace after the first step."""
-    cold: Path | None = None
-    """Trace of the first step."""
-    trace: Path | None = None
-    """Trace of the traced window."""
+    cold: Traces = field(default_factory=dict)
+    """Traces of the first step."""
+    traces: Traces = field(default_factory=dict)
+    """Traces of the traced window."""
     calls: Calls = field(default_factory=lambda: Calls(why="nothing was traced"))
     """Functions called in the steps of the trace."""
     probe: Probe = field(default_factory=Probe)
@@ -109,30 +111,32 @@ class Observations:
             max_seconds: Time limit of lowering.
             depth: Extent of the inspection.
         """
-        ended = None if self.trace else self.ended
+        ended = None if self.traces else self.ended
         return StepInspection(self.calls, self.probe, workload, max_seconds, depth, ended)
 
-    def recording(self, name: str, workload: Mapping[str, Any], **others: Any) -> Recording:
+    def recording(self, name: str, ran: Sequence[str], **others: Any) -> Recording:
         """
         Return the recording of a profile that has ended.
 
         Args:
             name: Name of the profile.
-            workload: Inputs and batch size of the steps.
+            ran: The frameworks whose ops the steps ran, that of the recording first.
             others: Further fields of the recording.
         """
         graph_notes = self.probe.calls.notes(self.calls)
         return Recording(
             name=name,
-            trace=self.trace,
-            workload=workload,
+            trace=self.traces.get(ran[0]),
+            framework=ran[0],
+            own_functions=own_functions() if ran[0] == JAX else None,
+            beside=tuple(ran[1:]),
             first_step_s=self.first_step_s,
             blocks=tuple(self.blocks),
             step_seconds=tuple(self.step_seconds),
             fetches=self.fetches,
             epoch_gaps_s=tuple(self.epoch_gaps_s),
             epoch_iters_s=tuple(self.epoch_iters_s),
-            cold=self.cold,
+            cold=self.cold.get(ran[0]),
             eager=tuple(
                 (op_type, line, count) for (op_type, line), count in self.probe.eager.items()
             ),
@@ -151,7 +155,7 @@ class Observations:
 
     def _pipeline(self) -> tuple[PipelineStage, ...] | Unknown:
         """Return the stages of the data, unless no step ran."""
-        ran = self.first_step_s is not None or self.blocks or self.trace
+        ran = self.first_step_s is not None or self.blocks or self.traces
         return stages_of(self.elements.data) if ran else UNSEEN
 
     def _batches(self) -> Batches | Unknown:

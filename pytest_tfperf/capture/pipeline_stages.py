@@ -9,8 +9,8 @@ from typing import Any
 from pytest_tfperf.compiler.datasets import pipeline_stages
 from pytest_tfperf.compiler.functions import Unsupported
 from pytest_tfperf.compiler.source_lines import line_of_code
+from pytest_tfperf.frameworks.nests import loaded_tensorflow
 from pytest_tfperf.recording import PY_DATASET, UNSEEN, PipelineStage
-from pytest_tfperf.tf_runtime import load_tensorflow
 from pytest_tfperf.values import Unknown
 
 _HOLDERS = ("_original_dataset", "_dataset", "_iterator")
@@ -39,9 +39,9 @@ def stages_of(data: Any) -> tuple[PipelineStage, ...] | Unknown:
 
 def _dataset_in(data: Any) -> Any:
     """Return the dataset that an iterator or a distributed dataset of TensorFlow holds."""
-    tf = load_tensorflow()
+    tf = loaded_tensorflow()
     for _ in range(_DEEPEST):
-        if isinstance(data, tf.data.Dataset) or not _is_of_tensorflow(data):
+        if tf is None or isinstance(data, tf.data.Dataset) or not _is_of_tensorflow(data):
             break
         # private: 2.18 to 2.22
         held = (getattr(data, name, None) for name in _HOLDERS)
@@ -50,8 +50,8 @@ def _dataset_in(data: Any) -> Any:
 
 
 def _stages_of(data: Any) -> tuple[PipelineStage, ...] | Unknown:
-    kind, tf = type(data).__name__, load_tensorflow()
-    if isinstance(data, tf.data.Dataset):
+    kind, tf = type(data).__name__, loaded_tensorflow()
+    if tf is not None and isinstance(data, tf.data.Dataset):
         return pipeline_stages(data)
     if _is_of_tensorflow(data) and not hasattr(data, "shape"):
         return Unknown(_HIDDEN.format(kind))

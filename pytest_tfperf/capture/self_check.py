@@ -1,56 +1,54 @@
-"""Check once per process that traces of this TensorFlow show the work of XLA."""
+"""Check once per process and framework that its traces show the work of XLA."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_tfperf.capture.sessions import Session, read_session
+from pytest_tfperf.capture.sessions import Session, read_sessions
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.frameworks.in_use import in_use
+from pytest_tfperf.frameworks.interface import Framework
 from pytest_tfperf.recording import XlaShown
 from pytest_tfperf.temporary import TemporaryFolder
-from pytest_tfperf.tf_log import information_hidden
-from pytest_tfperf.tf_runtime import (
-    executes_eagerly,
-    load_tensorflow,
-    run_compiled,
-    start_devices,
-)
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.xla_events import compilations, xla_runs
 from pytest_tfperf.trace.xspace import HOST, Trace
 
 
-def xla_shown(scratch: Path | None = None) -> XlaShown | None:
+def xla_shown(scratch: Path | None = None) -> Mapping[str, XlaShown]:
     """
-    Return what traces of this process show of XLA, from one check per process.
+    Return what traces of this process show of XLA, by framework, from one check of each.
 
-    The check also starts devices, thread pools and LLVM, so that no first step includes it. None
-    if TensorFlow does not execute eagerly, so that nothing can be checked.
+    The check also starts devices, thread pools and LLVM, so that no first step includes it. A
+    framework that cannot be checked, as TensorFlow without eager execution, is left out.
 
     Args:
-        scratch: The folder of the check's trace; None for the system's.
+        scratch: The folder of the check's traces; None for the system's.
     """
-    start_devices()
-    if not executes_eagerly():
-        return None
-    if not _shown:
-        _shown.append(_checked(scratch))
-    return _shown[0]
+    for framework in in_use():
+        framework.start_devices()
+        if framework.name not in _shown and framework.can_compile():
+            _shown[framework.name] = _checked(framework, scratch)
+    return {
+        framework.name: _shown[framework.name] for framework in in_use() if framework.can_compile()
+    }
 
 
-_shown: list[XlaShown] = []
-"""The result of the check, once it has run."""
+_shown: dict[str, XlaShown] = {}
+"""The result of each framework's check, once it has run."""
 
 
-def _checked(scratch: Path | None) -> XlaShown:
+def _checked(framework: Framework, scratch: Path | None) -> XlaShown:
     """Compile and run a small function under the profiler, and return what its trace shows."""
     with TemporaryFolder(scratch) as folder:
         session = Session(folder)
         try:
-            with information_hidden():
-                run_compiled()
-            return shown_in(read_session(session.stop()), load_tensorflow().__version__)
+            framework.run_compiled()
+            framework.synchronise()
+            trace = read_sessions(session.stop())[framework.name]
+            return shown_in(trace, f"{framework.name} {framework.version()}")
         except TfperfError as error:
             why = f"the self-check of the profiler failed: {error}"
             return XlaShown(executions=why, compilations=why, modules=why)
@@ -64,7 +62,7 @@ def shown_in(trace: Trace, version: str) -> XlaShown:
 
     Args:
         trace: The trace.
-        version: TensorFlow's version, for the reasons.
+        version: The framework with its version, for the reasons.
     """
     host = Events.of(trace.plane(HOST))
     found = {
@@ -75,7 +73,7 @@ def shown_in(trace: Trace, version: str) -> XlaShown:
     what = {"executions": "execution", "compilations": "compilation", "modules": "HLO"}
     return XlaShown(
         **{
-            name: f"TensorFlow {version} traced a function of XLA's without its {what[name]}, "
+            name: f"{version} traced a function of XLA's without its {what[name]}, "
             "so its traces cannot tell"
             for name, shows in found.items()
             if not shows

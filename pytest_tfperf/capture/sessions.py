@@ -1,86 +1,102 @@
-"""Sessions of TensorFlow's profiler, their XSpace files, and the marks of steps in them."""
+"""Sessions of the frameworks' profilers, their XSpace files, and the marks of steps in them."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.files import on_disk
+from pytest_tfperf.frameworks.in_use import in_use
+from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW, Annotation, Framework
 from pytest_tfperf.machine.wall_clock import WallClock
 from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.temporary import TemporaryFolder
-from pytest_tfperf.tf_log import information_hidden
-from pytest_tfperf.tf_runtime import load_tensorflow
 from pytest_tfperf.trace.logdir import name_run
 from pytest_tfperf.trace.xspace import Trace, read_trace
 from pytest_tfperf.values import FETCH, FETCH_PYTHON
 
 __tracebackhide__ = True
 
+_STARTED_BY = {
+    TENSORFLOW: "tf.profiler.experimental.start, or a TensorBoard callback with profile_batch",
+    JAX: "jax.profiler.start_trace, or jax.profiler.trace",
+}
+
+
+Traces = Mapping[str, Path]
+"""The `.xplane.pb` of a session, by the name of the framework that wrote it."""
+
 
 class Session:
     """
-    A running profiler session.
+    A running profiler session of every framework in use.
 
-    Each session has its own folder, since two sessions of one second overwrite each other.
+    Each has its own folder, since two sessions of one second overwrite each other.
 
     Raises:
         CaptureError: If another profiler is running in the process.
     """
 
     def __init__(self, parent: Path) -> None:
-        self._folder = Path(tempfile.mkdtemp(dir=parent))
-        self._profiler = _profiler()
         check_no_session()
-        try:
-            with information_hidden():
-                self._profiler.start(str(self._folder))
-        except Exception as error:
-            stop_quietly()  # a failed start blocks later ones until a stop
-            raise CaptureError(
-                f"TensorFlow's profiler cannot start: {error}; is another profiler running?"
-            ) from error
+        self._started: dict[Framework, Path] = {}
+        for framework in in_use():
+            self._start(framework, Path(tempfile.mkdtemp(dir=parent)))
         self.running = True
         self._clock = WallClock()
 
-    def stop(self) -> Path:
+    def stop(self) -> Traces:
         """
-        End the session and return the path of its `.xplane.pb`.
+        End the session and return its traces.
 
         Raises:
-            CaptureError: If the profiler wrote none, or the clock of its events was set.
+            CaptureError: If a profiler wrote none, or the clock of its events was set.
         """
         self.running = False
         jump_s = self._clock.jump()
-        try:
-            with information_hidden():
-                self._profiler.stop()
-        except Exception as error:
-            raise CaptureError(
-                f"TensorFlow's profiler could not write its trace: {error}"
-            ) from error
-        traces = sorted(self._folder.glob("plugins/profile/*/*.xplane.pb"))
-        if not traces:
-            raise CaptureError(f"TensorFlow's profiler wrote no .xplane.pb under {self._folder}")
+        traces = {}
+        for framework, folder in self._started.items():
+            try:
+                framework.stop_trace()
+            except Exception as error:
+                raise CaptureError(
+                    f"{framework.name}'s profiler could not write its trace: {error}"
+                ) from error
+            found = sorted(folder.glob("plugins/profile/*/*.xplane.pb"))
+            if not found:
+                raise CaptureError(
+                    f"{framework.name}'s profiler wrote no .xplane.pb under {folder}"
+                )
+            traces[framework.name] = found[0]
         if jump_s:
             raise CaptureError(
                 f"the clock of this machine was set {_said(jump_s)} while steps were traced, and "
-                "TensorFlow's profiler dates its events by it: run again"
+                f"the profiler of {' and '.join(traces)} dates its events by it: run again"
             )
-        return traces[0]
+        return traces
 
     def discard(self) -> None:
         """End the session, if it runs, without a trace."""
         if self.running:
             self.running = False
-            stop_quietly()
+            for framework in self._started:
+                framework.discard_trace()
+
+    def _start(self, framework: Framework, folder: Path) -> None:
+        try:
+            framework.start_trace(folder)
+        except Exception as error:
+            for started in (*self._started, framework):
+                started.discard_trace()  # a failed start blocks later ones until a stop
+            raise CaptureError(
+                f"{framework.name}'s profiler cannot start: {error}; is another profiler running?"
+            ) from error
+        self._started[framework] = folder
 
 
 def read_session(path: Path) -> Trace:
@@ -99,11 +115,14 @@ def read_session(path: Path) -> Trace:
     return trace
 
 
+def read_sessions(traces: Traces) -> dict[str, Trace]:
+    """Read the traces of a session. Raises: as `read_session`."""
+    return {name: read_session(path) for name, path in traces.items()}
+
+
 def user_session_runs() -> bool:
-    """Return whether the user runs a session of `tf.profiler.experimental` in this process."""
-    # private: tensorflow/python/profiler/profiler_v2.py keeps the only session of the process
-    # here (2.18 to 2.22)
-    return getattr(_profiler_module(), "_profiler", None) is not None
+    """Return whether the user runs a profiler of a framework in this process."""
+    return any(framework.is_tracing() for framework in in_use())
 
 
 def check_no_session() -> None:
@@ -113,32 +132,18 @@ def check_no_session() -> None:
     Raises:
         CaptureError: If one runs in this process.
     """
-    if user_session_runs():
-        raise CaptureError(
-            "a TensorFlow profiler session is already running in this process"
-            " (tf.profiler.experimental.start, or a TensorBoard callback with profile_batch);"
-            " stop it before the step is profiled"
-        )
+    for framework in in_use():
+        if framework.is_tracing():
+            raise CaptureError(
+                f"a {framework.name} profiler session is already running in this process"
+                f" ({_STARTED_BY[framework.name]}); stop it before the step is profiled"
+            )
 
 
 def stop_quietly() -> None:
-    """Stop the session of the process, if there is one, and discard its trace."""
-    try:
-        with information_hidden():
-            _profiler().stop(save=False)
-    except load_tensorflow().errors.UnavailableError:  # no session was running
-        return
-
-
-def _profiler() -> Any:
-    return load_tensorflow().profiler.experimental
-
-
-def _profiler_module() -> Any:
-    load_tensorflow()
-    from tensorflow.python.profiler import profiler_v2
-
-    return profiler_v2
+    """Stop the sessions of the process, if there are any, and discard their traces."""
+    for framework in in_use():
+        framework.discard_trace()
 
 
 def keep_trace(trace: Path, folder: Path, name: str) -> Path:
@@ -171,34 +176,31 @@ def keep_trace(trace: Path, folder: Path, name: str) -> Path:
         ) from error
 
 
-def _said(jump_s: float) -> str:
-    shown = format_quantity(abs(jump_s), SECONDS)
-    return f"forward by {shown}" if jump_s > 0 else f"back by {shown}"
-
-
 class StepMark:
     """
-    The event of one step, from its creation to `end`.
+    The event of one step in all frameworks, from its creation to `end`.
 
     Args:
         kind: Kind of the loop (step, train, test, predict).
         n_step: Index of the step.
-        epoch: Index of its epoch.
-        batches: Number of batches in the step.
+        more: Index of its epoch (`epoch`) and number of its batches (`batches`), if known.
     """
 
-    def __init__(self, kind: str, n_step: int, epoch: int, batches: int) -> None:
-        trace = load_tensorflow().profiler.experimental.Trace
-        self._event = trace(kind, step_num=n_step, _r=1, tfperf=1, epoch=epoch, batches=batches)
-        self._event.__enter__()
+    def __init__(self, kind: str, n_step: int, **more: int) -> None:
+        metadata = {"step_num": n_step, "_r": 1, "tfperf": 1, **more}
+        self._events = [framework.annotation(kind, metadata) for framework in in_use()]
+        for event in self._events:
+            event.__enter__()
 
     def abort(self) -> None:
         """Mark the event as not a step."""
-        self._event.set_metadata(aborted=1)
+        for event in self._events:
+            event.set_metadata(aborted=1)
 
     def end(self) -> None:
         """End the event."""
-        self._event.__exit__(None, None, None)
+        for event in reversed(self._events):
+            event.__exit__(None, None, None)
 
 
 class Fetching:
@@ -214,24 +216,33 @@ class Fetching:
     def __init__(self, fetched: Callable[[float], None]) -> None:
         self.runs = False
         self._fetched, self._start = fetched, 0.0
-        self._event: AbstractContextManager[Any] | None = None
+        self._events: list[Annotation] = []
 
     def mark(self, from_python: bool) -> Fetching:
         """Mark the next context in the trace."""
-        trace = load_tensorflow().profiler.experimental.Trace
-        self._event = trace(FETCH_PYTHON if from_python else FETCH)
+        self._events = [
+            framework.annotation(
+                FETCH if framework.marks_fetches and not from_python else FETCH_PYTHON, {}
+            )
+            for framework in in_use()
+        ]
         return self
 
     def __enter__(self) -> None:
         self.runs = True
         self._start = perf_counter()
-        if self._event is not None:
-            self._event.__enter__()
+        for event in self._events:
+            event.__enter__()
 
     def __exit__(self, error: object, *_: object) -> None:
-        event, self._event = self._event, None
-        if event is not None:
+        events, self._events = self._events, []
+        for event in reversed(events):
             event.__exit__(None, None, None)
         if error is None:
             self._fetched(perf_counter() - self._start)
         self.runs = False
+
+
+def _said(jump_s: float) -> str:
+    shown = format_quantity(abs(jump_s), SECONDS)
+    return f"forward by {shown}" if jump_s > 0 else f"back by {shown}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_tfperf.capture.keras_library import library_of
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.tf_runtime import load_tensorflow
+from pytest_tfperf.frameworks.nests import loaded_tensorflow
 
 __tracebackhide__ = True
 
@@ -64,7 +64,8 @@ def _variables(thing: Any) -> list[Any]:
         isinstance(thing, library.optimizers.Optimizer) or _is_legacy(thing)
     ):
         return _of_optimizer(thing, None)
-    if isinstance(thing, load_tensorflow().Module):
+    tf = loaded_tensorflow()
+    if tf is not None and isinstance(thing, tf.Module):
         return list(thing.variables)
     raise CaptureError(
         f"restore= takes Keras models, optimizers and variables, not {type(thing).__name__}"

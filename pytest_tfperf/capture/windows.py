@@ -8,7 +8,7 @@ step that shows its graphs) → counted (calls of Python functions). The driver 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -19,17 +19,17 @@ from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.capture.new_executables import Executables
 from pytest_tfperf.capture.observations import Epochs, Observations
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.capture.sessions import Fetching, Session, StepMark, read_session
+from pytest_tfperf.capture.sessions import Fetching, Session, StepMark, Traces, read_sessions
 from pytest_tfperf.capture.window_hooks import Progress, WindowHooks
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.step_calls import calls_recorded
+from pytest_tfperf.frameworks.in_use import fetch, least_block, synchronise
 from pytest_tfperf.machine.call_counter import CallCounter
 from pytest_tfperf.machine.conditions import is_traced
 from pytest_tfperf.machine.interference import conditions_noted
 from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.tf_runtime import fetch, least_block, sync_devices
-from pytest_tfperf.trace.events import runs_functions
+from pytest_tfperf.trace.function_calls import runs_functions
 from pytest_tfperf.turns import Ready
 from pytest_tfperf.values import Unknown
 
@@ -54,7 +54,7 @@ class Windows:
         self.plan, self.kind = plan, kind
         self.done = False
         self.enough = False  # the windows that the profile itself needs are full
-        self.watched = False  # traces of tf.functions are reported to `function_traced`
+        self.watched: frozenset[str] = frozenset()  # frameworks that report to `function_traced`
         self.n_steps = 0
         self.epochs = Epochs()
         self.inputs: Mapping[str, Any] = {"inputs": [], "batch": None}
@@ -88,9 +88,8 @@ class Windows:
         if not self.n_steps:
             self._timer.lap_timer.restart()
         if self._session is not None:
-            self._mark = StepMark(
-                self.kind, self.n_steps, self.epochs.n_ended, self._timer.steps_per_call
-            )
+            more = {"epoch": self.epochs.n_ended, "batches": self._timer.steps_per_call}
+            self._mark = StepMark(self.kind, self.n_steps, **more)
         self._counter.begin()
 
     def fetching(self, from_python: bool) -> Fetching:
@@ -140,7 +139,7 @@ class Windows:
                 self._executables.leave_steps()
 
     def function_traced(self, name: str, change: str) -> None:
-        """Record that TensorFlow traced a tf.function after a change, if a step was running."""
+        """Record that a framework traced a function after a change, if a step was running."""
         if self._in_step and self.n_steps and not self.enough:
             self.observations.retraces.append((name, self.n_steps, change))
         elif self._in_step and not self.n_steps:
@@ -158,31 +157,31 @@ class Windows:
             self._session.discard()
             self._session = None
 
-    def recording(self, name: str, result: Any, workload: Mapping[str, Any]) -> Recording:
+    def recording(self, name: str, ran: Sequence[str], **others: Any) -> Recording:
         """
         Return the recording of a profile that has ended.
 
         Args:
             name: Name of the profile.
-            result: Result of the last step.
-            workload: Signature of the step's input.
+            ran: The frameworks whose ops the steps ran, that of the recording first.
+            others: Further fields of the recording.
         """
         late = self._executables.late
         return self.observations.recording(
             name,
-            workload,
+            ran,
             n_steps=self._n_before_turns if self.enough else self.n_steps,
             n_epochs=self._n_epochs_before_turns if self.enough else self.epochs.n_ended,
             compiled=None if late is None else tuple(sorted(late)),
-            traced=tuple(self.observations.retraces) if self.watched else None,
-            result=result,
+            traced=tuple(self.observations.retraces) if ran[0] in self.watched else None,
+            **others,
         )
 
     def _keep_observations(self) -> None:
         if not self._executables.watched:
             return
         if self._session is not None and self._n_traced:
-            self.observations.trace = self._stop()
+            self.observations.traces = self._stop()
             return
         if self._session is not None:
             self._session.discard()
@@ -198,11 +197,10 @@ class Windows:
         for rounds_left in reversed(range(_MAX_ROUNDS)):
             began = self.n_steps + drain
             waited = yield from self._round(drain, period_s)
-            trace, fetches = self.observations.trace, self.observations.fetches
-            assert trace is not None
+            traces, fetches = self.observations.traces, self.observations.fetches
             # Input buffers fill while this process waits for others.
             n_drained = drain or (0 if waited else steps_before)
-            drain = self._hooks.settling_steps(trace, n_drained, fetches)
+            drain = self._hooks.settling_steps(traces, n_drained, fetches)
             self.observations.settled = not drain
             period_s = mean_period_s(self.observations)
             n_needed = drain + self.n_steps - began
@@ -249,13 +247,14 @@ class Windows:
         self.observations.memory.begin()
         self._session = Session(self._folder)
         yield
-        sync_devices()
+        synchronise()
         self.observations.first_step_s = self._timer.lap_timer.lap()
         session, self._session = self._session, None
+        assert session is not None
         self.observations.cold = session.stop()
-        trace = read_session(self.observations.cold)
-        self._executables.begin(trace)
-        if runs_functions(trace) and not self._n_cold_traces:
+        traces = read_sessions(self.observations.cold)
+        self._executables.begin(traces)
+        if any(map(runs_functions, traces.values())) and not self._n_cold_traces:
             self.observations.first_step_s = Unknown(
                 "its functions had been traced before, so this was no first step"
             )
@@ -267,14 +266,14 @@ class Windows:
         limit_s = self.plan.max_seconds * _WARM_UP_SHARE
         while n_steps < self.plan.warmup and self._total_timer.elapsed() < limit_s:
             if n_steps == self.plan.warmup // 2:
-                sync_devices()
+                synchronise()
                 self._timer.lap_timer.restart()
                 half = n_steps
                 self._timer.epoch_gaps_s = []
             yield
             n_steps += 1
         self.observations.notes += self.plan.cut_note("warm-up", n_steps, self.plan.warmup)
-        sync_devices()
+        synchronise()
         return max(self._timer.lap_timer.elapsed(), 0.0) / max(n_steps - half, 1)
 
     def _traced_window(self) -> Generator[None]:
@@ -291,8 +290,8 @@ class Windows:
                         "traced", n_steps, self.plan.trace_steps
                     )
                     break
-        sync_devices()
-        self.observations.trace = self._stop()
+        synchronise()
+        self.observations.traces = self._stop()
 
     def _turns(self, call_s: float) -> Generator[None]:
         if self._hooks.turn_client is None:
@@ -334,14 +333,14 @@ class Windows:
         """Return whether Python runs the step itself now."""
         return self._in_step and not self._fetching.runs
 
-    def _stop(self) -> Path:
-        """End the traced window; return its trace."""
+    def _stop(self) -> Traces:
+        """End the traced window; return its traces."""
         session, self._session = self._session, None
         self.observations.calls = self._running_calls
         assert session is not None
-        path = session.stop()
-        self._executables.end(read_session(path))
-        return path
+        traces = session.stop()
+        self._executables.end(read_sessions(traces))
+        return traces
 
     def _end_mark(self) -> None:
         mark, self._mark = self._mark, None

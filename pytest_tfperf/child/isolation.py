@@ -17,13 +17,13 @@ from pytest_tfperf.child.command import (
     start_pytest,
     uncovered_environment,
 )
+from pytest_tfperf.child.node_names import node_key
 from pytest_tfperf.child.process import ChildProcess, ProcessLost, RunStopped
 from pytest_tfperf.child.reports import (
     failed_report,
     has_ended,
     log_reports,
     next_phase,
-    node_key,
     record_warning,
     report_from,
 )

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
 _REPORT_LINES = 30
-
-
-def names_in_file(item: pytest.Item) -> list[str]:
-    """Return the names of a test and of what holds it, from below the file on."""
-    return [
-        node.name
-        for node in item.listchain()
-        if not isinstance(node, (pytest.Session, pytest.Directory, pytest.File))
-    ]
-
-
-def node_key(item: pytest.Item, root: Path) -> str:
-    """Return a test's key, the same in every process: its file below `root`, and its names."""
-    return "::".join([Path(os.path.relpath(item.path, root)).as_posix(), *names_in_file(item)])
 
 
 def log_reports(

@@ -10,8 +10,9 @@ import pytest
 
 from pytest_tfperf.child.cleanup import Cleanup
 from pytest_tfperf.child.command import same_run, start_pytest
+from pytest_tfperf.child.node_names import node_key
 from pytest_tfperf.child.process import ChildProcess
-from pytest_tfperf.child.reports import last_lines, node_key, report_from
+from pytest_tfperf.child.reports import last_lines, report_from
 from pytest_tfperf.errors import CaptureError
 
 __tracebackhide__ = True

@@ -18,8 +18,8 @@ import pytest
 
 from pytest_tfperf.child.base_plugin import Reporting, run_only, silenced
 from pytest_tfperf.child.channel import Channel
+from pytest_tfperf.child.node_names import node_key
 from pytest_tfperf.child.plugin_names import CHILD_SERVER
-from pytest_tfperf.child.reports import node_key
 from pytest_tfperf.markers import is_profiled
 from pytest_tfperf.results import Check, Profile
 from pytest_tfperf.turns import Ready, Turn

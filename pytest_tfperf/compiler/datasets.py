@@ -9,10 +9,11 @@ from typing import Any
 
 from pytest_tfperf.compiler.functions import Unsupported, called_by, definition_of, graph_of
 from pytest_tfperf.compiler.source_lines import user_line
+from pytest_tfperf.frameworks.nests import loaded_tensorflow
+from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow
 from pytest_tfperf.graphs import reached
 from pytest_tfperf.op_types import KEEPS_BATCHES, PYTHON_OPS
 from pytest_tfperf.recording import PipelineStage
-from pytest_tfperf.tf_runtime import load_tensorflow
 
 _MAPS = {"Map", "ParallelMap"}
 _PADS = "PaddedBatchDataset"
@@ -96,9 +97,8 @@ def padded_batches(data: Any) -> list[tuple[PaddedComponent, ...]]:
 
 def _padded_in(data: Any) -> Iterator[tuple[PaddedComponent, ...]]:
     # private: the inputs and functions of a dataset (2.18 to 2.22)
-    import tensorflow as tf
-
-    waiting = [getattr(data, "_original_dataset", data)]  # set on a distributed dataset
+    tf: Any = loaded_tensorflow()
+    waiting = [] if tf is None else [getattr(data, "_original_dataset", data)]  # if distributed
     while waiting:
         stage = waiting.pop(0)
         if not isinstance(stage, tf.data.Dataset):

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_tfperf.compiler.source_lines import in_python_op, user_line_now
-from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
+from pytest_tfperf.compiler.step_calls import NOT_LOADED, Calls, calls_recorded
+from pytest_tfperf.frameworks.nests import loaded_tensorflow
 from pytest_tfperf.graphs import reached
 
 NO_PROBE = "no step was run for the graphs (the probe)"
@@ -49,6 +50,9 @@ class Probe:
 @contextmanager
 def probed(in_step: Callable[[], bool] = lambda: True) -> Iterator[Probe]:
     """Record Python's actions while `in_step` returns True; complete when the context has ended."""
+    if loaded_tensorflow() is None:
+        yield Probe(why=NOT_LOADED)
+        return
     # private: callbacks for every op and function that Python runs
     try:
         from tensorflow.python.framework import op_callbacks

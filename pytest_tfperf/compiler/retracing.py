@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from pytest_tfperf.frameworks.nests import loaded_tensorflow
 from pytest_tfperf.text import and_more, elide
 
 _NEW_FUNCTION = "a new tf.function of a Python function that was traced before"
@@ -26,6 +27,8 @@ def traces_reported_to(report: Report) -> Iterator[bool]:
     """
     # private: the only place where a tf.function becomes a graph
     try:
+        if loaded_tensorflow() is None:
+            raise ImportError
         from tensorflow.python.eager.polymorphic_function import tracing_compilation
 
         original = tracing_compilation._create_concrete_function

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_tfperf.compiler.functions import Function, spec
+from pytest_tfperf.frameworks.nests import loaded_tensorflow
 
 _OTHER_GRAPHS = (
     "{} of {} traced steps call other functions or shapes than the step whose graphs were "
     "analysed; graph_ops, graph_reduction and xla_coverage describe that step"
 )
+
+NOT_LOADED = "TensorFlow is not loaded, so the steps ran none of its functions"
 
 StepCalls = tuple[int, frozenset[tuple[Any, int]]]
 """Number of steps that Python ran at once, and (key, count) of the functions called in them."""
@@ -117,6 +120,9 @@ def calls_recorded(in_step: Callable[[], bool] = lambda: True) -> Iterator[Calls
 
     The result holds only a reason if TensorFlow's private function differs from 2.18 to 2.22.
     """
+    if loaded_tensorflow() is None:
+        yield Calls(why=NOT_LOADED)
+        return
     # private: every call of a tf.function, and of its gradient, passes through here
     try:
         from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction

@@ -24,6 +24,8 @@ from pytest_tfperf.doctor.sections import (
 )
 from pytest_tfperf.doctor.turn_sections import noise_section, resolution_section
 from pytest_tfperf.errors import CaptureError, TraceError
+from pytest_tfperf.frameworks.in_use import in_use
+from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow, sync_devices
 from pytest_tfperf.machine.cores import (
     can_pin,
     can_stop,
@@ -33,7 +35,6 @@ from pytest_tfperf.machine.cores import (
 )
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.machine.interference import conditions_noted
-from pytest_tfperf.tf_runtime import load_tensorflow, sync_devices
 
 _N_STEPS = 5  # of a session of the profiler check
 _WATCHED_S = 2.0  # of steps, while the rest of the machine is watched
@@ -59,7 +60,7 @@ def examine(seconds: float, say: Say) -> Iterator[Section]:
     load = load_average()
     say("starting TensorFlow", None)
     load_tensorflow()
-    environment = describe()
+    environment = describe(in_use())
     yield machine_section(environment)
     with closing(Cleanup()) as cleanup:
         accelerators = environment["machine"]["accelerators"]

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.capture.sessions import Session, StepMark, read_session
+from pytest_tfperf.capture.sessions import Session, StepMark, read_sessions
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.tf_runtime import load_tensorflow, sync_devices, warm_runtime
+from pytest_tfperf.frameworks.interface import TENSORFLOW
+from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow, sync_devices, warm_runtime
 from pytest_tfperf.trace.xspace import Trace
 
 
@@ -50,11 +51,11 @@ def record_steps(step: Callable[[], Any], n_steps: int, folder: Path) -> Trace:
     session = Session(folder)
     try:
         for n in range(n_steps):
-            mark = StepMark("doctor", n, 0, 1)
+            mark = StepMark("doctor", n)
             step()
             mark.end()
         sync_devices()
-        return read_session(session.stop())
+        return read_sessions(session.stop())[TENSORFLOW]
     finally:
         session.discard()
 

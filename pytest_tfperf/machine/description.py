@@ -8,17 +8,17 @@ import platform
 import re
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from pytest_tfperf.errors import PairedError
+from pytest_tfperf.frameworks.interface import TENSORFLOW, Framework
 from pytest_tfperf.machine.cores import usable_cores
 from pytest_tfperf.machine.git import git, line
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.text import plural
-from pytest_tfperf.tf_runtime import load_tensorflow, precision
 from pytest_tfperf.values import Json
 
 _GIT_S = 10.0
+_WITH_ONEDNN = ("x86_64", "AMD64")
 _CI_BRANCHES = (
     "GITHUB_HEAD_REF",  # of a pull request (docs.github.com, "Variables")
     "GITHUB_REF_NAME",
@@ -32,36 +32,36 @@ _CI_BRANCHES = (
 
 
 @functools.cache
-def describe() -> Json:
+def describe(frameworks: tuple[Framework, ...]) -> Json:
     """
-    Describe the environment of this process.
+    Describe the environment of steps in this process.
+
+    Args:
+        frameworks: The frameworks that run the steps.
 
     Returns:
         `platform`, the class for which stored structure is valid; `machine`, the fields for which
         stored times are valid; and `setting`, fields that are shown when a value changed.
     """
-    tf = load_tensorflow()
-    minor = ".".join(tf.__version__.split(".")[:2])
-    devices = _accelerators(tf)
-    onednn = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") != "0" and platform.machine() in (
-        "x86_64",
-        "AMD64",
-    )
+    versions = {framework.name: framework.version() for framework in frameworks}
+    minors = {name: ".".join(version.split(".")[:2]) for name, version in versions.items()}
+    devices = max((framework.accelerators() for framework in frameworks), key=len)
     kinds = "+".join(sorted(set(devices))) or "cpu"
+    named = [f"{name} {minor}" for name, minor in minors.items()]
     return {
-        "platform": f"{kinds}, TensorFlow {minor}, oneDNN {'on' if onednn else 'off'}",
+        "platform": ", ".join([kinds, *named, *([_onednn()] if TENSORFLOW in versions else [])]),
         "machine": {
             "accelerators": ", ".join(devices) or "none",
             "cpu": _cpu_model(),
             "cores": len(usable_cores()),
-            "tensorflow": minor,
+            **{name.lower(): minor for name, minor in minors.items()},
             "system": f"{platform.system()} {platform.machine()}",
         },
         "setting": {
-            "tensorflow": tf.__version__,
+            **{name.lower(): version for name, version in versions.items()},
             "keras": _version("keras"),
             "python": platform.python_version(),
-            "precision": precision(),
+            "precision": frameworks[0].precision(),
             "xla_flags": os.environ.get("XLA_FLAGS", ""),
             "tf_xla_flags": os.environ.get("TF_XLA_FLAGS", ""),
         },
@@ -119,15 +119,9 @@ def _git_line(folder: Path, *arguments: str) -> str:
         return ""
 
 
-def _accelerators(tf: Any) -> list[str]:
-    names = []
-    for device in tf.config.list_physical_devices():
-        if device.device_type == "CPU":
-            continue
-        is_gpu = device.device_type == "GPU"
-        details = tf.config.experimental.get_device_details(device) if is_gpu else {}
-        names.append(str(details.get("device_name", device.device_type)))
-    return names
+def _onednn() -> str:
+    switched_on = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") != "0"
+    return f"oneDNN {'on' if switched_on and platform.machine() in _WITH_ONEDNN else 'off'}"
 
 
 def _cpu_model() -> str:

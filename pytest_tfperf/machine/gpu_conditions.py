@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_tfperf.tf_runtime import load_tensorflow
+from pytest_tfperf.frameworks.in_use import n_gpus
 
 _CLOCK_SM = 1  # nvml.h: NVML_CLOCK_SM
 
@@ -34,8 +34,8 @@ class Gpu:
 
 
 def read_gpus() -> tuple[Gpu, ...]:
-    """Read the NVIDIA GPUs that TensorFlow may use; the result is empty if they are unknown."""
-    nvml = _nvml() if load_tensorflow().config.list_physical_devices("GPU") else None
+    """Read the NVIDIA GPUs that steps may run on; the result is empty if they are unknown."""
+    nvml = _nvml() if n_gpus() else None
     if nvml is None:
         return ()
     handles = _answer(lambda: _handles(nvml, os.environ.get("CUDA_VISIBLE_DEVICES"))) or {}

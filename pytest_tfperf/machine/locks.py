@@ -19,10 +19,10 @@ from filelock import FileLock, Timeout
 
 from pytest_tfperf.errors import CaptureError, warn_only
 from pytest_tfperf.files import lock_folder, own_lock_folder
+from pytest_tfperf.frameworks.in_use import n_gpus
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.text import elide, plain
-from pytest_tfperf.tf_runtime import n_gpus
 
 __tracebackhide__ = True
 

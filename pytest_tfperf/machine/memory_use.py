@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 from array import array
 
+from pytest_tfperf.frameworks.in_use import gpu_bytes
 from pytest_tfperf.machine.process_memory import Resident, most_growth, read_held, read_resident
 from pytest_tfperf.recording import UNSEEN, MemorySamples
-from pytest_tfperf.tf_runtime import gpu_bytes
 from pytest_tfperf.values import Unknown
 
 

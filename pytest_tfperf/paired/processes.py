@@ -13,8 +13,8 @@ import pytest
 
 from pytest_tfperf.child.cleanup import Cleanup
 from pytest_tfperf.child.command import PytestRun, start_pytest
+from pytest_tfperf.child.node_names import node_key
 from pytest_tfperf.child.process import ChildProcess
-from pytest_tfperf.child.reports import node_key
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine.cores import split_cores
 from pytest_tfperf.paired.versions import Target, find_versions, pytest_run

@@ -10,15 +10,16 @@ import pytest
 
 from pytest_tfperf.child.cleanup import Cleanup
 from pytest_tfperf.child.command import same_run, start_pytest
+from pytest_tfperf.child.node_names import node_key
 from pytest_tfperf.child.process import ChildProcess
-from pytest_tfperf.child.reports import last_lines, node_key, report_from
+from pytest_tfperf.child.reports import last_lines, report_from
 from pytest_tfperf.errors import CaptureError, PairedError
+from pytest_tfperf.frameworks.in_use import takes_whole_gpus
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.paired.coordinator import run_paired_test
 from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.text import headline
-from pytest_tfperf.tf_runtime import takes_whole_gpus
 from pytest_tfperf.values import Unknown
 from pytest_tfperf.variants.in_processes import can_start_processes
 

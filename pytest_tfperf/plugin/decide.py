@@ -11,11 +11,12 @@ from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit, asked_for, check_limits
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.machine.description import describe, project_name
+from pytest_tfperf.machine.description import project_name
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.quantities import RATIO, format_quantity
 from pytest_tfperf.results import BROKEN, DECIDED, WORST_FIRST, Check, Profile, Verdict
 from pytest_tfperf.text import headline
+from pytest_tfperf.values import Json
 
 if TYPE_CHECKING:
     from pytest_tfperf.run_history.earlier_runs import EarlierRuns
@@ -27,6 +28,7 @@ def decide(
     file: str,
     key: str,
     options: Options,
+    environment: Json,
     shared_cpu: bool = False,
 ) -> list[Check]:
     """
@@ -40,6 +42,7 @@ def decide(
         file: The test's file, relative to the rootdir.
         key: The test's name in the file.
         options: The options of the run.
+        environment: The environment of the steps, as `describe` returns it.
         shared_cpu: Whether other workers may have used the CPU.
     """
     profiles = list(profiles)
@@ -60,7 +63,7 @@ def decide(
                     profile,
                     key,
                     place,
-                    describe(),
+                    environment,
                     options.only,
                     wanted.max_regression,
                     shared_cpu,

@@ -22,11 +22,13 @@ from pytest_tfperf.plugin.forms.compare_variants import (
     compare_in_processes,
     compare_in_this_process,
 )
+from pytest_tfperf.plugin.forms.keras_loop import profile_keras_loop
 from pytest_tfperf.plugin.forms.other_processes import OtherProcesses
 from pytest_tfperf.plugin.forms.own_loop import LoopOptions, inputs_of, profiled_elements
 from pytest_tfperf.plugin.profile_settings import Settings
 from pytest_tfperf.plugin.profiles import Profiles
 from pytest_tfperf.results import Profile
+from pytest_tfperf.values import Json
 from pytest_tfperf.variants.comparison import Comparison
 from pytest_tfperf.variants.outputs import Tolerance
 from pytest_tfperf.variants.steps import data_of, profile_names, variants_of
@@ -294,6 +296,10 @@ class TfProfile(OtherProcesses):
             recording.name, export_profile(recording, inspection, Path(path), stage), Path(path)
         )
 
+    def environment(self) -> Json:
+        """Return the environment of this test's steps: machine, and versions of what ran them."""
+        return self._profiles.environment()
+
     def results(self) -> list[tuple[Profile, tuple[Limit, ...]]]:
         """Return every profile as far as it is known, with the limits that hold for it."""
         return self._profiles.so_far()
@@ -315,4 +321,4 @@ class TfProfile(OtherProcesses):
             skip_disabled()
         taken = self._profiles.take_name(own["name"])
         with restored(own["restore"]):
-            return self._profiles.keras_loop(call, taken, wanted, stop=True)
+            return profile_keras_loop(self._profiles, call, taken, wanted, stop=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,13 +11,13 @@ import pytest
 
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.child.isolation import differing_flags_of
+from pytest_tfperf.child.node_names import as_folder_name, file_of, key_in_file, plain_nodeid
 from pytest_tfperf.child.plugin_names import CHILD_SERVER, registered
-from pytest_tfperf.child.reports import names_in_file
 from pytest_tfperf.child.server import ChildServer, CoordinatedServer
 from pytest_tfperf.cluster.worker_calls import RunWorkers
 from pytest_tfperf.cluster.worker_processes import WorkerClient, WorkerProcesses
 from pytest_tfperf.errors import CaptureError, LimitError, PairedError
-from pytest_tfperf.machine.description import describe
+from pytest_tfperf.frameworks.in_use import has_accelerators
 from pytest_tfperf.machine.gpu_share import is_to_share
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone, measuring_anyway
 from pytest_tfperf.markers import is_marked
@@ -65,7 +63,9 @@ def new_profiler(
         settings = Settings(
             wanted=wanted,
             plan=plan_of(options),
-            keep=options.trace_dir / _slug(_nodeid(item)) if options.trace_dir else None,
+            keep=options.trace_dir / as_folder_name(plain_nodeid(item))
+            if options.trace_dir
+            else None,
             scratch=_scratch(item.config),
             disabled=options.disable,
             notes=(
@@ -103,19 +103,27 @@ def checks_of(
     child = _coordinated(item)
     measured = profiler.results()
     profiles = [profile for profile, _ in measured]
-    against = child.checks(profiles, wanted.max_regression, describe()["setting"]) if child else []
+    environment = profiler.environment()
+    against = child.checks(profiles, wanted.max_regression, environment["setting"]) if child else []
     if against is None:
         return []
-    checks = decide(measured, wanted, _file(item), _key(item), options, _on_shared_cpu())
+    checks = decide(
+        measured, wanted, file_of(item), key_in_file(item), options, environment, _on_shared_cpu()
+    )
     if any(map(is_suspected, checks)):
-        checks = _confirmed(item, checks, wanted, options, on_terminal)
+        checks = _confirmed(item, profiler, checks, wanted, options, on_terminal)
     if not checks and is_marked(item) and not any(map(is_measured, profiles)):
         checks = [nothing_profiled("; ".join(profile.ended or "" for profile in profiles))]
     return checks + against
 
 
 def _confirmed(
-    item: pytest.Item, checks: Sequence[Check], wanted: Wanted, options: Options, on_terminal: bool
+    item: pytest.Item,
+    profiler: TfProfile,
+    checks: Sequence[Check],
+    wanted: Wanted,
+    options: Options,
+    on_terminal: bool,
 ) -> list[Check]:
     """Measure again in a second process, and return the checks with what it confirmed."""
     try:
@@ -129,7 +137,12 @@ def _confirmed(
     second = {
         check.profile: check
         for check in decide(
-            [(profile, ()) for profile in again.values()], wanted, _file(item), _key(item), options
+            [(profile, ()) for profile in again.values()],
+            wanted,
+            file_of(item),
+            key_in_file(item),
+            options,
+            profiler.environment(),
         )
         if check.metric == "step_time"
     }
@@ -161,13 +174,13 @@ def record_of(
     """
     measured = profiler.results()
     return ProfiledTest(
-        nodeid=_nodeid(item),
-        file=_file(item),
-        key=_key(item),
+        nodeid=plain_nodeid(item),
+        file=file_of(item),
+        key=key_in_file(item),
         outcome=outcome,
         profiles=tuple(profile for profile, _ in measured),
         checks=checks,
-        environment=describe(),
+        environment=profiler.environment(),
         max_regression=wanted.max_regression,
         n_unchecked=n_unchecked(measured, only),
         shared_cpu=_on_shared_cpu(),
@@ -301,7 +314,7 @@ def _part(child: CoordinatedServer | None, kind: str) -> Mapping[str, Any] | Non
 
 def _on_shared_cpu() -> bool:
     """Return whether other workers may use the CPU that the steps run on."""
-    return shares_cpu() and describe()["machine"]["accelerators"] == "none"
+    return shares_cpu() and not has_accelerators()
 
 
 def _exclusive(options: Options, child: CoordinatedServer | None) -> Exclusive:
@@ -313,31 +326,9 @@ def _exclusive(options: Options, child: CoordinatedServer | None) -> Exclusive:
 
 def _shared_gpus() -> tuple[str, ...]:
     """Return a note if workers share the same GPUs."""
-    if not is_to_share() or describe()["machine"]["accelerators"] == "none":
+    if not is_to_share() or not has_accelerators():
         return ()
     return (
         "workers share all GPUs, since TensorFlow looked for its devices while tests were "
         "collected: set any tfperf_ ini value, so that GPUs are shared out before",
     )
-
-
-def _file(item: pytest.Item) -> str:
-    """Return the test's file relative to the rootdir, with forward slashes."""
-    return Path(os.path.relpath(item.path, item.config.rootpath)).as_posix()
-
-
-def _key(item: pytest.Item) -> str:
-    """Return the names of the test below its module, which xdist does not change."""
-    return "::".join(names_in_file(item))
-
-
-def _nodeid(item: pytest.Item) -> str:
-    """Return the node id of the test without the group that workers of xdist append."""
-    before, key, _ = item.nodeid.rpartition(_key(item))
-    return f"{before}{key}" if key else item.nodeid
-
-
-def _slug(nodeid: str) -> str:
-    """Return a node id as a folder name."""
-    text = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in nodeid)
-    return text if len(text) <= 120 else f"{text[:110]}-{zlib.crc32(nodeid.encode()):08x}"

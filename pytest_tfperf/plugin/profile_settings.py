@@ -9,19 +9,20 @@ from pathlib import Path
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import settling_steps
 from pytest_tfperf.analysis.step_code import TPU_METRICS
+from pytest_tfperf.analysis.step_framework import frameworks_of
 from pytest_tfperf.capture.inspection import Depth, StepInspection
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.self_check import xla_shown
-from pytest_tfperf.capture.sessions import keep_trace, read_session
+from pytest_tfperf.capture.sessions import Traces, keep_trace, read_session, read_sessions
 from pytest_tfperf.capture.window_hooks import WindowHooks
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.cluster.worker_calls import RunWorkers
 from pytest_tfperf.compiler.lowering.lower import UNASKED_NODES
 from pytest_tfperf.compiler.step_graph import UNASKED_NODES as UNASKED_GRAPH_NODES
+from pytest_tfperf.frameworks.in_use import other_frameworks
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone
 from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.recording import Fetches, Recording
-from pytest_tfperf.tf_runtime import other_frameworks
 from pytest_tfperf.turns import TurnClients
 from pytest_tfperf.variants.comparison import CompareInProcesses
 
@@ -74,7 +75,7 @@ def as_asked(recording: Recording, wanted: Wanted, settings: Settings) -> Record
         notes=settings.notes + recording.notes,
         tpu=wanted.tpu,
         frameworks=other_frameworks(),
-        xla_shown=xla_shown(settings.scratch),
+        xla_shown=xla_shown(settings.scratch).get(recording.framework),
         left_out=tuple(name for name in TPU_METRICS if name not in asked),
     )
 
@@ -151,9 +152,12 @@ def window_hooks(settings: Settings, name: str, wanted: Wanted) -> WindowHooks:
     """
     turn_clients = settings.turn_clients
 
-    def settling(trace: Path, before: int, fetches: Fetches | None) -> int:
+    def settling(paths: Traces, before: int, fetches: Fetches | None) -> int:
         # The buffers of each worker drain in a number of steps of its own.
-        return 0 if settings.in_step else settling_steps(read_session(trace), before, fetches)
+        if settings.in_step:
+            return 0
+        traces = read_sessions(paths)
+        return settling_steps(traces[frameworks_of(traces)[0]], before, fetches)
 
     return WindowHooks(
         settling_steps=settling,

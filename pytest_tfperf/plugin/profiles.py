@@ -12,19 +12,13 @@ from typing import Any
 from pytest_tfperf.analysis.absent_ops import refuse_other_frameworks
 from pytest_tfperf.analysis.on_demand import OnDemand, extended, so_far
 from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.analysis.step_framework import frameworks_of
 from pytest_tfperf.capture.inspection import StepInspection
-from pytest_tfperf.capture.keras import KINDS, run_keras
-from pytest_tfperf.capture.keras_data import (
-    KerasCall,
-    examples_per_step,
-    keras_workload,
-    noting_first_batch,
-    sample_again,
-    with_seen_batch,
-)
 from pytest_tfperf.capture.self_check import xla_shown
 from pytest_tfperf.capture.sessions import (
     Session,
+    Traces,
+    read_sessions,
     stop_quietly,
     user_session_runs,
 )
@@ -35,6 +29,11 @@ from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.frameworks.in_use import in_use, named
+from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW
+from pytest_tfperf.frameworks.jax_framework import own_functions
+from pytest_tfperf.frameworks.jax_tracing import jax_traces_reported_to
+from pytest_tfperf.machine.description import describe
 from pytest_tfperf.metrics import nearest
 from pytest_tfperf.plugin.profile_settings import (
     Settings,
@@ -48,8 +47,7 @@ from pytest_tfperf.plugin.profile_settings import (
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.temporary import TemporaryFolder
-from pytest_tfperf.tf_runtime import load_tensorflow
-from pytest_tfperf.values import Table
+from pytest_tfperf.values import Json, Table
 
 __tracebackhide__ = True
 
@@ -57,6 +55,8 @@ _BARE = (
     "graphs are looked at where tf_profile drives the steps: tf_profile(step, data), "
     "tf_profile.steps(data) or a Keras loop"
 )
+
+_TRACES_REPORTED = {TENSORFLOW: traces_reported_to, JAX: jax_traces_reported_to}
 
 
 class Profiles:
@@ -72,7 +72,6 @@ class Profiles:
         self.folder = self._temporary.path
         self._open: list[Windows] = []
         self._tracing = False
-        load_tensorflow()
         self._user_session = user_session_runs()
 
     def close(self) -> None:
@@ -156,42 +155,11 @@ class Profiles:
         )
         self._open.append(windows)
         try:
-            with traces_reported_to(windows.function_traced) as watched:
-                windows.watched = watched
+            with _traces_reported_to(windows):
                 yield windows
         finally:
             windows.close()
             self._open.remove(windows)
-
-    def keras_loop(self, call: KerasCall, name: str, wanted: Wanted, stop: bool) -> Profile:
-        """
-        Profile a Keras loop.
-
-        Args:
-            call: The loop.
-            name: Name of the profile.
-            wanted: Limits and options.
-            stop: Whether to end the loop when the windows are full.
-        """
-        workload = keras_workload(call)
-        goes_on = stop and self.settings.turn_clients is not None
-        call, first = noting_first_batch(call)
-        with ExitStack() as stack:
-
-            def open_windows(available: int | None, per_execution: int) -> Windows:
-                windows = stack.enter_context(
-                    self.windows(
-                        name, wanted, KINDS[call.method], per_execution, available, goes_on
-                    )
-                )
-                windows.inputs = workload
-                return windows
-
-            result, windows = run_keras(call, open_windows, stop, goes_on)
-        windows.observations.elements = sample_again(call, workload["batch"] is None, first)
-        examples = examples_per_step(call, workload)
-        workload = with_seen_batch(workload, windows.observations.elements)
-        return self.finish(windows, name, wanted, result, workload, examples)
 
     def start_session(self) -> Session:
         """Start a trace, which the caller ends."""
@@ -234,17 +202,20 @@ class Profiles:
         inspection = windows.observations.inspection(
             workload, windows.plan.max_seconds, inspection_depth(wanted)
         )
-        recording = windows.recording(name, result, workload)
+        observations = windows.observations
+        ran = frameworks_of(read_sessions(observations.traces or observations.cold))
+        ran = ran or tuple(framework.name for framework in in_use())[:1]
+        recording = windows.recording(name, ran, workload=workload, result=result)
         if examples is None:
             examples = workload.get("batch")
         return self._store(replace(recording, examples_per_step=examples), inspection, wanted)
 
-    def finish_bare(self, trace: Path, name: str, calls: Calls, wanted: Wanted) -> Profile:
+    def finish_bare(self, traces: Traces, name: str, calls: Calls, wanted: Wanted) -> Profile:
         """
-        Return the profile of a trace without windows.
+        Return the profile of traces without windows.
 
         Args:
-            trace: Path of the trace.
+            traces: The traces of one session.
             name: Name of the profile.
             calls: Functions called in the steps.
             wanted: Arguments of the marker.
@@ -255,7 +226,16 @@ class Profiles:
         inspection = StepInspection(
             calls, Probe(why=_BARE), {}, self.settings.plan.max_seconds, inspection_depth(wanted)
         )
-        recording = Recording(name=name, trace=trace, workload={}, bare=True)
+        framework, *beside = frameworks_of(read_sessions(traces))
+        recording = Recording(
+            name=name,
+            trace=traces[framework],
+            workload={},
+            bare=True,
+            framework=framework,
+            beside=tuple(beside),
+            own_functions=own_functions() if framework == JAX else None,
+        )
         return self._store(recording, inspection, wanted)
 
     def add(self, profile: Profile, wanted: Wanted) -> None:
@@ -324,6 +304,10 @@ class Profiles:
             )
         return self.recordings[name]
 
+    def environment(self) -> Json:
+        """Return the environment of the steps, by the frameworks that ran them."""
+        return describe(named({one.framework for one, _ in self.recordings.values()}))
+
     def so_far(self) -> list[tuple[Profile, tuple[Limit, ...]]]:
         """Return every profile with its limits, and the expensive findings computed so far."""
         return [(so_far(profile), limits) for profile, limits in self.results.values()]
@@ -346,3 +330,15 @@ class Profiles:
             if kept is not None:
                 self.add_file(recording.name, "trace", kept)
         return self.results[recording.name][0]
+
+
+@contextmanager
+def _traces_reported_to(windows: Windows) -> Iterator[None]:
+    """Report the functions that a framework traces in the context to the windows."""
+    with ExitStack() as stack:
+        watched = {
+            name: stack.enter_context(reported_to(windows.function_traced))
+            for name, reported_to in _TRACES_REPORTED.items()
+        }
+        windows.watched = frozenset(name for name, known in watched.items() if known)
+        yield

@@ -11,7 +11,7 @@ import numpy as np
 from pytest_tfperf.protobuf import Ints, Message
 from pytest_tfperf.trace.intervals import Spans
 from pytest_tfperf.trace.stat_columns import Mask, Stats, key_field
-from pytest_tfperf.trace.xspace import HOST, Plane, Trace, once
+from pytest_tfperf.trace.xspace import Plane, once
 
 _FEW = 32
 """Part of a plane's rows below which sorting them is faster than a look at all rows."""
@@ -247,8 +247,3 @@ def metadata_stats(plane: Plane) -> Stats:
 
 _NO_INTS = np.empty(0, np.int64)
 _NOTHING = Plane("", (), (), *(_NO_INTS,) * 6, {}, {}, (), Message(b"", "<none>"))
-
-
-def runs_functions(trace: Trace) -> bool:
-    """Return whether Python called a tf.function during the trace."""
-    return bool(Events.of(trace.plane(HOST)).called("EagerExecute").integers("is_func").any())

@@ -14,9 +14,9 @@ from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.capture.garbage_collector import garbage_held_off
+from pytest_tfperf.frameworks.in_use import least_block, start_devices, synchronise
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone
 from pytest_tfperf.results import Profile
-from pytest_tfperf.tf_runtime import least_block, sync_devices, warm_runtime
 from pytest_tfperf.variants.comparison import Comparison
 from pytest_tfperf.variants.outputs import Tolerance
 from pytest_tfperf.variants.rounds import SECONDS, RoundTimes, run_rounds
@@ -72,7 +72,7 @@ def compare_steps(
         CaptureError: If variants train the same variables.
         AssertionError: If their outputs differ.
     """
-    warm_runtime()
+    start_devices()
     notes = check_variants(variants, tolerance)
     names = ", ".join(variant.name for variant in variants)
     try:
@@ -141,9 +141,9 @@ def _warm_up(step: Callable[[], Any], target: float, deadline: float) -> tuple[i
 
 def _timed(step: Callable[[], Any], size: int) -> float:
     """Return the seconds of `size` steps, from idle devices to idle devices."""
-    sync_devices()
+    synchronise()
     start = perf_counter()
     for _ in range(size):
         step()
-    sync_devices()
+    synchronise()
     return perf_counter() - start

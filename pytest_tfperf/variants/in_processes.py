@@ -24,10 +24,10 @@ from pytest_tfperf.child.same_test import SameTest
 from pytest_tfperf.child.server import CoordinatedServer
 from pytest_tfperf.child.turn_runner import StepsExhausted, run_turn, turn_size
 from pytest_tfperf.errors import CaptureError, PairedError
+from pytest_tfperf.frameworks.in_use import takes_whole_gpus
 from pytest_tfperf.machine.cores import format_cores, pinned, split_cores
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.results import Profile
-from pytest_tfperf.tf_runtime import takes_whole_gpus
 from pytest_tfperf.turns import TURNS_WITH, Ready
 from pytest_tfperf.values import Json
 from pytest_tfperf.variants.comparison import Comparison, ComparisonCall

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow
 from pytest_tfperf.text import and_more
-from pytest_tfperf.tf_runtime import load_tensorflow
 from pytest_tfperf.values import Json
 
 __tracebackhide__ = True

@@ -9,7 +9,7 @@ from typing import Any
 from pytest_tfperf.capture.loop import required_parameters
 from pytest_tfperf.compiler.variable_use import Use, refuse_shared, use_recorded
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.tf_runtime import sync_devices
+from pytest_tfperf.frameworks.in_use import synchronise
 from pytest_tfperf.variants.outputs import Leaves, Tolerance, check_outputs, leaves_of
 
 __tracebackhide__ = True
@@ -127,7 +127,7 @@ def check_variants(variants: Sequence[Variant], tolerance: Tolerance | None) -> 
     for variant in variants:
         while variant.use is None:
             variant()
-    sync_devices()
+    synchronise()
     uses = {variant.name: variant.use for variant in variants if variant.use is not None}
     refuse_shared(uses)
     notes = tuple(dict.fromkeys(use.why for use in uses.values() if use.why))

@@ -36,13 +36,12 @@ elif any(argument.startswith("--tfperf-against") for argument in sys.argv):
         paired_run.VersionProcesses = lambda *given, starts_ahead: VersionProcesses(*given)
 
 import pytest_tfperf.plugin.confirmation  # noqa: E402
-import pytest_tfperf.plugin.decide  # noqa: E402
 import pytest_tfperf.plugin.items  # noqa: E402
 
 # Both would load TensorFlow, to see its GPUs.
 pytest_tfperf.plugin.confirmation.takes_whole_gpus = lambda: False
 pytest_tfperf.plugin.items._exclusive = lambda *_: measuring_anyway
-pytest_tfperf.plugin.items.describe = pytest_tfperf.plugin.decide.describe = lambda: LAPTOP
+pytest_tfperf.plugin.items.has_accelerators = lambda: False
 pytest_sessionstart = quick_start.pytest_sessionstart
 PATIENCE_S = 3  # with a test that hangs; all others may take as long as ever
 
@@ -59,6 +58,9 @@ def pytest_runtest_protocol(item):
 
 class FakeProfiler:
     """The fake `tf_profile`; `during` is called in every turn with the number of turns so far."""
+
+    def environment(self):
+        return LAPTOP
 
     def __init__(self, settings):
         self._settings = settings

@@ -73,6 +73,9 @@ PROFILE = replace(
 class FakeProfile:
     """A `tf_profile` that gives always the same profile."""
 
+    def environment(self):
+        return LAPTOP
+
     def __init__(self, settings):
         self._limits, self._called = settings.wanted.limits, False
 
@@ -167,9 +170,9 @@ class Baselines:
         try:
             self._make("one", kind, raw)
             file, options = "one/test_model.py", Options(rootdir=self._root, baseline=True)
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(decide, "describe", lambda: LAPTOP)
-                checks = decide.decide([(PROFILE, ())], Wanted.read({}), file, "test_step", options)
+            checks = decide.decide(
+                [(PROFILE, ())], Wanted.read({}), file, "test_step", options, LAPTOP
+            )
             assert checks
             json.dumps([check.to_json() for check in checks], allow_nan=False)
             check_terminal(for_terminal(failure_message("test_step", checks)))
@@ -262,9 +265,8 @@ class Baselines:
             patch.delenv("PYTEST_ADDOPTS", raising=False)
             patch.setattr(items, "TfProfile", FakeProfile)
             patch.setattr(items, "_exclusive", lambda *_: measuring_anyway)
-            patch.setattr(items, "describe", lambda: LAPTOP)
+            patch.setattr(items, "has_accelerators", lambda: False)
             patch.setattr(items, "profiled_again", lambda *_: {PROFILE.name: PROFILE})
-            patch.setattr(decide, "describe", lambda: LAPTOP)
             patch.setattr(conclude, "commit", lambda _: "c0ffee")
             patch.setattr(conclude, "branch", lambda _: "main")
             status = pytest.main(

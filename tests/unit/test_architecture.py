@@ -36,7 +36,7 @@ LAYERS = (
         "values",
     },
     {"protobuf", "results"},
-    {"hlo", "op_guide", "runs", "stats", "tf_runtime"},
+    {"frameworks", "hlo", "op_guide", "runs", "stats"},
     {"compiler", "machine", "trace"},
     {"capture", "child", "padding", "remote"},
     {"analysis", "checks"},
@@ -47,8 +47,8 @@ LAYERS = (
 )
 LAYER = {name: number for number, layer in enumerate(LAYERS) for name in layer}
 LOOSE_LAYERS = 3
-FRAMEWORKS = {"tensorflow", "keras"}
-FRAMEWORK_PACKAGES = {"tf_runtime", "compiler", "capture"}
+FRAMEWORKS = {"tensorflow", "keras", "jax"}
+FRAMEWORK_PACKAGES = {"frameworks", "compiler", "capture"}
 SHORTEST_MODULE, LONGEST_MODULE, LONGEST_FUNCTION, MOST_MODULES = 25, 350, 60, 20
 WALL_CLOCKS = {
     "time",

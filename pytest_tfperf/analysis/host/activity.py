@@ -14,7 +14,9 @@ import numpy as np
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.op_types import waits_for_others
 from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.function_calls import called_function, jax_calls
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.stat_columns import Mask
@@ -39,6 +41,7 @@ _RUNTIME = frozenset(
 _SHOWS_RUNTIME = _RUNTIME | {"ExecutorState::Process"}
 _CALLS = ("FunctionRun", "SessionRun", "RunGraph", "tf.function-graph_building")
 _FETCHING = ("IteratorGetNext", "OptionalHasValue", "OptionalGetValue", "_EagerConst", "SyncDevice")
+_LOWERS = "lower_sharding_computation"
 _DATA_LINES = ("tf_data_",)
 DATA_RUNS = "InstantiatedCapturedFunction::Run"
 """Name of the events in which tf.data runs a function of the user's."""
@@ -146,11 +149,36 @@ def runs_ops(trace: Trace, steps: Steps) -> tuple[bool, bool]:
 
     The synchronisation with which tf_profile ends a step does not count.
     """
+    return _ran(trace, steps, ("SyncDevice",))
+
+
+def computes(trace: Trace, steps: Steps) -> bool:
+    """Return whether the steps ran an op of TensorFlow that neither makes nor fetches input."""
+    return _ran(trace, steps, _FETCHING)[1]
+
+
+def runs_jax(trace: Trace, steps: Steps) -> bool:
+    """Return whether the steps called a program of JAX, or ran one on any device."""
+    host = Events.of(trace.plane(HOST))
+    groups = [jax_calls(host), xla_runs(host)]
+    groups += [Events.of(plane).on_lines("XLA Modules") for plane in tpus(trace)]
+    return any((steps.of(events.start) >= 0).any() for events in groups)
+
+
+def _ran(trace: Trace, steps: Steps, passed_over: tuple[str, ...]) -> tuple[bool, bool]:
+    """
+    Return whether the steps ran any op of TensorFlow, and whether they ran one outside their input.
+
+    Args:
+        trace: The trace.
+        steps: Its steps.
+        passed_over: Starts of the types of eager ops that do not count.
+    """
     host = Events.of(trace.plane(HOST))
     eager = host.called("EagerExecute")
-    synchronising = [name == "SyncDevice" for name in eager.texts("eager_op")]
+    counted = [not name.startswith(passed_over) for name in eager.texts("eager_op")]
     groups = (
-        eager.where(~np.array(synchronising, bool)),
+        eager.where(np.array(counted, bool)),
         host.called(*_CALLS, "ExecutorState::Process"),
         host.named(lambda name: op_type(name) is not None),
         xla_runs(host),
@@ -195,6 +223,30 @@ def traced_again(trace: Trace) -> list[tuple[str, int, str]]:
         for name, n, mode in zip(calls.names, number, modes, strict=True)
         if n and mode.startswith("traced")
     ]
+
+
+def jax_retraces(trace: Trace, steps: Steps) -> tuple[tuple[str, int, str], ...] | None:
+    """
+    Return (function, step, "") of every call of JAX after its function's first that was traced.
+
+    In marked steps those of the first step do not count either. The result is None if XLA compiled
+    something in the calls and no event tells that JAX lowered it (jax/_src/interpreters/pxla.py).
+    """
+    host = Events.of(trace.plane(HOST))
+    calls, lowered = jax_calls(host).sorted(), host.called(_LOWERS)
+    if not len(lowered) and (enclosing(calls, compilations(host)) >= 0).any():
+        return None
+    traced = set(enclosing(calls, lowered).tolist())
+    seen: Counter[str] = Counter()
+    found = []
+    step_of = steps.of(calls.start).tolist()
+    for place, (event, step) in enumerate(zip(calls.names, step_of, strict=True)):
+        name = called_function(event)
+        seen[name] += 1
+        is_first = seen[name] == 1 if steps.source == "function" else step <= 0
+        if place in traced and not is_first:
+            found.append((name, step, ""))
+    return tuple(found)
 
 
 def compiled_again(trace: Trace) -> list[str]:

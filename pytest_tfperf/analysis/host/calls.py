@@ -8,9 +8,10 @@ from dataclasses import replace
 from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.activity import shows_runtime
+from pytest_tfperf.analysis.host.dispatches import jax_dispatches
 from pytest_tfperf.analysis.host.function_times import FunctionUse, function_table, function_uses
 from pytest_tfperf.analysis.host.op_times import eager_share, op_table
-from pytest_tfperf.analysis.host.shown import NO_RUNTIME, shows_eager
+from pytest_tfperf.analysis.host.shown import JAX, NO_RUNTIME, shows_eager
 from pytest_tfperf.analysis.xla.counts import counted_over, per_step, why_uncounted
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import Trace
@@ -33,6 +34,10 @@ def analyse(evidence: Evidence) -> Findings:
     if uses:
         tables["functions"] = function_table(uses, evidence.launched)
     traces = retraces(recording, uses)
+    if recording.framework == JAX:
+        return Findings(
+            values={"eager_ops": jax_dispatches(evidence), "retraces": traces}, tables=tables
+        )
     if not (recording.traced or uses or shows_runtime(trace)):
         traces = Value.unknown("retraces", traces.why or NO_RUNTIME)
     values = {"eager_ops": _eager_ops(evidence, trace), "retraces": traces}
@@ -49,10 +54,12 @@ def retraces(recording: Recording, uses: Sequence[FunctionUse]) -> Value:
     detail = {"expensive_share": share} if share else {}
     traced, over = recording.traced, counted_over(recording)
     if traced is None or not over["n_steps"]:
-        unknown = Value.unknown("retraces", why_uncounted(recording, "TensorFlow's runtime"))
+        unknown = Value.unknown(
+            "retraces", why_uncounted(recording, f"{recording.framework}'s runtime")
+        )
         return replace(unknown, detail=detail)
     source = Source.TRACE if recording.bare else Source.GRAPH
-    cause = diagnosis.retrace_cause(traced) if traced else {}
+    cause = diagnosis.retrace_cause(traced, recording.framework) if traced else {}
     return Value.of("retraces", len(traced), source, **over, **cause, **detail)
 
 

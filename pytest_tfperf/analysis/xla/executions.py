@@ -16,6 +16,7 @@ from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import accelerators, tpus
 from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.function_calls import launched_ps
 from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
 from pytest_tfperf.trace.xla_events import compilations, compiled_modules, thunks, xla_executions
 from pytest_tfperf.trace.xspace import HOST, Trace
@@ -86,7 +87,9 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
         return XlaUse(launches, launches, {})
     if gpus:
         return _on_gpus(gpus, launches, steps)
-    ran = _runs_on_host(trace, thunks(host), steps)
+    ops = thunks(host)
+    launched = ops.start if len(executions) else launched_ps(ops.plane)[ops.rows]
+    ran = _runs_on_host(trace, ops, steps.of(launched))
     clusters = np.zeros(len(steps), np.int64)
     for step, n in ran.values():
         clusters[step] += 1
@@ -150,7 +153,7 @@ def _runs(ops: Events) -> dict[str, float]:
     return runs
 
 
-def _runs_on_host(trace: Trace, ops: Events, steps: Steps) -> dict[str, tuple[Ints, Ints]]:
+def _runs_on_host(trace: Trace, ops: Events, step_of: Ints) -> dict[str, tuple[Ints, Ints]]:
     """
     Count the runs of each module in each step from its thunks.
 
@@ -160,18 +163,18 @@ def _runs_on_host(trace: Trace, ops: Events, steps: Steps) -> dict[str, tuple[In
     Args:
         trace: The trace.
         ops: Thunks on the host.
-        steps: The steps.
+        step_of: The step of each, -1 for none, shape (n,).
 
     Returns:
         Steps in which the module ran, ascending, and its runs in each of them, by name.
     """
-    ops = ops.where(steps.of(ops.start) >= 0)
+    ops, step_of = ops.where(step_of >= 0), step_of[step_of >= 0]
     if not len(ops):
         return {}
     program, name = ops.integers("program_id"), ops.plane.name_index[ops.rows]
     keys, first = np.unique(program, return_index=True)
     titles = Events(ops.plane, ops.rows[first]).texts("hlo_module")
-    cells, n_ran = _counted(program, steps.of(ops.start), name)
+    cells, n_ran = _counted(program, step_of, name)
     ends = np.searchsorted(cells[0], keys, side="right").tolist()
     in_metadata: dict[int, list[str]] = {}
     for full in live_modules(trace):

@@ -14,6 +14,7 @@ from typing import Any
 
 from pytest_tfperf.analysis.device.roofline import flops_utilization
 from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.host.shown import JAX
 from pytest_tfperf.analysis.timing import timed_step
 from pytest_tfperf.analysis.xla.executions import XlaUse
 from pytest_tfperf.hlo.cost import Costs, OpCost, module_costs
@@ -42,12 +43,15 @@ def analyse(evidence: Evidence) -> Findings:
 
 def _programs(evidence: Evidence) -> tuple[Programs | Unknown, int]:
     """
-    Return the modules of a step: as it was lowered, else as the executables of a bare trace.
+    Return the modules of a step: as it was lowered, else its executables.
+
+    Nothing is lowered of a bare trace, nor of a step of JAX, which runs executables alone.
 
     The number is that of the devices that run them: lowered functions hold the work of all.
     """
     recording, lowered = evidence.recording, evidence.code.lowered
-    if recording.bare and (isinstance(lowered, Unknown) or not lowered):
+    only_ran = recording.bare or recording.framework == JAX
+    if only_ran and (isinstance(lowered, Unknown) or not lowered):
         n_devices = len(evidence.device_specs)
         if evidence.why_xla_unknown:
             return Unknown(evidence.why_xla_unknown), n_devices

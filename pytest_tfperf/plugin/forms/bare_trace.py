@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
 import pytest
 
+from pytest_tfperf.analysis.step_framework import frameworks_of
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.capture.keras import loops_replaced
 from pytest_tfperf.capture.keras_data import KerasCall
 from pytest_tfperf.capture.loop import Bracketed
-from pytest_tfperf.capture.sessions import Session, read_session
+from pytest_tfperf.capture.sessions import Session, Traces, read_sessions
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
+from pytest_tfperf.frameworks.in_use import other_frameworks
+from pytest_tfperf.plugin.forms.keras_loop import profile_keras_loop
 from pytest_tfperf.plugin.profiles import Profiles
-from pytest_tfperf.tf_runtime import other_frameworks
 
 __tracebackhide__ = True
 
@@ -88,7 +89,7 @@ def profiled_body(profiles: Profiles) -> Iterator[None]:
         session.discard()
         before = sum(name.split()[0] == call.method for name in profiles.names)
         name = profiles.take_name(f"{call.method} {before + 1}" if before else call.method)
-        return profiles.keras_loop(call, name, profiles.settings.wanted, stop=False).result
+        return profile_keras_loop(profiles, call, name, profiles.settings.wanted, stop=False).result
 
     try:
         with loops_replaced(profiled), calls_recorded(lambda: not looped) as calls:
@@ -100,24 +101,25 @@ def profiled_body(profiles: Profiles) -> Iterator[None]:
         _one_trace(profiles, session.stop(), calls)
 
 
-def _one_trace(profiles: Profiles, trace: Path, calls: Calls) -> None:
+def _one_trace(profiles: Profiles, traces: Traces, calls: Calls) -> None:
     """Profile the whole body; its steps are those it marks, or the calls of its one function."""
     name = profiles.take_name(None)
     try:
-        if find_steps(read_session(trace)).source == "function":
+        read = read_sessions(traces)
+        if find_steps(read[frameworks_of(read)[0]]).source == "function":
             calls.each_is_step()
         else:
             calls.why = (
                 "which functions a step calls is known of steps that tf_profile drives or brackets"
             )
-        profile = profiles.finish_bare(trace, name, calls, profiles.settings.wanted)
+        profile = profiles.finish_bare(traces, name, calls, profiles.settings.wanted)
     except TraceError as error:
         others = " and ".join(other_frameworks())
         raise CaptureError(
             "no step found in this test: it ran no Keras fit, evaluate or predict, "
             "called no tf.function and marked no step. "
             + (
-                f"{others} is loaded, and tfperf measures TensorFlow only"
+                f"{others} is loaded, and tfperf measures TensorFlow and JAX only"
                 if others
                 else "Use the fixture: tf_profile(step, data), or for batch in "
                 "tf_profile.steps(data)"

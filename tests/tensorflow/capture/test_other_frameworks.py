@@ -9,10 +9,11 @@ import pytest
 import tensorflow as tf
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.tf_runtime import other_frameworks
+from pytest_tfperf.frameworks.in_use import in_use, other_frameworks
+from pytest_tfperf.frameworks.jax_framework import jax_computes
 
 FEW = {"warmup": 2, "steps": 4, "trace_steps": 2}
-REFUSED = "^the step ran no TensorFlow op; PyTorch is loaded, and tfperf measures TensorFlow only$"
+REFUSED = "^the step ran no TensorFlow op; PyTorch is loaded, and tfperf measures TensorFlow and JAX only$"
 ONES = np.ones(3, "float32")
 
 
@@ -77,22 +78,26 @@ def test_the_marker_alone_names_it(suite, torch):
 def test_it():
     np.ones(3) + 1
 """,
-        "no step found in this test: * PyTorch is loaded, and tfperf measures TensorFlow only*",
+        "no step found in this test: * PyTorch is loaded, and tfperf measures TensorFlow and JAX only*",
         failed=1,
     )
 
 
-def test_jax_counts_from_its_first_device_on(monkeypatch):
+def test_jax_is_in_use_from_its_first_device_on(monkeypatch):
     """TensorFlow loads JAX wherever it is installed."""
     bridge = "jax._src.xla_bridge"
     for name in ("torch", "jax", bridge):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    assert other_frameworks() == ()
+    assert not jax_computes()
     monkeypatch.setitem(sys.modules, "jax", ModuleType("jax"))
     monkeypatch.setitem(sys.modules, bridge, SimpleNamespace(_backends={}))
-    assert other_frameworks() == ()
+    assert not jax_computes()
+    assert [framework.name for framework in in_use()] == ["TensorFlow"]
     monkeypatch.setitem(sys.modules, bridge, SimpleNamespace(_backends={"cpu": object()}))
-    assert other_frameworks() == ("JAX",)
+    assert jax_computes()
+    assert [framework.name for framework in in_use()] == ["TensorFlow", "JAX"]
     monkeypatch.setitem(sys.modules, bridge, SimpleNamespace())  # another version of it
+    assert jax_computes()
+    assert other_frameworks() == ()
     monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
-    assert other_frameworks() == ("JAX", "PyTorch")
+    assert other_frameworks() == ("PyTorch",)

@@ -6,6 +6,7 @@ import tensorflow as tf
 from pytest_tfperf.capture import self_check
 from pytest_tfperf.capture.self_check import _checked, xla_shown
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.frameworks.tensorflow_framework import TensorFlow
 from pytest_tfperf.plugin import profile_settings
 from pytest_tfperf.recording import XlaShown
 
@@ -20,23 +21,23 @@ def eager_functions():
 
 
 def test_executions_compilations_and_hlo_show():
-    assert _checked(None) == XlaShown()
+    assert _checked(TensorFlow(), None) == XlaShown()
 
 
 def test_they_show_where_functions_run_eagerly(eager_functions):
-    assert _checked(None) == XlaShown()
+    assert _checked(TensorFlow(), None) == XlaShown()
 
 
 def test_a_process_is_checked_once(monkeypatch, tmp_path):
     found = xla_shown()
-    monkeypatch.setattr(self_check, "run_compiled", lambda: pytest.fail("checked again"))
-    assert xla_shown(tmp_path) is found
+    monkeypatch.setattr(self_check, "_checked", lambda *_: pytest.fail("checked again"))
+    assert xla_shown(tmp_path) == found == {"TensorFlow": XlaShown()}
 
 
 def test_nothing_is_checked_in_a_graph_of_old():
     with tf.Graph().as_default(), tf.compat.v1.Session():
-        assert xla_shown() is None
-    assert xla_shown() == XlaShown()
+        assert xla_shown() == {}
+    assert xla_shown() == {"TensorFlow": XlaShown()}
 
 
 def test_a_trace_that_cannot_be_written_shows_nothing(monkeypatch):
@@ -44,14 +45,14 @@ def test_a_trace_that_cannot_be_written_shows_nothing(monkeypatch):
         raise CaptureError("the disk is full")
 
     monkeypatch.setattr(self_check.Session, "stop", fails)
-    assert "the disk is full" in _checked(None).executions
+    assert "the disk is full" in _checked(TensorFlow(), None).executions
     monkeypatch.undo()
-    assert _checked(None) == XlaShown()  # no session was left running
+    assert _checked(TensorFlow(), None) == XlaShown()  # no session was left running
 
 
 def test_what_does_not_show_is_unknown_and_no_pass(profile, monkeypatch):
     shown = XlaShown(executions="hidden", compilations="hidden", modules="hidden")
-    monkeypatch.setattr(profile_settings, "xla_shown", lambda scratch: shown)
+    monkeypatch.setattr(profile_settings, "xla_shown", lambda scratch: {"TensorFlow": shown})
     found = profile(tf.function(tf.tanh), [tf.ones((4, 4))] * 4)
     assert {name: found.value(name).why for name in OF_XLA} == dict.fromkeys(OF_XLA, "hidden")
 

@@ -16,8 +16,13 @@ step = tf.function(lambda x: x + 1)
 DATA = [tf.ones(3)] * 4
 
 
+def one_trace(session):
+    [path] = session.stop().values()
+    return path
+
+
 def test_sessions_of_one_second_have_separate_files(tmp_path):
-    paths = [Session(tmp_path).stop() for _ in range(3)]
+    paths = [one_trace(Session(tmp_path)) for _ in range(3)]
     assert len(set(paths)) == 3
     assert all(read_trace(path).hostnames for path in paths)
 
@@ -47,11 +52,11 @@ def test_a_native_session_elsewhere_does_not_block_later_ones(tmp_path):
     with pytest.raises(CaptureError, match="another profiler running"):
         Session(tmp_path)
     native.stop()
-    assert Session(tmp_path).stop().is_file()
+    assert one_trace(Session(tmp_path)).is_file()
 
 
 def test_traces_are_kept_where_xprof_finds_them(tmp_path):
-    trace = Session(tmp_path).stop()
+    trace = one_trace(Session(tmp_path))
     for _ in range(2):
         keep_trace(trace, tmp_path / "kept", "")
     keep_trace(trace, tmp_path / "kept", "../a b")
@@ -60,7 +65,7 @@ def test_traces_are_kept_where_xprof_finds_them(tmp_path):
 
 
 def test_traces_kept_in_the_same_second_have_separate_folders(tmp_path, monkeypatch):
-    trace = Session(tmp_path).stop()
+    trace = one_trace(Session(tmp_path))
     monkeypatch.setattr("time.strftime", lambda _: "2026_01_31_12_00_00")
     with ThreadPoolExecutor(8) as pool:
         kept = list(pool.map(lambda _: keep_trace(trace, tmp_path / "kept", ""), range(40)))
@@ -69,7 +74,7 @@ def test_traces_kept_in_the_same_second_have_separate_folders(tmp_path, monkeypa
 
 
 def test_no_partial_trace_is_kept_on_a_full_disk(tmp_path):
-    trace = Session(tmp_path).stop()
+    trace = one_trace(Session(tmp_path))
     whole = keep_trace(trace, tmp_path / "kept", "")
     with (
         files_of_at_most(trace.stat().st_size - 1),
@@ -123,7 +128,7 @@ def test_a_clock_that_is_set_between_other_steps_changes_no_duration(profile, mo
 def test_truncated_trace_is_a_trace_error(tmp_path):
     session = Session(tmp_path)
     step(tf.ones(3))
-    path = session.stop()
+    path = one_trace(session)
     raw = path.read_bytes()
     assert read_session(path).planes
     planes = [end for _, _, _, end in Message(raw, "whole").fields(0, len(raw), "XSpace")]

@@ -62,8 +62,7 @@ class Nvml(ModuleType):
 def machine(monkeypatch):
     """TensorFlow with two GPUs, and an empty cache of NVML."""
     devices = {"GPU": ["GPU:0", "GPU:1"]}
-    config = SimpleNamespace(list_physical_devices=lambda kind: devices[kind])
-    monkeypatch.setattr(gpu_conditions, "load_tensorflow", lambda: SimpleNamespace(config=config))
+    monkeypatch.setattr(gpu_conditions, "n_gpus", lambda: len(devices["GPU"]))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     gpu_conditions._nvml.cache_clear()
     yield devices

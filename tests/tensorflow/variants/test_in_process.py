@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf import tf_runtime
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.frameworks import tensorflow_runtime
 from pytest_tfperf.variants.comparison import Comparison
 from pytest_tfperf.variants.outputs import leaves_from_json, leaves_to_json
 
@@ -120,7 +120,7 @@ def test_whether_this_process_takes_all_memory_of_a_gpu(
     monkeypatch, grows, logical, variable, whole
 ):
     monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
-    assert not tf_runtime.takes_whole_gpus() or tf.config.list_physical_devices("GPU")
+    assert not tensorflow_runtime.takes_whole_gpus() or tf.config.list_physical_devices("GPU")
     if variable is not None:
         monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", variable)
     config = SimpleNamespace(
@@ -128,8 +128,10 @@ def test_whether_this_process_takes_all_memory_of_a_gpu(
         get_logical_device_configuration=lambda _: logical,
         experimental=SimpleNamespace(get_memory_growth=lambda _: grows),
     )
-    monkeypatch.setattr(tf_runtime, "load_tensorflow", lambda: SimpleNamespace(config=config))
-    assert tf_runtime.takes_whole_gpus() is whole
+    monkeypatch.setattr(
+        tensorflow_runtime, "load_tensorflow", lambda: SimpleNamespace(config=config)
+    )
+    assert tensorflow_runtime.takes_whole_gpus() is whole
 
 
 def test_a_variant_from_another_process_has_its_limits_and_cannot_be_exported(profile):

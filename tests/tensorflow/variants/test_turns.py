@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 from helpers.tables import cells
 
-from pytest_tfperf import tf_runtime
 from pytest_tfperf.errors import CaptureError, UnknownMetric
+from pytest_tfperf.frameworks import in_use
 from pytest_tfperf.variants import in_process, rounds
 from pytest_tfperf.variants.in_process import compare_steps
 from pytest_tfperf.variants.outputs import Tolerance
@@ -49,8 +49,8 @@ def clock(monkeypatch):
     clock = Clock()
     for module in (in_process, rounds):
         monkeypatch.setattr(module, "perf_counter", lambda: clock.now)
-    monkeypatch.setattr(in_process, "sync_devices", clock.sync)
-    monkeypatch.setattr(tf_runtime, "sync_cost", lambda: 1e-6)
+    monkeypatch.setattr(in_process, "synchronise", clock.sync)
+    monkeypatch.setattr(in_use, "sync_cost", lambda: 1e-6)
     return clock
 
 
@@ -91,7 +91,7 @@ def test_a_turn_is_one_untimed_step_and_then_20_ms_of_them(clock):
 
 
 def test_a_slow_synchronisation_makes_longer_turns(clock, monkeypatch):
-    monkeypatch.setattr(tf_runtime, "sync_cost", lambda: 0.002)
+    monkeypatch.setattr(in_use, "sync_cost", lambda: 0.002)
     compare(clock, plain=0.003, xla=0.001)
     assert all(
         0.1 <= timed * {"plain": 0.003, "xla": 0.001}[name] < 0.13

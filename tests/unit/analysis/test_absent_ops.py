@@ -14,7 +14,7 @@ from pytest_tfperf.trace.xspace import decode_trace
 STEPS = [at("step", n * 10, n * 10 + 9, step_num=n, _r=1, tfperf=1) for n in range(3)]
 NO_OP = "the step ran no TensorFlow op"
 NO_OWN_OP = "the step ran no TensorFlow op but those of its input"
-LOADED = "; JAX is loaded, and tfperf measures TensorFlow only"
+LOADED = "; PyTorch is loaded, and tfperf measures TensorFlow and JAX only"
 TIMES = {"step_time", "step_time_p90", "step_time_p99", "first_step_time", "epoch_gap"}
 OF_INPUT = {"input_bound", "input_wait"}
 COUNTS = {"retraces", "eager_ops", "xla_clusters", "xla_launches", "xla_compiles", "host_overhead"}
@@ -97,7 +97,7 @@ def test_ops_after_the_steps_are_no_ops_of_steps():
 
 def test_a_step_that_only_fetches_is_known_unless_another_framework_may_compute():
     assert "retraces" in known(evidence(*FETCH))[0]
-    found = evidence(*FETCH, frameworks=("JAX",))
+    found = evidence(*FETCH, frameworks=("PyTorch",))
     refuse_other_frameworks(found)
     names, values = known(found)
     assert names >= {"step_time", *OF_INPUT}
@@ -107,19 +107,19 @@ def test_a_step_that_only_fetches_is_known_unless_another_framework_may_compute(
 
 def test_threads_of_tf_data_run_no_op_of_the_step():
     worker = line("tf_data_iterator_get_next", at("map/Add:AddV2", 2, 3), id=2)
-    _, values = known(evidence(frameworks=("JAX",), others=[worker]))
+    _, values = known(evidence(frameworks=("PyTorch",), others=[worker]))
     assert values["retraces"].why == NO_OWN_OP + LOADED
 
 
 def test_a_step_of_another_framework_is_an_error_that_names_it():
     with pytest.raises(CaptureError) as raised:
-        refuse_other_frameworks(evidence(*SYNCHRONISE, frameworks=("JAX",)))
+        refuse_other_frameworks(evidence(*SYNCHRONISE, frameworks=("PyTorch",)))
     assert str(raised.value) == NO_OP + LOADED
-    with pytest.raises(CaptureError, match="; JAX and PyTorch are loaded"):
-        refuse_other_frameworks(evidence(frameworks=("JAX", "PyTorch")))
+    with pytest.raises(CaptureError, match="; PyTorch and MXNet are loaded"):
+        refuse_other_frameworks(evidence(frameworks=("PyTorch", "MXNet")))
     refuse_other_frameworks(evidence())
 
 
 def test_a_trace_that_no_test_made_says_for_itself_what_it_shows():
-    _, values = known(evidence(inspection=False, frameworks=("JAX",)))
+    _, values = known(evidence(inspection=False, frameworks=("PyTorch",)))
     assert NO_OP not in str(values["retraces"].why)

@@ -15,7 +15,9 @@ HLO = plane("/host:metadata", metadata={"f(0)": {"Hlo Proto": field(1, b"")}})
 
 
 def shown(*events, more=(HLO,)):
-    return shown_in(decode_trace(space(plane("/host:CPU", line("python", *events)), *more)), "9.9")
+    return shown_in(
+        decode_trace(space(plane("/host:CPU", line("python", *events)), *more)), "TensorFlow 9.9"
+    )
 
 
 @pytest.mark.parametrize("events", [(COMPILED, RAN), (COMPILED, THUNK), (OLD_COMPILED, THUNK)])

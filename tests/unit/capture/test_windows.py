@@ -72,7 +72,7 @@ class Session:
         pass
 
     def stop(self):
-        return Path("trace")
+        return {"TensorFlow": Path("trace")}
 
     def discard(self):
         pass
@@ -92,7 +92,7 @@ class Executables:
 
 
 class Mark:
-    def __init__(self, *numbers):
+    def __init__(self, *numbers, **more):
         pass
 
     def end(self):
@@ -119,9 +119,9 @@ def run_of(monkeypatch):
         "Executables": Executables,
         "StepMark": Mark,
         "probed": probed,
-        "sync_devices": lambda: None,
+        "synchronise": lambda: None,
         "least_block": lambda: 0.02,
-        "read_session": lambda path: path,
+        "read_sessions": lambda traces: traces,
         "runs_functions": lambda trace: False,
         "calls_recorded": lambda in_step: nullcontext(Calls()),
         "conditions_noted": lambda notes: nullcontext(),
@@ -239,8 +239,8 @@ def test_variants_in_turns_hold_the_lock_and_do_not_time_waiting(monkeypatch):
     for module in (in_process, rounds):
         monkeypatch.setattr(module, "perf_counter", lambda: run.now)
     for name, fake in {
-        "warm_runtime": None,
-        "sync_devices": None,
+        "start_devices": None,
+        "synchronise": None,
         "least_block": 0.02,
         "check_variants": (),
     }.items():

@@ -12,7 +12,6 @@ from helpers.faults import failing
 from pytest_tfperf.baseline.store import Place, read_structure, read_times
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin import conclude as conclude_module
-from pytest_tfperf.plugin import decide as decide_module
 from pytest_tfperf.plugin.conclude import conclude, summary
 from pytest_tfperf.plugin.decide import decide, fails
 from pytest_tfperf.plugin.options import Options
@@ -24,7 +23,6 @@ FILE = "test_model.py"
 
 @pytest.fixture(autouse=True)
 def on_a_laptop(monkeypatch):
-    monkeypatch.setattr(decide_module, "describe", lambda: LAPTOP)
     monkeypatch.setattr(conclude_module, "commit", lambda _: "c0ffee")
     monkeypatch.setattr(conclude_module, "branch", lambda _: "main")
     seconds = itertools.count()
@@ -34,7 +32,7 @@ def on_a_laptop(monkeypatch):
 def decided(options, *profiles, shared_cpu=False, **arguments):
     wanted = Wanted.read(arguments)
     limited = [(measured, wanted.limits) for measured in profiles]
-    return decide(limited, wanted, FILE, "test_step", options, shared_cpu)
+    return decide(limited, wanted, FILE, "test_step", options, LAPTOP, shared_cpu)
 
 
 def verdicts(checks):
@@ -179,7 +177,7 @@ def test_times_in_place_of_structure_cost_the_tests_of_that_file_only(tmp_path):
         "it and run --tfperf-update",
     )
     measured = [(profile(retraces=0), ())]
-    [beside] = decide(measured, Wanted(), "test_other.py", "test_step", options)
+    [beside] = decide(measured, Wanted(), "test_other.py", "test_step", options, LAPTOP)
     assert beside.verdict.value == "MISSING"
     assert concluded(options, record_of(profile(retraces=0))) == ([], True)
 

@@ -6,9 +6,7 @@ import functools
 import importlib.metadata
 import os
 import re
-import statistics
 import sys
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -144,21 +142,6 @@ def _sync_own_gpus(tf: Any) -> None:
                 (tf.constant(0) + 1).numpy()
 
 
-def sync_cost() -> float:
-    """Return the seconds of one device synchronisation, the median of five."""
-    costs = []
-    for _ in range(5):
-        start = time.perf_counter()
-        sync_devices()
-        costs.append(time.perf_counter() - start)
-    return statistics.median(costs)
-
-
-def least_block() -> float:
-    """Return the least seconds of a timed block: 20 ms, or 50 device synchronisations if longer."""
-    return max(0.02, 50 * sync_cost())
-
-
 def fetch(output: Any) -> None:
     """Copy a step's output to the host, as an inference server does."""
     for tensor in load_tensorflow().nest.flatten(output):
@@ -177,16 +160,3 @@ def precision() -> str:
         return str(policy.dtype_policy().name)
     except (ImportError, AttributeError):
         return ""
-
-
-def other_frameworks() -> tuple[str, ...]:
-    """
-    Return the names of other frameworks that may compute in this process.
-
-    JAX counts once it has a device: `import tensorflow` loads it wherever it is installed
-    (tensorflow/lite/python/util.py).
-    """
-    # private: the devices by platform, empty until JAX first computes (JAX 0.4 to 0.10)
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    jax = bridge is not None and bool(getattr(bridge, "_backends", True))
-    return (*(("JAX",) if jax else ()), *(("PyTorch",) if "torch" in sys.modules else ()))

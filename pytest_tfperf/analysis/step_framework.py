@@ -1,0 +1,36 @@
+"""The frameworks whose ops the traced steps ran, from the traces that each of them wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_tfperf.analysis.host.activity import computes, runs_jax
+from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.errors import TraceError
+from pytest_tfperf.trace.xspace import Trace
+
+_TENSORFLOW, _JAX = "TensorFlow", "JAX"
+_COMPUTES = {_TENSORFLOW: computes, _JAX: runs_jax}
+
+
+def frameworks_of(traces: Mapping[str, Trace]) -> tuple[str, ...]:
+    """
+    Return the frameworks that computed in the steps, the one whose trace tells most first.
+
+    Fetching an element is no computation: JAX may train on the elements of a tf.data.Dataset. It is
+    the first framework of all if none computed.
+
+    Args:
+        traces: The trace of each framework over the same steps, at least one.
+    """
+    if len(traces) == 1:
+        return tuple(traces)
+    ran = tuple(name for name, trace in traces.items() if _ran(name, trace))
+    return ran or tuple(traces)[:1]
+
+
+def _ran(name: str, trace: Trace) -> bool:
+    try:
+        return _COMPUTES[name](trace, find_steps(trace))
+    except TraceError:  # it has no step
+        return False

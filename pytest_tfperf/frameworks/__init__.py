@@ -1,0 +1,1 @@
+"""The frameworks that run steps: TensorFlow and JAX, by one interface."""

@@ -1,0 +1,112 @@
+"""The frameworks that may run steps in this process, and what is asked of all of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+import sys
+import time
+from collections.abc import Collection
+from typing import Any
+
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.frameworks.interface import Framework
+from pytest_tfperf.frameworks.jax_framework import Jax, jax_computes, loaded_jax
+from pytest_tfperf.frameworks.tensorflow_framework import TensorFlow
+from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow
+
+_TENSORFLOW, _JAX = TensorFlow(), Jax()
+
+
+def in_use() -> tuple[Framework, ...]:
+    """
+    Return the frameworks that may run steps now.
+
+    TensorFlow is one if it is loaded, and JAX from its first device on. TensorFlow is loaded if
+    there is no other.
+
+    Raises:
+        CaptureError: If there is none.
+    """
+    found: list[Framework] = []
+    if "tensorflow" in sys.modules:
+        load_tensorflow()  # refuses old versions
+        found.append(_TENSORFLOW)
+    if jax_computes() or (not found and loaded_jax() is not None):
+        found.append(_JAX)
+    if not found:
+        if importlib.util.find_spec("tensorflow") is None and importlib.util.find_spec("jax"):
+            raise CaptureError(
+                "no framework is loaded: import jax in the test, or install TensorFlow"
+            )
+        load_tensorflow()
+        found.append(_TENSORFLOW)
+    return tuple(found)
+
+
+def start_devices() -> None:
+    """Start devices, thread pools and compilers, so that no first step includes them."""
+    for framework in in_use():
+        framework.start_devices()
+        if framework.can_compile():
+            framework.run_compiled()
+    synchronise()
+
+
+def other_frameworks() -> tuple[str, ...]:
+    """Return the names of frameworks that may compute in this process and are not profiled."""
+    return ("PyTorch",) if "torch" in sys.modules else ()
+
+
+def named(names: Collection[str]) -> tuple[Framework, ...]:
+    """Return the frameworks of these names; those in use if there is no name."""
+    return tuple(one for one in (_TENSORFLOW, _JAX) if one.name in names) or in_use()
+
+
+def synchronise() -> None:
+    """Wait for the devices of all frameworks."""
+    for framework in in_use():
+        framework.synchronise()
+
+
+def fetch(output: Any) -> None:
+    """Copy a step's output to the host, as an inference server does."""
+    for framework in in_use():
+        framework.fetch(output)
+
+
+def sync_cost() -> float:
+    """Return the seconds of one synchronisation, the median of five."""
+    costs = []
+    for _ in range(5):
+        start = time.perf_counter()
+        synchronise()
+        costs.append(time.perf_counter() - start)
+    return statistics.median(costs)
+
+
+def least_block() -> float:
+    """Return the least seconds of a timed block: 20 ms, or 50 synchronisations if longer."""
+    return max(0.02, 50 * sync_cost())
+
+
+def has_accelerators() -> bool:
+    """Return whether steps may run on a GPU or TPU."""
+    return any(framework.accelerators() for framework in in_use())
+
+
+def n_gpus() -> int:
+    """Return the number of GPUs that the frameworks use in this process."""
+    return max(framework.n_gpus() for framework in in_use())
+
+
+def gpu_bytes() -> int | None:
+    """Return the bytes that the frameworks hold on GPUs, or None without GPUs."""
+    held = [framework.gpu_bytes() for framework in in_use()]
+    known = [number for number in held if number is not None]
+    return sum(known) if known else None
+
+
+def takes_whole_gpus() -> bool:
+    """Return whether this process takes all memory of a GPU, which then no other can use."""
+    return any(framework.takes_whole_gpus() for framework in in_use())

@@ -1,0 +1,74 @@
+"""The interface of a framework: all that a profile asks of what runs its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+TENSORFLOW, JAX = "TensorFlow", "JAX"
+
+
+class Annotation(AbstractContextManager[Any], Protocol):
+    """An event that a running session records from enter to exit."""
+
+    def set_metadata(self, **metadata: Any) -> None:
+        """Add metadata to the event."""
+
+
+class Framework(Protocol):
+    """A framework that is loaded in this process."""
+
+    name: str
+    """Its name."""
+    marks_fetches: bool
+    """True if its traces show how iterators of its own make elements."""
+
+    def version(self) -> str:
+        """Return its version."""
+
+    def start_devices(self) -> None:
+        """Start devices and thread pools once per process, so that no first step includes it."""
+
+    def can_compile(self) -> bool:
+        """Return whether `run_compiled` can be called now."""
+
+    def run_compiled(self) -> None:
+        """Compile a new small function with XLA and run it."""
+
+    def synchronise(self) -> None:
+        """Wait for all devices of this process."""
+
+    def fetch(self, output: Any) -> None:
+        """Copy its arrays in a step's output to the host, as an inference server does."""
+
+    def start_trace(self, folder: Path) -> None:
+        """Start the profiler, which writes below a folder."""
+
+    def stop_trace(self) -> None:
+        """Stop the profiler, which then writes `plugins/profile/<run>/<host>.xplane.pb`."""
+
+    def discard_trace(self) -> None:
+        """Stop the profiler if it runs, and discard its trace."""
+
+    def is_tracing(self) -> bool:
+        """Return whether the profiler of this process runs."""
+
+    def annotation(self, name: str, metadata: Mapping[str, Any]) -> Annotation:
+        """Return an event of a name, for a running session."""
+
+    def n_gpus(self) -> int:
+        """Return the number of GPUs that it uses in this process."""
+
+    def gpu_bytes(self) -> int | None:
+        """Return the bytes that its allocators hold on GPUs, or None without GPUs."""
+
+    def takes_whole_gpus(self) -> bool:
+        """Return whether this process takes all memory of a GPU, which then no other can use."""
+
+    def accelerators(self) -> list[str]:
+        """Return the names of its devices that are not CPUs."""
+
+    def precision(self) -> str:
+        """Return the setting that chooses the types of computations."""

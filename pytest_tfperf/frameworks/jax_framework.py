@@ -1,0 +1,195 @@
+"""JAX as a framework of steps: its profiler, marks and devices."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.frameworks.interface import JAX, Annotation
+
+OLDEST = (0, 5, 3)
+"""The oldest JAX whose profiler and monitoring have what profiles need."""
+_WITHOUT_PREALLOCATION = ("0", "false")
+
+
+def loaded_jax() -> Any | None:
+    """Return the module `jax` if something has imported it; nothing here imports it first."""
+    jax = sys.modules.get("jax")
+    return jax if hasattr(jax, "jit") else None  # a failed import leaves a part of it
+
+
+def jax_computes() -> bool:
+    """
+    Return whether JAX has a device in this process.
+
+    `import tensorflow` loads JAX wherever it is installed (tensorflow/lite/python/util.py), so the
+    module alone tells nothing.
+    """
+    # private: the devices by platform, empty until JAX first computes (JAX 0.4 to 0.10)
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return bridge is not None and bool(getattr(bridge, "_backends", True))
+
+
+def why_refused(version: str) -> str | None:
+    """Return why a version of JAX is refused, or None; an unknown one is not refused."""
+    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    if numbers is None or tuple(map(int, numbers.groups())) >= OLDEST:
+        return None
+    return (
+        f"pytest-tfperf needs JAX {'.'.join(map(str, OLDEST))} or newer, and this is {version}, "
+        "which lacks options of the profiler: pip install --upgrade jax"
+    )
+
+
+class Jax:
+    """JAX in this process; `Framework` describes its methods."""
+
+    name, marks_fetches = JAX, False
+
+    def version(self) -> str:
+        """Return its version."""
+        return str(_jax().__version__)
+
+    def start_devices(self) -> None:
+        """Start devices, and compile the function that waits for them."""
+        self.synchronise()
+
+    def can_compile(self) -> bool:
+        """Return True: nothing changes how JAX compiles."""
+        return True
+
+    def run_compiled(self) -> None:
+        """Compile a new small function and run it."""
+        _jax().jit(lambda number: number + 1)(np.float32(1)).block_until_ready()
+
+    def synchronise(self) -> None:
+        """
+        Wait for all devices of this process.
+
+        A device runs programs in the order of their calls, so the end of a last small one is the
+        end of all.
+        """
+        wait, numbers = _last_programs()
+        for running in [wait(number) for number in numbers]:
+            running.block_until_ready()
+
+    def fetch(self, output: Any) -> None:
+        """Copy the arrays of an output to the host, and wait for the devices."""
+        jax = _jax()
+        for leaf in jax.tree_util.tree_leaves(output):
+            if isinstance(leaf, jax.Array) and leaf.is_fully_addressable and not leaf.is_deleted():
+                np.asarray(leaf)
+        self.synchronise()
+
+    def start_trace(self, folder: Path) -> None:
+        """Start the profiler, without events of Python."""
+        profiler = _jax().profiler
+        options = profiler.ProfileOptions()
+        options.python_tracer_level = 0
+        profiler.start_trace(str(folder), profiler_options=options)
+
+    def stop_trace(self) -> None:
+        """Stop the profiler, which writes its trace."""
+        _jax().profiler.stop_trace()
+
+    def discard_trace(self) -> None:
+        """Stop the profiler if it runs."""
+        with suppress(RuntimeError):  # no session was running
+            self.stop_trace()
+
+    def is_tracing(self) -> bool:
+        """Return whether a session of `jax.profiler` runs."""
+        # private: the only session of the process is kept here (0.4 to 0.10)
+        state = getattr(sys.modules.get("jax._src.profiler"), "_profile_state", None)
+        return getattr(state, "profile_session", None) is not None
+
+    def annotation(self, name: str, metadata: Mapping[str, Any]) -> Annotation:
+        """Return an event of `jax.profiler.TraceAnnotation`."""
+        event: Annotation = _jax().profiler.TraceAnnotation(name, **metadata)
+        return event
+
+    def n_gpus(self) -> int:
+        """Return the number of GPUs."""
+        return len(_gpus())
+
+    def gpu_bytes(self) -> int | None:
+        """Return the bytes in use on GPUs."""
+        stats = [gpu.memory_stats() or {} for gpu in _gpus()]
+        return sum(int(one.get("bytes_in_use", 0)) for one in stats) if stats else None
+
+    def takes_whole_gpus(self) -> bool:
+        """Return whether this process takes most memory of a GPU when it starts."""
+        preallocates = os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "").lower()
+        return bool(_gpus()) and preallocates not in _WITHOUT_PREALLOCATION
+
+    def accelerators(self) -> list[str]:
+        """Return the kinds of devices that are not CPUs."""
+        return [str(one.device_kind) for one in _jax().local_devices() if one.platform != "cpu"]
+
+    def precision(self) -> str:
+        """Return the dtype policy of Keras, and the settings of JAX that are not the default."""
+        config, keras = _jax().config, getattr(sys.modules.get("keras"), "config", None)
+        policy = str(keras.dtype_policy().name) if keras else ""
+        wide = "x64" if config.jax_enable_x64 else ""
+        return " ".join(filter(None, (policy, wide, config.jax_default_matmul_precision or "")))
+
+
+def _jax() -> Any:
+    """
+    Return the module `jax`.
+
+    Raises:
+        CaptureError: If it is not whole, or too old.
+    """
+    jax = loaded_jax()
+    if jax is None:
+        raise CaptureError("JAX is not loaded; import it in the test: pip install jax")
+    if why := why_refused(str(jax.__version__)):
+        raise CaptureError(why)
+    return jax
+
+
+def own_functions() -> dict[str, bool]:
+    """
+    Return the functions that JAX itself compiles, as `jax.numpy.add`, of all that are alive.
+
+    Returns:
+        Whether the user compiles a function of the same name, by name.
+    """
+    kind = type(_last_programs()[0])
+    found = [one for one in gc.get_objects() if type(one) is kind]
+    own, others = set[str](), set[str]()
+    for function in found:
+        module = str(getattr(function, "__module__", ""))
+        (own if module.partition(".")[0] == "jax" else others).add(
+            str(getattr(function, "__name__", ""))
+        )
+    return {name: name in others for name in own}
+
+
+def _gpus() -> list[Any]:
+    return [
+        device for device in _jax().local_devices() if device.platform in ("gpu", "cuda", "rocm")
+    ]
+
+
+@functools.cache
+def _last_programs() -> tuple[Any, list[Any]]:
+    """Return a compiled function, and an argument of it on each device."""
+    jax = _jax()
+
+    def tfperf_synchronise(number: Any) -> Any:
+        return number + 1
+
+    numbers = [jax.device_put(np.int32(0), device) for device in jax.local_devices()]
+    return jax.jit(tfperf_synchronise), numbers

@@ -1,0 +1,70 @@
+"""Calls of functions from Python, and the executions on a CPU that JAX' calls launched."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.nesting import parents
+from pytest_tfperf.trace.xspace import HOST, Plane, Trace, once
+
+_CALL = "PjitFunction("
+_WAITS = "tfperf_synchronise"
+_LETTERS = re.compile(r"[^A-Za-z0-9]+")
+
+
+def runs_functions(trace: Trace) -> bool:
+    """Return whether Python called a tf.function or a function of JAX during the trace."""
+    host = Events.of(trace.plane(HOST))
+    return bool(host.called("EagerExecute").integers("is_func").any()) or len(jax_calls(host)) > 0
+
+
+def jax_calls(host: Events) -> Events:
+    """Return the calls of functions of JAX, without that with which tf_profile waits."""
+    calls = host.named(lambda name: name.startswith(_CALL) and _WAITS not in name)
+    return calls.where(parents(calls) < 0)  # an event of a call is inside another one
+
+
+def called_function(event: str) -> str:
+    """Return the function's name in an event of a call, `PjitFunction(step)` → `step`."""
+    name = event.partition("(")[2].removesuffix(")")
+    return name.removeprefix("jit(").removesuffix(")") if name.startswith("jit(") else name
+
+
+@once
+def launched_ps(plane: Plane) -> Ints:
+    """
+    Return when the execution of each thunk was launched, shape (n_events,); else an event's start.
+
+    JAX on a CPU runs executables behind the calls that launch them, in the order of the calls. So
+    the n-th execution of a module belongs to the n-th call of its function. A module whose
+    executions and calls differ in number keeps its own times.
+    """
+    host, times = Events.of(plane), plane.start_ps.copy()
+    ops = host.having("run_id")
+    if not len(ops):
+        return times
+    calls = jax_calls(host).sorted()
+    begun: dict[str, list[int]] = {}
+    for name, start in zip(calls.names, calls.start.tolist(), strict=True):
+        begun.setdefault(_plain(called_function(name)), []).append(start)
+    ordered = ops.sorted()
+    _, first, run_of = np.unique(ordered.integers("run_id"), return_index=True, return_inverse=True)
+    modules = Events(plane, ordered.rows[first]).texts("hlo_module")
+    launched = ordered.start[first].copy()
+    by_module: dict[str, list[int]] = {}
+    for index in np.argsort(first).tolist():
+        by_module.setdefault(_plain(modules[index].removeprefix("jit_")), []).append(index)
+    for module, indices in by_module.items():
+        if len(begun.get(module, ())) == len(indices):
+            launched[indices] = np.minimum(begun[module], launched[indices])
+    times[ordered.rows] = launched[run_of]
+    return times
+
+
+def _plain(name: str) -> str:
+    """Return the letters and digits of a name: XLA replaces others, as in `<lambda>`."""
+    return _LETTERS.sub("", name)

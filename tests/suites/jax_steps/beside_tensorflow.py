@@ -1,0 +1,57 @@
+"""Steps of JAX and of TensorFlow in one process: each profile is of what its own steps ran."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tensorflow as tf
+
+FEW = {"warmup": 3, "steps": 12, "trace_steps": 6}
+BATCH = np.ones((32, 32), "float32")
+jax_step = jax.jit(lambda x: x @ x)
+tf_step = tf.function(lambda x: x @ x, jit_compile=True)
+
+
+def platform(tf_profile):
+    return tf_profile.environment()["platform"]
+
+
+def test_a_step_of_tensorflow_before_jax_has_a_device(tf_profile):
+    assert tf_profile(lambda: tf_step(BATCH), **FEW).xla_launches == 1
+    assert "TensorFlow" in platform(tf_profile)
+
+
+def test_jax_starts_in_the_first_step(tf_profile):
+    found = tf_profile(lambda: jax_step(BATCH), **FEW)
+    assert (found.xla_launches, found.xla_compiles) == (1, 0)
+    assert found.flops == 2 * 32**3
+    assert "JAX" in platform(tf_profile)
+
+
+def test_a_step_of_tensorflow_beside_a_jax_that_runs(tf_profile):
+    jnp.ones(3)
+    found = tf_profile(lambda: tf_step(BATCH), **FEW)
+    assert found.flops == 2 * 32**3
+    assert "JAX" not in platform(tf_profile)
+
+
+def test_a_step_of_jax_on_a_dataset_of_tensorflow(tf_profile):
+    data = tf.data.Dataset.from_tensors(BATCH).repeat(100)
+    found = tf_profile(lambda x: jax_step(x.numpy()), data, **FEW)
+    assert "JAX" in platform(tf_profile)
+    assert found.xla_launches == 1
+    assert found.value("input_wait").number is not None
+
+
+def test_a_step_of_both_leaves_counts_unknown_and_times_known(tf_profile):
+    found = tf_profile(lambda: jax_step(tf_step(BATCH).numpy()), **FEW)
+    assert found.step_time > 0
+    assert "the step ran JAX beside TensorFlow" in found.value("xla_launches").why
+    assert "the step ran JAX beside TensorFlow" in found.value("retraces").why
+    assert "TensorFlow" in platform(tf_profile)
+
+
+@pytest.mark.tfperf(max_retraces=0)
+def test_the_marker_alone_around_jax():
+    for _ in range(5):
+        jax_step(BATCH)

@@ -1,0 +1,62 @@
+"""Every form of a profile with steps of JAX, as users write them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+FEW = {"warmup": 3, "steps": 12, "trace_steps": 6}
+DATA = [np.ones((64, 64), "float32")] * 40
+
+
+@jax.jit
+def loss(x):
+    return jnp.tanh(x @ x).sum()
+
+
+def test_a_loop_of_the_user(tf_profile):
+    for batch in tf_profile.steps(DATA, **FEW):
+        loss(batch)
+    assert tf_profile.profile.xla_launches == 1
+    assert tf_profile.profile.value("input_wait").number is not None
+
+
+def test_bracketed_steps(tf_profile):
+    loss(DATA[0])
+    with tf_profile.trace() as trace:
+        for batch in DATA[:5]:
+            with trace.step():
+                loss(batch).block_until_ready()
+    assert len(tf_profile.profile.steps) == 5
+    assert tf_profile.profile.xla_launches == 1
+    assert tf_profile.profile.flops == pytest.approx(2 * 64**3, rel=0.1)
+
+
+def test_variants(tf_profile):
+    x = jnp.ones((300, 300))
+    slow = jax.jit(lambda x: x @ x @ x @ x)
+    quick = jax.jit(lambda x: x @ (x @ x) @ x)
+    found = tf_profile.compare(
+        {"slow": lambda: slow(x), "quick": lambda: quick(x)}, warmup=3, trace_steps=3
+    )
+    assert set(found.profiles) == {"slow", "quick"}
+
+
+@pytest.mark.tfperf(max_xla_compiles=0, max_retraces=0, eager_ops=0)
+def test_the_marker_alone():
+    for batch in DATA[:6]:
+        loss(batch)
+
+
+def test_an_update_of_a_state_is_restored_by_its_user(tf_profile):
+    with pytest.raises(Exception, match="restore= takes Keras models"):
+        tf_profile(lambda: loss(DATA[0]), restore=jnp.ones(3))
+
+
+def test_exports(tf_profile, tmp_path):
+    tf_profile(lambda: loss(DATA[0]), **FEW)
+    tf_profile.export(tmp_path / "timeline.json")
+    tf_profile.export(tmp_path / "step.txt")
+    assert "HloModule jit_loss" in (tmp_path / "step.txt").read_text()
+    with pytest.raises(Exception, match="the step has no HLO"):
+        tf_profile.export(tmp_path / "raw.txt", stage="unoptimized")

@@ -1,0 +1,159 @@
+"""Truths of steps of JAX, counted by hand, in a process that never imports TensorFlow."""
+
+import itertools
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+FEW = {"warmup": 3, "steps": 12, "trace_steps": 6}
+BATCH = np.ones((64, 256), "float32")
+
+
+@jax.jit
+def product(x, w):
+    return x @ w
+
+
+@pytest.fixture(scope="module")
+def w():
+    return jnp.ones((256, 128))
+
+
+def test_tensorflow_is_not_imported(tf_profile, w):
+    tf_profile(lambda x: product(x, w), [{"x": BATCH}["x"]] * 3, **FEW)
+    assert "tensorflow" not in sys.modules
+    assert "keras" not in sys.modules
+
+
+def test_flops_and_launches_are_those_counted_by_hand(tf_profile, w):
+    found = tf_profile(lambda: product(BATCH, w), **FEW)
+    assert found.flops == 2 * 64 * 256 * 128
+    assert found.half_precision == 0
+    assert (found.xla_launches, found.xla_clusters, found.eager_ops) == (1, 1, 0)
+    assert (found.xla_compiles, found.retraces) == (0, 0)
+    assert found.peak_memory == 4 * (64 * 256 + 256 * 128 + 64 * 128)
+
+
+def test_bfloat16_is_half_precision(tf_profile):
+    x = jnp.ones((64, 64), "bfloat16")
+    dot = jax.jit(lambda x: jax.lax.dot(x, x, preferred_element_type="bfloat16"))
+    value = tf_profile(lambda: dot(x), **FEW).value("half_precision")
+    assert value.number == 1 or "convert" in str(value)  # XLA for CPUs may compute in 32 bits
+
+
+def test_every_call_with_a_new_shape_is_traced_and_compiled(tf_profile):
+    sizes, total = itertools.count(8), jax.jit(lambda x: x.sum())
+    found = tf_profile(lambda: total(np.ones(next(sizes), "float32")), **FEW)
+    n_steps = found.value("xla_compiles").detail["n_steps"]
+    assert n_steps == 3 + 12 + 6  # warm-up, timed and traced; not the first call
+    assert found.xla_compiles == found.retraces == n_steps
+    assert "x f32[8] → f32[9]" in found.value("retraces").detail["where"]
+    assert "jax.jit" in found.value("retraces").detail["try"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "change"),
+    [
+        ([(np.ones(3, "float32"), 2), (np.ones(3, "int32"), 2)], "x f32[3] → i32[3]"),
+        ([(np.ones(3, "float32"), 2), (np.ones(3, "float32"), 3)], "static argument [1] 2 → 3"),
+        ([({"a": np.ones(3)}, 2), ({"a": np.ones(3), "b": np.ones(3)}, 2)], "key sets: {'b'}"),
+    ],
+)
+def test_the_change_that_traces_again_is_named(tf_profile, arguments, change):
+    calls = itertools.cycle(arguments)
+    scaled = jax.jit(
+        lambda x, n: jax.tree_util.tree_map(lambda leaf: leaf * n, x), static_argnums=1
+    )
+    found = tf_profile(lambda: scaled(*next(calls)), **FEW)
+    assert found.retraces == found.xla_compiles == 1
+    assert change in found.value("retraces").detail["where"]
+
+
+def test_a_function_that_is_defined_in_the_step_is_traced_each_time(tf_profile):
+    found = tf_profile(lambda: jax.jit(lambda x: x + 1)(BATCH), **FEW)
+    assert found.retraces == found.value("retraces").detail["n_steps"]
+    assert "a new function of a line" in found.value("retraces").detail["where"]
+
+
+def test_ops_outside_jit_are_counted(tf_profile, w):
+    found = tf_profile(lambda: product(BATCH, w) * 2 + 1, **FEW)
+    assert found.eager_ops == 2
+    assert "add" in found.value("eager_ops").detail["where"]
+    assert "jax.jit" in found.value("eager_ops").detail["try"]
+    assert found.xla_launches == 3
+
+
+def test_a_function_of_the_user_with_a_name_of_jax_leaves_it_unknown(tf_profile):
+    @jax.jit
+    def multiply(x):
+        return x * 2
+
+    jnp.multiply(BATCH, BATCH)
+    value = tf_profile(lambda: multiply(BATCH), **FEW).value("eager_ops")
+    assert "named multiply" in value.why
+
+
+def test_a_compiled_program_runs_too(tf_profile, w):
+    compiled = product.lower(BATCH, w).compile()
+    found = tf_profile(lambda: compiled(BATCH, w), **FEW)
+    assert (found.xla_launches, found.xla_compiles, found.eager_ops) == (1, 0, 0)
+
+
+def test_a_slow_iterator_is_the_input_wait(tf_profile, w):
+    def batches():
+        while True:
+            time.sleep(0.01)
+            yield BATCH
+
+    found = tf_profile(lambda x: product(x, w), batches(), **FEW)
+    assert found.input_wait == pytest.approx(0.0105, rel=0.15)
+    assert found.input_bound > 0.5
+    assert found.workload["inputs"] == ["float32[64,256]"]
+    assert found.value("throughput").detail["examples_per_step"] == 64
+
+
+def test_donated_buffers_are_given_back(tf_profile):
+    state = [jnp.ones(1000)]
+    update = jax.jit(lambda x: x * 0.5, donate_argnums=0)
+
+    def step():
+        state[0] = update(state[0])
+        return state[0]
+
+    found = tf_profile(step, **FEW)
+    assert found.step_time > 0
+    assert found.value("xla_compiles").number == 0
+
+
+def test_an_error_that_arrives_at_the_synchronisation_is_the_user_s(tf_profile):
+    def fails(x):
+        raise RuntimeError("planted")
+
+    @jax.jit
+    def step(x):
+        return jax.pure_callback(fails, jax.ShapeDtypeStruct((3,), "float32"), x)
+
+    with pytest.raises(Exception, match="planted"):
+        tf_profile(lambda: step(jnp.ones(3)).block_until_ready(), **FEW)
+
+
+def test_latency_fetches_the_output(tf_profile, w):
+    assert tf_profile(lambda: product(BATCH, w), latency=True, **FEW).step_time > 0
+
+
+def test_64_bits_are_a_setting_of_their_own(tf_profile):
+    with jax.enable_x64(True):
+        found = tf_profile(lambda: product(np.ones((8, 8)), np.ones((8, 8))), **FEW)
+    assert found.flops == 2 * 8**3
+
+
+def test_the_environment_names_jax(tf_profile, w):
+    tf_profile(lambda: product(BATCH, w), **FEW)
+    environment = tf_profile.environment()
+    assert environment["machine"]["jax"] == ".".join(jax.__version__.split(".")[:2])
+    assert "JAX" in environment["platform"]
+    assert "TensorFlow" not in environment["platform"]
