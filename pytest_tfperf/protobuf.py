@@ -27,10 +27,40 @@ PADDING = 16
 
 _JOINS = tuple(
     (np.uint64(mask), np.uint64(shift))
-    for mask, shift in ((0x007F007F007F007F, 1), (0x00003FFF00003FFF, 2), (0x000000000FFFFFFF, 4))
+    for mask, shift in ((0x7F007F007F007F00, 1), (0x3FFF00003FFF0000, 2), (0x0FFFFFFF00000000, 4))
 )
-"""The lower one of two groups of bits, and the distance to the upper one, from 7 bits on."""
-_LENGTHS = np.uint64(0x0102030405060708)
+"""The upper one of two groups of bits, and the distance to the lower one, from 7 bits on."""
+_EACH_BYTE = np.uint64(0x0101010101010101)
+
+
+def _join(word: Words, last: np.uint64) -> tuple[Ints, Ints]:
+    """
+    Turn words into the varints at their lower ends, in place.
+
+    Args:
+        word: The words, shape (n,).
+        last: The bits that are 0 in the last byte of a varint, for each byte to look at.
+
+    Returns:
+        Lengths of the varints, shape (n,), and the places of those that are longer.
+    """
+    stop = ~word
+    stop &= last
+    long = np.flatnonzero(stop == 0)
+    used = stop - np.uint64(1)  # with the bits below the lowest set one, and none of the others
+    np.invert(stop, out=stop)
+    used &= stop
+    word &= used
+    word &= np.uint64(0x7F7F7F7F7F7F7F7F)
+    for mask, shift in _JOINS:
+        upper = word & mask
+        word -= upper
+        upper >>= shift
+        word += upper
+    used &= _EACH_BYTE
+    used *= _EACH_BYTE  # the sum of all bytes is in the highest one
+    used >>= np.uint64(56)
+    return used.view(np.int64), long
 
 
 class Message:
@@ -211,22 +241,35 @@ class Message:
             value[wide], length[wide] = self._wide_varints(at[wide])
         return value, length
 
+    def varint_fields(self, at: Ints, tag: int) -> tuple[Words, Ints]:
+        """
+        Read varints behind a tag of one byte at many offsets.
+
+        Args:
+            at: The offsets, shape (n,).
+            tag: The tag.
+
+        Returns:
+            The values, and the lengths of the fields. Both are 0 where the tag is another.
+        """
+        word = self.words[at]
+        other = np.flatnonzero((word & np.uint64(0xFF)) != np.uint64(tag))
+        word >>= np.uint64(8)
+        length, long = _join(word, np.uint64(0x0080808080808080))
+        length += 1
+        if other.size:
+            word[other], length[other] = 0, 0
+            long = np.setdiff1d(long, other)
+        if long.size:
+            word[long], width = self.varints(at[long] + 1)
+            length[long] = width + 1
+        return word, length
+
     def _wide_varints(self, at: Ints) -> tuple[Words, Ints]:
         """Read varints of any length as `varints` does."""
         word = self.words[at]
-        stop = ~word & np.uint64(0x8080808080808080)
-        short = stop != 0
-        last = stop & (~stop + np.uint64(1))  # the lowest set bit: bit 7 of the final byte
-        word &= (last ^ (last - np.uint64(1))) & np.uint64(0x7F7F7F7F7F7F7F7F)
-        for mask, shift in _JOINS:
-            high = word & ~mask
-            high >>= shift
-            word &= mask
-            word |= high
-        # `last` is 1 << 8 * length - 1; the product moves the byte that holds the length to the top
-        length = ((last >> np.uint64(7)) * _LENGTHS >> np.uint64(56)).view(np.int64)
-        if not short.all():
-            long = np.flatnonzero(~short)
+        length, long = _join(word, np.uint64(0x8080808080808080))
+        if long.size:
             word[long], length[long] = self._long_varints(at[long])
         return word, length
 

@@ -69,61 +69,85 @@ def event_columns(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints,
     Raises:
         TraceError: If an event has an impossible time.
     """
-    columns = np.zeros((5, tags.size), np.int64)
+    columns = tuple(np.empty(tags.size, np.int64) for _ in range(5))
     for first in range(0, tags.size, _AT_ONCE):
-        columns[:, first : first + _AT_ONCE] = _some_events(message, tags[first : first + _AT_ONCE])
+        some = slice(first, first + _AT_ONCE)
+        for column, values in zip(columns, _some_events(message, tags[some]), strict=True):
+            column[some] = values
     metadata_id, offset, duration, begin, end = columns
     return metadata_id, offset, duration, begin, end
 
 
 def _some_events(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    size, width = message.varints(tags + 1)
-    at = tags + 1 + width
-    end = at + size.astype(np.int64)
+    at = tags + 1
+    size, width = message.varints(at)
+    at += width
+    end = at + size.view(np.int64)
     columns = []
     for number in (1, 2, 3):
-        column = np.zeros(tags.size, np.int64)
-        present = np.flatnonzero((at < end) & (message.bytes[at] == number << 3))
-        value, width = message.varints(at[present] + 1)
-        column[present] = value.view(np.int64)
-        at[present] += 1 + width
-        columns.append(column)
-    for row in np.flatnonzero(_behind_stats(message, at, end) != end).tolist():
+        value, width = message.varint_fields(at, number << 3)
+        columns.append(value.view(np.int64))
+        at += width
+    for row in _unusual_events(message, at, end):
         _single_event(message, row, int(tags[row]), columns, at, int(end[row]))
     metadata_id, offset, duration = columns
-    bad = np.flatnonzero(
-        (duration < 0) | (duration > MAX_PS) | (offset < -MAX_PS) | (offset > MAX_PS)
-    )
-    if bad.size:
+    if duration.size and (
+        min(int(duration.min()), int(offset.min()) + MAX_PS) < 0
+        or max(int(duration.max()), int(offset.max())) > MAX_PS
+    ):
+        bad = np.flatnonzero(
+            (duration < 0) | (duration > MAX_PS) | (offset < -MAX_PS) | (offset > MAX_PS)
+        )
         what = f"an event starts at {offset[bad[0]]} ps and takes {duration[bad[0]]} ps"
         raise message.error("XEvent", int(tags[bad[0]]), what)
     return metadata_id, offset, duration, at, end
 
 
-def _behind_stats(message: Message, at: Ints, end: Ints) -> Ints:
+def _unusual_events(message: Message, at: Ints, end: Ints) -> list[int]:
     """
-    Return the offsets behind the stats that start at `at`, shape (n,).
-
-    The offset is one past `end` if a stat is longer than its event.
+    Return the rows of the events that have other bytes than stats behind their numbers, sorted.
 
     Args:
         message: The trace.
-        at: Offsets of the first stats, shape (n,).
+        at: Offsets behind the numbers, shape (n,).
         end: Offsets behind the events, shape (n,).
     """
-    at = at.copy()
-    more = np.arange(at.size)
-    while (more := more[(at[more] < end[more]) & (message.bytes[at[more]] == STAT_TAG)]).size:
-        if more.size < FEWEST:
-            for row in more.tolist():
-                _, _, behind = message.consecutive(int(at[row]), int(end[row]))
-                is_cut = behind < end[row] and message.bytes[behind] == STAT_TAG
-                at[row] = end[row] + 1 if is_cut else behind
-            break
-        size, width = message.varints(at[more] + 1)
-        behind = at[more] + 1 + width + np.minimum(size, message.size).astype(np.int64)
-        at[more] = np.minimum(behind, end[more] + 1)
-    return at
+    rows = np.flatnonzero(at != end)
+    at, end = at[rows], end[rows]
+    unusual: list[int] = []
+    while rows.size >= FEWEST:
+        at = _behind_stats(message, at)
+        left = np.flatnonzero(at != end)
+        rows, at, end = rows[left], at[left], end[left]
+        inside = at < end
+        if not inside.all():
+            unusual += rows[~inside].tolist()
+            rows, at, end = rows[inside], at[inside], end[inside]
+    for row, begin, stop in zip(rows.tolist(), at.tolist(), end.tolist(), strict=True):
+        if begin > stop or message.consecutive(begin, stop)[2] != stop:
+            unusual.append(row)
+    return sorted(unusual)
+
+
+def _behind_stats(message: Message, at: Ints) -> Ints:
+    """
+    Return the offset behind the stat at each offset, and one behind the message without a stat.
+
+    Args:
+        message: The trace.
+        at: Offsets, shape (n,).
+    """
+    head = message.words[at]
+    behind: Ints = ((head >> np.uint64(8)) & np.uint64(0xFF)).view(np.int64)
+    behind += at
+    behind += 2
+    other = np.flatnonzero((head & np.uint64(0x80FF)) != STAT_TAG)
+    if other.size:
+        behind[other] = message.size + 1
+        wide = other[(head[other] & np.uint64(0xFF)) == STAT_TAG]
+        size, width = message.varints(at[wide] + 1)
+        behind[wide] = at[wide] + 1 + width + np.minimum(size, message.size).view(np.int64)
+    return behind
 
 
 def _single_event(

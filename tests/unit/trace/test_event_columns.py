@@ -1,0 +1,61 @@
+"""Events in the usual order of fields, which are decoded at once, and others among them."""
+
+import random
+
+import numpy as np
+import pytest
+from helpers.xspace import field, plane, space
+
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.xspace import decode_trace
+
+KEYS = {"wanted": 1, "other": 2}
+NAMES = {1: "a", 300: "b", 1 << 20: "c"}
+
+
+def drawn(chance):
+    """Draw the numbers of an event, and encode it; one of five has other fields, or another order."""
+    numbers = {
+        1: chance.choice(list(NAMES)),
+        2: chance.choice([0, 1, 127, 128, chance.randrange(1 << 49), chance.randrange(1 << 60)]),
+        3: chance.choice([0, 1, 127, 128, chance.randrange(1 << 34), chance.randrange(1 << 60)]),
+    }
+    stats = [("other", chance.choice([0, 5, 1 << 40])) for _ in range(chance.choice([0, 1, 1, 3]))]
+    wanted = chance.choice([None, 0, 1, 127, 128, (1 << 64) - 7])
+    stats += [] if wanted is None else [("wanted", wanted)]
+    if chance.random() < 0.1:
+        stats.append(("other", "long" * 40))
+    chance.shuffle(stats)
+    body = [field(number, value) for number, value in numbers.items() if value]
+    body += [
+        field(4, field(1, KEYS[name]) + field(5 if isinstance(value, str) else 4, value))
+        for name, value in stats
+    ]
+    if chance.random() < 0.2:
+        body.append(chance.choice([field(9, 1 << 30), field(10, "text"), field(11, 0.5)]))
+        chance.shuffle(body)
+    signed = None if wanted is None else wanted - (1 << 64 if wanted >> 63 else 0)
+    return (NAMES[numbers[1]], numbers[2], numbers[3], signed), field(4, b"".join(body))
+
+
+@pytest.mark.parametrize("n_events", [1, 63, 64, 65, 700])
+@pytest.mark.parametrize("seed", range(8))
+def test_the_columns_are_the_numbers_that_were_encoded(seed, n_events):
+    chance = random.Random(seed)
+    expected, encoded = zip(*(drawn(chance) for _ in range(n_events)), strict=True)
+    texts = b"".join(
+        field(number, field(1, key) + field(2, field(1, key) + field(2, name)))
+        for number, named in ((4, NAMES), (5, {key: name for name, key in KEYS.items()}))
+        for key, name in named.items()
+    )
+    one_line = field(3, field(2, "x") + b"".join(encoded))
+    host = Events.of(decode_trace(space(plane("p") + one_line + texts)).planes[0])
+    names, starts, durations, stats = zip(*expected, strict=True)
+    assert host.names == list(names)
+    assert host.start.tolist() == list(starts)
+    assert host.duration.tolist() == list(durations)
+    assert host.integers("wanted", -1).tolist() == [
+        -1 if value is None else value for value in stats
+    ]
+    carriers = np.flatnonzero([value is not None for value in stats]).tolist()
+    assert host.having("wanted").rows.tolist() == carriers
