@@ -210,11 +210,16 @@ def _names(handles: Iterable[Any]) -> str:
 
     Trained variables come first. The result is empty if no handle belongs to a variable.
     """
+    candidates = list(handles)
+    if not candidates:
+        return ""
     from tensorflow.python.ops import gen_resource_variable_ops
     from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, _UnreadVariable
 
     held = {
-        id(handle) for handle in handles if gen_resource_variable_ops.var_is_initialized_op(handle)
+        id(handle)
+        for handle in candidates
+        if gen_resource_variable_ops.var_is_initialized_op(handle)
     }
     if not held:
         return ""

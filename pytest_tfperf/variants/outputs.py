@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import math
 import numbers
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow
+from pytest_tfperf.frameworks.jax_framework import loaded_jax
+from pytest_tfperf.frameworks.nests import loaded_tensorflow
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Json
 
@@ -31,33 +33,39 @@ def leaves_from_json(data: Json) -> Leaves:
 def _to_json(leaf: Any) -> Json:
     if leaf is None or isinstance(leaf, (bool, int, float, str)):
         return {"plain": leaf}
-    tf = load_tensorflow()
-    if isinstance(leaf, (bytes, complex, tf.Tensor, np.ndarray, np.generic)) and _dtype_name(
-        leaf
-    ) not in (
-        "resource",
-        "variant",
-        "object",
-    ):
-        tensor = tf.convert_to_tensor(leaf)
-        return {
-            "dtype": tensor.dtype.name,
-            "tensor": base64.b64encode(tf.io.serialize_tensor(tensor).numpy()).decode(),
-        }
-    return {"type": type(leaf).__name__}
+    array = _array(leaf)
+    if array is None or array.dtype.names:
+        return {"type": type(leaf).__name__}
+    if array.dtype.kind in "OSU":
+        encoded = [base64.b64encode(_as_bytes(text)).decode() for text in array.ravel().tolist()]
+        return {"texts": encoded, "shape": list(array.shape)}
+    bits = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    return {"dtype": array.dtype.name, "bits": bits, "shape": list(array.shape)}
 
 
 def _from_json(data: Json) -> Any:
     if "plain" in data:
         return data["plain"]
-    if "tensor" in data:
-        tf = load_tensorflow()
-        return tf.io.parse_tensor(base64.b64decode(data["tensor"]), data["dtype"])
+    if "texts" in data:
+        texts = np.array([base64.b64decode(text) for text in data["texts"]], object)
+        return texts.reshape(data["shape"])
+    if "bits" in data:
+        bits = base64.b64decode(data["bits"])
+        return np.frombuffer(bits, _dtype(data["dtype"])).reshape(data["shape"])
     return type(data["type"], (), {})()
 
 
-def _dtype_name(leaf: Any) -> str:
-    return str(getattr(getattr(leaf, "dtype", None), "name", ""))
+def _as_bytes(text: Any) -> bytes:
+    return text if isinstance(text, bytes) else str(text).encode()
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    """Return NumPy's dtype of a name; those of narrow floats come from a package of their own."""
+    try:
+        found: np.dtype[Any] = np.dtype(name)
+    except TypeError:
+        found = np.dtype(getattr(importlib.import_module("ml_dtypes"), name))
+    return found
 
 
 Leaves = Mapping[str, Any]
@@ -180,26 +188,41 @@ def _leaves(output: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _parts(leaf: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield a leaf, or the tensors of a sparse or ragged one, with their present values."""
-    tf = load_tensorflow()
-    if hasattr(leaf, "assign"):
-        yield path, tf.convert_to_tensor(leaf)
-    elif isinstance(leaf, (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)):
+    """
+    Yield a leaf, with its present values.
+
+    The tensors of a sparse or ragged one, and the leaves of a pytree that JAX knows, come alone.
+    """
+    tf, jax = loaded_tensorflow(), loaded_jax()
+    if tf is not None and isinstance(leaf, (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)):
         for index, part in enumerate(tf.nest.flatten(leaf, expand_composites=True)):
             yield f"{path} ({type(leaf).__name__}, part {index})", part
-    else:
-        yield path, leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+        return
+    if leaf is not None and jax is not None and _array(leaf) is None:
+        for key, part in jax.tree_util.tree_flatten_with_path(leaf)[0]:
+            yield f"{path}{jax.tree_util.keystr(key)}", part
+        return
+    changes = hasattr(leaf, "assign") or isinstance(leaf, np.ndarray)
+    yield path, np.array(_array(leaf)) if changes else leaf
 
 
 def _array(leaf: Any) -> Any:
     """Return a leaf as a numpy array; None if it is not one."""
     if hasattr(leaf, "numpy") and getattr(leaf.dtype, "name", "") not in ("resource", "variant"):
-        return np.asarray(leaf.numpy())
-    return (
-        np.asarray(leaf)
-        if isinstance(leaf, (bool, int, float, complex, str, bytes, np.ndarray, np.generic))
-        else None
-    )
+        detached = leaf.detach().cpu() if hasattr(leaf, "detach") else leaf  # of PyTorch
+        return np.asarray(detached.numpy())
+    plain = (bool, int, float, complex, str, bytes, np.ndarray, np.generic)
+    if isinstance(leaf, plain) or (hasattr(leaf, "assign") and hasattr(leaf, "__array__")):
+        return np.asarray(leaf)
+    return _array_of_jax(leaf)
+
+
+def _array_of_jax(leaf: Any) -> Any:
+    """Return an array of JAX as one of NumPy; None for others, random keys and donated buffers."""
+    jax = loaded_jax()
+    if jax is None or not isinstance(leaf, jax.Array) or leaf.is_deleted():
+        return None
+    return None if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) else np.asarray(leaf)
 
 
 def _default(leaf: Any) -> tuple[float, float]:

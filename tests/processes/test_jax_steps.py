@@ -12,7 +12,7 @@ FOLDER = SUITES / "jax_steps"
 
 @pytest.mark.parametrize(
     ("module", "n_tests"),
-    [("metrics", 17), ("forms", 6), ("beside_tensorflow", 6), ("keras_on_jax", 9)],
+    [("metrics", 17), ("forms", 7), ("beside_tensorflow", 6), ("keras_on_jax", 9)],
 )
 def test_steps_of_jax(module, n_tests):
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFORMS": "cpu"}

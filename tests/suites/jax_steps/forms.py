@@ -48,6 +48,11 @@ def test_the_marker_alone():
         loss(batch)
 
 
+def test_variants_with_other_outputs_are_an_error(tf_profile):
+    with pytest.raises(AssertionError, match="return different outputs"):
+        tf_profile.compare({"a": lambda: loss(DATA[0]), "b": lambda: loss(DATA[0]) + 1000})
+
+
 def test_an_update_of_a_state_is_restored_by_its_user(tf_profile):
     with pytest.raises(Exception, match="restore= takes Keras models"):
         tf_profile(lambda: loss(DATA[0]), restore=jnp.ones(3))
