@@ -50,12 +50,12 @@ def own_lock_folder() -> Path:
     """
     folder = lock_folder()
     try:
-        _make_private(folder)
+        make_private(folder)
     except PermissionError as error:
         try:
             folder = cache_folder() / "locks"
             folder.parent.mkdir(parents=True, exist_ok=True)
-            _make_private(folder)
+            make_private(folder)
         except (OSError, RuntimeError):
             folder = _private_folder_beside(lock_folder())
         warn_only(f"{error.strerror}; locks are in {folder} instead")
@@ -78,12 +78,12 @@ def _private_folder_beside(taken: Path) -> Path:
     """Return this user's own folder whose name begins with one that is taken; make it if needed."""
     for found in sorted(taken.parent.glob(f"{taken.name}-*")):
         with suppress(OSError):  # another user's
-            _make_private(found)
+            make_private(found)
             return found
     return Path(tempfile.mkdtemp(prefix=f"{taken.name}-", dir=taken.parent))
 
 
-def _make_private(folder: Path) -> None:
+def make_private(folder: Path) -> None:
     """
     Make a folder that only this user can enter.
 

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import duckdb
 import fsspec
 
 from pytest_tfperf.errors import FleetError
 from pytest_tfperf.files import open_regular, replacing
+from pytest_tfperf.fleet.object_cache import LocalCopies
 from pytest_tfperf.fleet.trace_files import TraceFile, blaming, is_of, without_secret
 from pytest_tfperf.fleet.trace_rows import (
     METRIC_COLUMNS,
@@ -39,7 +39,6 @@ from pytest_tfperf.fleet.trace_rows import (
 )
 from pytest_tfperf.json_file import plain_strings
 from pytest_tfperf.run_history.duck import connect, literal, rows_as_parquet, without_damaged
-from pytest_tfperf.run_history.object_cache import LocalCopies
 from pytest_tfperf.run_history.stores import MOST_ROWS
 from pytest_tfperf.values import Json
 
@@ -306,13 +305,13 @@ def _read_tables(
         f"{where} LIMIT {MOST_ROWS + 1}"
     )
 
-    def read(base: duckdb.DuckDBPyConnection, sound: Sequence[str]) -> list[dict[str, Any]]:
-        found = base.execute(query, {"paths": literal(sound), **asked}).fetchall()
-        return [plain_strings(dict(zip(columns, row, strict=True))) for row in found]
-
-    none: list[dict[str, Any]] = []
     with closing(connect()) as base:
-        rows, unread = without_damaged(paths, read, none, base)
+
+        def read(some: Sequence[str]) -> list[dict[str, Any]]:
+            found = base.execute(query, {"paths": literal(some), **asked}).fetchall()
+            return [plain_strings(dict(zip(columns, row, strict=True))) for row in found]
+
+        rows, unread = without_damaged(paths, read)
     if len(rows) > MOST_ROWS:
         raise FleetError(f"more than {MOST_ROWS:,} rows in {len(paths)} tables")
     return rows, unread

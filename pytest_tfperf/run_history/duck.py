@@ -1,8 +1,8 @@
 """
 Parquet files of rows, written and read by DuckDB.
 
-The files may come from another person. They are read with bounded memory, without extensions from
-the network, and each column as the type that it should have.
+The files may come from another person. They are read with bounded memory, and without extensions
+from the network.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -32,12 +32,9 @@ _TYPES = {
 }
 """Types of columns; the others are text."""
 _OPTIONAL = {"value", "ratio", "ratio_low", "ratio_high"}
-_NOT_BRIEF = frozenset({"why", "outcome", "machine", "platform", "setting", "scope"}) | {
-    *("usable", "ratio", "ratio_low", "ratio_high"),
-}
-"""Columns that are left out of brief rows; each column of each object takes a read of its own."""
 _PATTERN = re.compile(r"[*?\[]")
-_MEMORY = "1GB"
+MEMORY_MB = 1000
+"""Memory that a database takes at most."""
 
 
 def rows_as_parquet(
@@ -50,7 +47,7 @@ def rows_as_parquet(
         rows: The rows.
         columns: Type of each column in SQL; those of a `MetricRow` by default.
     """
-    columns = dict(columns or {name: _type(name) for name in ROW_COLUMNS})
+    columns = dict(columns or {name: column_type(name) for name in ROW_COLUMNS})
     with tempfile.TemporaryDirectory(prefix="tfperf-") as folder, closing(connect()) as base:
         source, target = Path(folder) / "rows.json", Path(folder) / "rows.parquet"
         lines = (json.dumps(row, default=datetime.isoformat, allow_nan=False) for row in rows)
@@ -63,11 +60,13 @@ def rows_as_parquet(
         return target.read_bytes()
 
 
-def read_rows(
-    paths: Sequence[str], selection: Selection
-) -> tuple[list[MetricRow], tuple[str, ...]]:
+def read_rows(base: duckdb.DuckDBPyConnection, selection: Selection) -> list[MetricRow]:
     """
-    Return the rows of a selection, the latest run last, and sentences on damaged files.
+    Return the rows of a selection from the table `runs`, the latest run last.
+
+    Args:
+        base: The database.
+        selection: What is asked for.
 
     Raises:
         HistoryError: If there are too many rows.
@@ -79,23 +78,23 @@ def read_rows(
         terms.append(f"list_contains($v{number}, {column})" if is_list else one)
         values[f"v{number}"] = value
     where = f" WHERE {' AND '.join(terms)}" if terms else ""
-
-    def read(base: duckdb.DuckDBPyConnection, sound: Sequence[str]) -> list[MetricRow]:
-        columns = _columns(_NOT_BRIEF if selection.brief else ())
-        query = f"{columns}{where} ORDER BY created, run LIMIT {MOST_ROWS + 1}"
-        found = base.execute(query, {"paths": literal(sound), **values}).fetchall()
-        return [MetricRow(**dict(zip(ROW_COLUMNS, row, strict=True))) for row in found]
-
-    none: list[MetricRow] = []
-    rows, unread = without_damaged(paths, read, none)
-    if len(rows) > MOST_ROWS:
+    query = (
+        f"SELECT {', '.join(ROW_COLUMNS)} FROM runs{where} "  # noqa: S608  # our own names
+        f"ORDER BY created, run LIMIT {MOST_ROWS + 1}"
+    )
+    found = base.execute(query, values).fetchall()
+    if len(found) > MOST_ROWS:
         raise HistoryError(f"more than {MOST_ROWS:,} rows; ask for fewer with --since")
-    return rows, unread
+    return [MetricRow(**dict(zip(ROW_COLUMNS, row, strict=True))) for row in found]
 
 
-def select_from(paths: Sequence[str], query: str) -> tuple[Answer, tuple[str, ...]]:
+def select_from(base: duckdb.DuckDBPyConnection, query: str) -> Answer:
     """
-    Answer one SELECT on the table `runs`, and return sentences on damaged files.
+    Answer one SELECT on the table `runs`; the database can then reach no file that it has not open.
+
+    Args:
+        base: The database.
+        query: The SELECT.
 
     Raises:
         HistoryError: If it is not one SELECT, is wrong, or changes something.
@@ -103,105 +102,58 @@ def select_from(paths: Sequence[str], query: str) -> tuple[Answer, tuple[str, ..
     try:
         statements = duckdb.extract_statements(query)
     except duckdb.Error as error:
-        raise HistoryError(f"SQL: {_first_line(error)}") from error
+        raise HistoryError(f"SQL: {first_line(error)}") from error
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise HistoryError("SQL: give one SELECT; a history is only read")
-
-    def copy(base: duckdb.DuckDBPyConnection, sound: Sequence[str]) -> None:
-        base.execute(f"CREATE OR REPLACE TABLE runs AS {_columns()}", {"paths": literal(sound)})
-
-    with closing(connect()) as base:
-        _, unread = without_damaged(paths, copy, None, base)
-        if not paths:
-            typed = ", ".join(f"{name} {_type(name)}" for name in ROW_COLUMNS)
-            base.execute(f"CREATE TABLE runs ({typed})")
-        # from here on nothing outside of the table can be read or written
-        base.execute("SET enable_external_access = false")
-        base.execute("SET lock_configuration = true")
-        try:
-            answer = base.execute(query)
-            columns = tuple(item[0] for item in answer.description or ())
-            rows = answer.fetchmany(MOST_ROWS)
-        except duckdb.Error as error:
-            raise HistoryError(f"SQL: {_first_line(error)}") from error
-    return Answer(columns=columns, rows=tuple(map(tuple, rows))), unread
+    base.execute("SET enable_external_access = false")
+    base.execute("SET lock_configuration = true")
+    try:
+        answer = base.execute(query)
+        columns = tuple(item[0] for item in answer.description or ())
+        rows = answer.fetchmany(MOST_ROWS)
+    except duckdb.Error as error:
+        raise HistoryError(f"SQL: {first_line(error)}") from error
+    return Answer(columns=columns, rows=tuple(map(tuple, rows)))
 
 
 def without_damaged(
-    paths: Sequence[str],
-    read: Callable[[duckdb.DuckDBPyConnection, Sequence[str]], T],
-    nothing: T,
-    base: duckdb.DuckDBPyConnection | None = None,
-) -> tuple[T, tuple[str, ...]]:
+    paths: Sequence[str], read: Callable[[Sequence[str]], Sequence[T]]
+) -> tuple[list[T], tuple[str, ...]]:
     """
-    Read files together; if that fails, find those that cannot be read, and read the others.
+    Read files together; if that fails, each half of them, until a single one is left out.
+
+    So files that are too large together are read too.
 
     Args:
         paths: The files.
         read: Reads some of them.
-        nothing: Its result for no file.
-        base: The database to use; a new one by default.
+
+    Returns:
+        What it read, and a sentence for each file that is left out.
     """
-    own = base or connect()
+    if not paths:
+        return [], ()
     try:
-        if not paths:
-            return nothing, ()
-        try:
-            return read(own, paths), ()
-        except duckdb.Error:
-            unread = {path: why for path in paths if (why := _damage(own, path, read))}
-        sound = [path for path in paths if path not in unread]
-        if not unread:
-            return read(own, sound), ()
-        sentences = [f"{path} is left out: {why}" for path, why in unread.items()]
-        return (read(own, sound) if sound else nothing), tuple(sentences)
-    finally:
-        if base is None:
-            own.close()
-
-
-def _damage(
-    base: duckdb.DuckDBPyConnection,
-    path: str,
-    read: Callable[[duckdb.DuckDBPyConnection, Sequence[str]], object],
-) -> str:
-    """
-    Return the reason why a file cannot be read; empty if it can.
-
-    Args:
-        base: The database.
-        path: The file.
-        read: Reads files.
-    """
-    try:
-        read(base, [path])
+        return list(read(paths)), ()
     except duckdb.Error as error:
-        return _first_line(error)
-    return ""
+        if len(paths) == 1:
+            return [], (f"{paths[0]} is left out: {first_line(error)}",)
+    middle = len(paths) // 2
+    first, first_unread = without_damaged(paths[:middle], read)
+    second, second_unread = without_damaged(paths[middle:], read)
+    return first + second, first_unread + second_unread
 
 
-def _columns(unread: Collection[str] = ()) -> str:
-    """
-    Return the query for all columns, each with its type; None is for unknown numbers only.
-
-    Args:
-        unread: Columns that are empty instead of read.
-    """
-    shown = ", ".join(_column(name, name in unread) for name in ROW_COLUMNS)
-    return f"SELECT {shown} FROM read_parquet($paths)"  # noqa: S608  # our own names
+def sound_column(name: str) -> str:
+    """Return the SQL of a column of a file as its own type; None is for unknown numbers only."""
+    if name in _OPTIONAL:
+        return name
+    absent = {"TIMESTAMP": "TIMESTAMP 'epoch'", "BOOLEAN": "false"}.get(column_type(name), "''")
+    return f"coalesce({name}, {absent}) AS {name}"
 
 
-def _column(name: str, is_unread: bool) -> str:
-    empty = "NULL" if name in _OPTIONAL else _absent(name)
-    read = empty if is_unread else f"coalesce(CAST({name} AS {_type(name)}), {empty})"
-    return f"{read} AS {name}"
-
-
-def _absent(name: str) -> str:
-    return {"TIMESTAMP": "TIMESTAMP 'epoch'", "BOOLEAN": "false"}.get(_type(name), "''")
-
-
-def _type(name: str) -> str:
+def column_type(name: str) -> str:
+    """Return the type of a column in SQL."""
     return _TYPES.get(name, "VARCHAR")
 
 
@@ -209,7 +161,8 @@ def connect() -> duckdb.DuckDBPyConnection:
     """Open a database of this process, with bounded memory and without extensions of others."""
     base = duckdb.connect(
         config={
-            "memory_limit": _MEMORY,
+            "memory_limit": f"{MEMORY_MB}MB",
+            "temp_directory": "",  # nothing is written beside the user's files
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
         }
@@ -223,5 +176,6 @@ def literal(paths: Iterable[str]) -> list[str]:
     return [_PATTERN.sub(r"[\g<0>]", path) for path in paths]
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message."""
     return str(error).strip().splitlines()[0]

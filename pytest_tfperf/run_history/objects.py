@@ -6,28 +6,30 @@ Each run adds new objects and changes none, so writers need no lock:
     runs/project=P/month=M/COMMIT-RUN.json                      the run file
     rows-1/project=P/class=C/month=M/COMMIT-RUN.parquet         its rows of one machine class
 
-The number in `rows-1` is the format of the rows. DuckDB reads local files only. Objects elsewhere
-are copied into the user's cache first, where they stay, since they never change.
+The number in `rows-1` is the format of the rows. Queries ask a local index of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from urllib.parse import quote
+from typing import TypeVar
+from urllib.parse import quote, unquote
 
 import fsspec
 
 from pytest_tfperf.files import replacing
 from pytest_tfperf.run_history.duck import read_rows, rows_as_parquet, select_from
-from pytest_tfperf.run_history.object_cache import LocalCopies
+from pytest_tfperf.run_history.index_tables import Query
+from pytest_tfperf.run_history.row_index import Listing, RowIndex
 from pytest_tfperf.run_history.rows import ROW_FORMAT, MetricRow, RunRows
 from pytest_tfperf.run_history.stores import Answer, HistoryError, Selection
 
+T = TypeVar("T")
 _ROWS, _RUNS = f"rows-{ROW_FORMAT}", "runs"
 _ENDINGS = (".parquet", ".json")
 _NEWER = re.compile(r"rows-(\d{1,6})")
@@ -53,7 +55,9 @@ class ObjectStore:
         except (ImportError, ValueError, OSError) as error:
             raise HistoryError(f"history {self._name}: {error}") from error
         self._is_local = "file" in _protocols(self._files)
-        self._copies = None if self._is_local else LocalCopies(self._files, address)
+        self._index = (
+            RowIndex(self._root, None) if self._is_local else RowIndex(address, self._fetch)
+        )
 
     def append(self, run: RunRows) -> bool:
         """Store a run: see `HistoryStore`."""
@@ -70,20 +74,11 @@ class ObjectStore:
 
     def rows(self, selection: Selection) -> list[MetricRow]:
         """Return the rows of a selection: see `HistoryStore`."""
-        with self._blaming("cannot be read"):
-            paths = self._find(selection.project, selection.machine_class)
-            if selection.since is not None:
-                paths = [path for path in paths if _month(path) >= f"{selection.since:%Y-%m}"]
-            paths = self._local(paths)
-            found, self.unread = read_rows(paths, selection)
-        return found
+        return self._ask(selection, lambda base: read_rows(base, selection))
 
     def sql(self, query: str, project: str) -> Answer:
         """Answer a query: see `HistoryStore`."""
-        with self._blaming("cannot be read"):
-            paths = self._local(self._find(project, ""))
-            answer, self.unread = select_from(paths, query)
-        return answer
+        return self._ask(Selection(project=project), lambda base: select_from(base, query))
 
     def prune(self, project: str, before: datetime, dry: bool) -> int:
         """
@@ -117,15 +112,35 @@ class ObjectStore:
             self._files.pipe_file(path, content)  # one request, which stores all or nothing
         return True
 
-    def _find(self, project: str, machine_class: str) -> list[str]:
-        """Return the paths of the objects with rows of a project and class, or of all of them."""
+    def _ask(self, selection: Selection, query: Query[T]) -> T:
+        with self._blaming("cannot be read"):
+            answer, self.unread = self._index.ask(self._find(selection), query)
+        return answer
+
+    def _find(self, selection: Selection) -> Listing:
+        """List the objects that may have rows of a selection."""
         self._refuse_newer()
         folder = _ROWS
-        if project:
-            folder += f"/project={quote(project, safe='')}"
-            folder += f"/class={machine_class}" if machine_class else ""
-        of_class = f"/class={machine_class}/"
-        return [path for path in self._below(folder) if not machine_class or of_class in path]
+        if selection.project:
+            folder += f"/project={quote(selection.project, safe='')}"
+            folder += f"/class={selection.machine_class}" if selection.machine_class else ""
+        paths = self._below(folder)
+        of_class = f"/class={selection.machine_class}/" if selection.machine_class else ""
+        since = "" if selection.since is None else f"{selection.since:%Y-%m}"
+        return Listing(
+            folder=f"{self._root}/{folder}/",
+            paths=frozenset(paths),
+            projects={
+                path: self._project(path)
+                for path in paths
+                if of_class in path and _month(path) >= since
+            },
+        )
+
+    def _project(self, path: str) -> str | None:
+        """Return the project that a path names, if it does."""
+        first = path.removeprefix(f"{self._root}/{_ROWS}/").partition("/")[0]
+        return unquote(first.removeprefix("project=")) if first.startswith("project=") else None
 
     def _refuse_newer(self) -> None:
         for path in self._listed(self._root):
@@ -150,8 +165,8 @@ class ObjectStore:
         # what another run writes at this moment has another ending
         return sorted(path for path in found if path.endswith(_ENDINGS))
 
-    def _local(self, paths: Iterable[str]) -> list[str]:
-        return list(paths) if self._copies is None else self._copies.of(paths)
+    def _fetch(self, paths: Sequence[str]) -> Mapping[str, bytes]:
+        return dict(self._files.cat(list(paths), recursive=False))
 
     @contextmanager
     def _blaming(self, what: str) -> Iterator[None]:

@@ -38,8 +38,6 @@ class Selection:
     """Earliest end of a run."""
     usable: bool = False
     """True for rows that later runs may be compared with."""
-    brief: bool = False
-    """True if a store may leave out machine, platform, setting, reasons, ratios and outcomes."""
 
     @property
     def conditions(self) -> tuple[tuple[str, str, Any], ...]:

@@ -197,7 +197,6 @@ def _trends(store: HistoryStore, options: argparse.Namespace) -> list[_Trend]:
             branch=options.branch,
             metrics=(options.metric,),
             since=utc_time(options.since) if options.since else None,
-            brief=True,
         )
     )
     # runs of a changed work tree are of no commit

@@ -25,7 +25,7 @@ class LocalCopies:
 
     def __init__(self, files: fsspec.AbstractFileSystem, address: str) -> None:
         digest = hashlib.sha256(address.encode()).hexdigest()[:16]
-        self._files, self._folder = files, cache_folder() / "history" / digest
+        self._files, self._folder = files, cache_folder() / "trace_results" / digest
 
     def of(self, paths: Iterable[str]) -> list[str]:
         """Return the local paths of objects; what is not there yet is fetched."""
