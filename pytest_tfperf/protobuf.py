@@ -253,13 +253,14 @@ class Message:
             The values, and the lengths of the fields. Both are 0 where the tag is another.
         """
         word = self.words[at]
-        other = np.flatnonzero((word & np.uint64(0xFF)) != np.uint64(tag))
+        present = (word & np.uint64(0xFF)) == np.uint64(tag)
         word >>= np.uint64(8)
         length, long = _join(word, np.uint64(0x0080808080808080))
         length += 1
-        if other.size:
-            word[other], length[other] = 0, 0
-            long = np.setdiff1d(long, other)
+        if not present.all():
+            word *= present
+            length *= present
+            long = long[present[long]]
         if long.size:
             word[long], width = self.varints(at[long] + 1)
             length[long] = width + 1
@@ -270,16 +271,11 @@ class Message:
         word = self.words[at]
         length, long = _join(word, np.uint64(0x8080808080808080))
         if long.size:
-            word[long], length[long] = self._long_varints(at[long])
+            word[long], length[long] = self._long_varints(at[long], word[long])
         return word, length
 
-    def _long_varints(self, at: Ints) -> tuple[Words, Ints]:
-        """Read varints of nine or ten bytes; the tenth holds only the highest bit."""
-        low = np.zeros(at.size, np.uint64)
-        for place in range(8):
-            low |= (self.bytes[at + place] & np.uint8(0x7F)).astype(np.uint64) << np.uint64(
-                7 * place
-            )
+    def _long_varints(self, at: Ints, low: Words) -> tuple[Words, Ints]:
+        """Read varints of nine or ten bytes; `low` has the lowest 56 of their bits."""
         ninth, tenth = self.bytes[at + 8], self.bytes[at + 9]
         endless = (ninth >= 0x80) & (tenth >= 0x80)
         if endless.any():

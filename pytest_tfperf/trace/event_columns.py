@@ -116,7 +116,7 @@ def _unusual_events(message: Message, at: Ints, end: Ints) -> list[int]:
     at, end = at[rows], end[rows]
     unusual: list[int] = []
     while rows.size >= FEWEST:
-        at = _behind_stats(message, at)
+        _, at = stat_spans(message, at)
         left = np.flatnonzero(at != end)
         rows, at, end = rows[left], at[left], end[left]
         inside = at < end
@@ -129,25 +129,28 @@ def _unusual_events(message: Message, at: Ints, end: Ints) -> list[int]:
     return sorted(unusual)
 
 
-def _behind_stats(message: Message, at: Ints) -> Ints:
+def stat_spans(message: Message, at: Ints) -> tuple[Ints, Ints]:
     """
-    Return the offset behind the stat at each offset, and one behind the message without a stat.
+    Find the content of the stat at each offset.
 
     Args:
         message: The trace.
-        at: Offsets, shape (n,).
+        at: Offsets of the tags of stats, shape (n,).
+
+    Returns:
+        The begins, and the ends. An end is behind the message where no stat is at an offset.
     """
     head = message.words[at]
-    behind: Ints = ((head >> np.uint64(8)) & np.uint64(0xFF)).view(np.int64)
-    behind += at
-    behind += 2
+    begin = at + 2
+    end = begin + ((head >> np.uint64(8)) & np.uint64(0xFF)).view(np.int64)
     other = np.flatnonzero((head & np.uint64(0x80FF)) != STAT_TAG)
     if other.size:
-        behind[other] = message.size + 1
+        end[other] = message.size + 1
         wide = other[(head[other] & np.uint64(0xFF)) == STAT_TAG]
         size, width = message.varints(at[wide] + 1)
-        behind[wide] = at[wide] + 1 + width + np.minimum(size, message.size).view(np.int64)
-    return behind
+        begin[wide] = at[wide] + 1 + width
+        end[wide] = begin[wide] + np.minimum(size, message.size).view(np.int64)
+    return begin, end
 
 
 def _single_event(
@@ -172,6 +175,12 @@ def _single_event(
     for number, wire, value, _ in message.fields(int(at[row]), end, "XEvent"):
         if number in (1, 2, 3) and wire == VARINT:
             columns[number - 1][row] = message.signed(value)
+
+
+def distinct_values(values: Ints) -> Ints:
+    """Return the sorted distinct values; `np.unique` also imports masked arrays, and hashes."""
+    values = np.sort(values)
+    return values[np.flatnonzero(np.diff(values, prepend=values[:1] - 1))]
 
 
 def distinct(values: Ints) -> tuple[Ints, Ints]:

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from pytest_tfperf.protobuf import Ints, Message
+from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.intervals import Spans
 from pytest_tfperf.trace.stat_columns import Mask, Stats, key_field
 from pytest_tfperf.trace.xspace import Plane, once
@@ -157,7 +158,7 @@ class Events:
         keys = [key for key, name in self.plane.stat_names.items() if name == stat]
         if not keys or not len(self):
             return np.empty(0, np.int64)
-        rows = np.unique(np.concatenate([self._with_bytes(key_field(key)) for key in keys]))
+        rows = distinct_values(np.concatenate([self._with_bytes(key_field(key)) for key in keys]))
         return rows[Events(self.plane, rows).stats.present(stat)]
 
     def _with_bytes(self, pattern: bytes) -> Ints:
@@ -170,7 +171,7 @@ class Events:
         at = self.plane.message.find(pattern, int(begin[0]), last)
         place = np.searchsorted(begin, at, side="right") - 1
         place, at = place[place >= 0], at[place >= 0]
-        return np.unique(rows[place[at < self.plane.stats_end[rows[place]]]])
+        return distinct_values(rows[place[at < self.plane.stats_end[rows[place]]]])
 
 
 @once

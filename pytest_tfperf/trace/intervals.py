@@ -74,6 +74,19 @@ def clip(spans: Spans, begin: int, end: int) -> Spans:
     return _with_length(np.clip(spans[0], begin, end), np.clip(spans[1], begin, end))
 
 
+def within(spans: Spans, begin: int, end: int) -> Spans:
+    """
+    Return the part of a merged set in `begin:end`, merged.
+
+    Args:
+        spans: The set.
+        begin: Start of the window.
+        end: End of the window, excluded.
+    """
+    first, behind = np.searchsorted(spans[1], begin), np.searchsorted(spans[0], end, side="right")
+    return clip((spans[0][first:behind], spans[1][first:behind]), begin, end)
+
+
 def intersect(first: Spans, second: Spans) -> Spans:
     """Return the intersection of two merged sets, merged."""
     few, many = sorted((first, second), key=lambda spans: spans[0].size)

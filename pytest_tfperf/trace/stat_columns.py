@@ -9,14 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pytest_tfperf.protobuf import BYTES, Ints, Message
-from pytest_tfperf.trace.event_columns import FEWEST, STAT_TAG
+from pytest_tfperf.protobuf import BYTES, FIXED64, VARINT, Ints, Message
+from pytest_tfperf.trace.event_columns import FEWEST, STAT_TAG, stat_spans
 from pytest_tfperf.trace.xspace import Plane, once
 
 Mask = npt.NDArray[np.bool_]
 _Columns = tuple[Ints, Ints, npt.NDArray[np.uint64], Ints]
 
 _SMALL = 1 << 21  # bytes of stats that take at most some 60 MB as columns
+_WIRES = np.full(256, 255, np.uint8)
+"""Wire type of each tag of XStat's value, 255 of another tag."""
+_WIRES[[0x18, 0x20, 0x38, 0x11, 0x2A, 0x32]] = [VARINT] * 3 + [FIXED64] + [BYTES] * 2
+_KINDS = np.r_[4, np.arange(1, 256) >> 3]
 _DIGITS = re.compile(r"-?[0-9]{1,19}").fullmatch
 
 
@@ -80,10 +84,13 @@ class Stats:
             if starts is None:
                 rounds.append((owner, begin, stop))
             else:  # two bytes identify a stat of another key, if its key comes first
-                may = np.flatnonzero(
-                    (message.bytes[begin] != 0x08) | np.isin(message.bytes[begin + 1], starts)
+                may = message.bytes.take(begin) != 0x08
+                start = message.bytes.take(begin + 1)
+                for wanted in starts:
+                    may |= start == wanted
+                rounds.append(
+                    (owner, begin, stop) if may.all() else (owner[may], begin[may], stop[may])
                 )
-                rounds.append((owner[may], begin[may], stop[may]))
         if not rounds:
             return cls(
                 plane,
@@ -182,7 +189,7 @@ def key_field(key: int) -> bytes:
 @once
 def _is_small(plane: Plane) -> bool:
     """Return whether the stats of all events of a plane have few bytes."""
-    return int((plane.stats_end - plane.stats_begin).sum()) <= _SMALL
+    return int(plane.stats_end.sum() - plane.stats_begin.sum()) <= _SMALL
 
 
 @once
@@ -226,17 +233,18 @@ def _rounds(message: Message, at: Ints, end: Ints) -> Iterator[tuple[Ints, Ints,
     """
     owner = np.arange(at.size)
     while (more := at < end).any():
-        at, end, owner = at[more], end[more], owner[more]
-        plain = message.bytes[at] == STAT_TAG
+        if not more.all():
+            at, end, owner = at[more], end[more], owner[more]
+        begin, behind = stat_spans(message, at)
+        # `event_columns` has checked that no stat is longer than its event.
+        plain = behind <= end
         if at.size < FEWEST:
             plain = np.zeros(at.size, bool)
-        for row in np.flatnonzero(~plain):
-            yield _spans_of_one(message, int(at[row]), int(end[row]), int(owner[row]))
-        at, end, owner = at[plain], end[plain], owner[plain]
-        size, width = message.varints(at + 1)
-        begin = at + 1 + width
-        # `event_columns` has checked that no stat is longer than its event.
-        at = begin + size.view(np.int64)
+        if not plain.all():
+            for row in np.flatnonzero(~plain):
+                yield _spans_of_one(message, int(at[row]), int(end[row]), int(owner[row]))
+            begin, behind, end, owner = begin[plain], behind[plain], end[plain], owner[plain]
+        at = behind
         yield owner, begin, at
 
 
@@ -283,19 +291,14 @@ def _stat_values(
     Returns:
         key, kind, value and length, as in `Stats`.
     """
-    message, at = plane.message, begin.copy()
-    key, length, number = (
-        np.zeros(at.size, np.int64),
-        np.zeros(at.size, np.int64),
-        np.zeros(at.size, np.uint64),
+    message = plane.message
+    length, number = np.zeros(begin.size, np.int64), np.zeros(begin.size, np.uint64)
+    keys, width = message.varint_fields(begin, 0x08)
+    key, at = keys.view(np.int64), begin + width
+    tag = np.where(at < end, message.bytes.take(at), 0)
+    double, sized, plain = (
+        np.flatnonzero(_WIRES.take(tag) == wire) for wire in (FIXED64, BYTES, VARINT)
     )
-    keyed = np.flatnonzero((at < end) & (message.bytes[at] == 0x08))
-    value, width = message.varints(at[keyed] + 1)
-    key[keyed] = value.view(np.int64)
-    at[keyed] += 1 + width
-    tag = np.where(at < end, message.bytes[at], 0).astype(np.int64)
-    double, sized = np.flatnonzero(tag == 0x11), np.flatnonzero(np.isin(tag, (0x2A, 0x32)))
-    plain = np.flatnonzero(np.isin(tag, (0x18, 0x20, 0x38)))
     number[double] = message.words[at[double] + 1]
     at[double] += 9
     number[plain], width = message.varints(at[plain] + 1)
@@ -304,7 +307,7 @@ def _stat_values(
     at[sized] += 1 + width
     number[sized], length[sized] = at[sized].view(np.uint64), value.view(np.int64)
     at += length
-    kind = np.where(tag == 0, 4, tag >> 3)
+    kind = _KINDS.take(tag)
     known, unusual = _unusual_stats(plane), np.flatnonzero(at != end)
     spans = zip(unusual.tolist(), begin[unusual].tolist(), end[unusual].tolist(), strict=True)
     for row, *span in spans:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.stat_columns import Stats
 from pytest_tfperf.trace.xspace import Plane
@@ -21,7 +22,7 @@ def labels(events: Events, stat: str) -> tuple[Ints, list[str]]:
     keys = [key for key, name in events.plane.stat_names.items() if name == stat]
     chosen = np.flatnonzero(np.isin(stats.key, keys))
     places: dict[str, int] = {"": 0}
-    for kind in np.unique(stats.kind[chosen]):
+    for kind in distinct_values(stats.kind[chosen]):
         mine = chosen[stats.kind[chosen] == kind]
         _, first, which = np.unique(stats.value[mine], return_index=True, return_inverse=True)
         texts = Events(events.plane, events.rows[stats.owner[mine[first]]]).texts(stat)

@@ -270,25 +270,22 @@ class _PlaneLayout:
         """Make the plane from its `event_columns`; `origin_ns` is the trace's origin."""
         counts = [line.tags.size for line in self.lines]
         line_index = np.repeat(np.arange(len(self.lines)), counts)
-        shift = np.array(
-            [
-                (line.timestamp_ns - origin_ns) * 1000 if line.tags.size else 0
-                for line in self.lines
-            ],
-            object,
-        )
+        shift = [
+            (line.timestamp_ns - origin_ns) * 1000 if line.tags.size else 0 for line in self.lines
+        ]
         if any(abs(value) > MAX_PS for value in shift):
             raise self.message.error("XLine", 0, "two lines start more than 26 days apart")
-        metadata_id, offset, duration, stats_begin, stats_end = columns
+        metadata_id, start, duration, stats_begin, stats_end = columns
         names, name_index = self._names(metadata_id)
-        start = shift.astype(np.int64)[line_index] + offset if offset.size else offset
-        for column in (start, duration, line_index):
-            column.flags.writeable = False  # selections of all events share them
-        last = np.cumsum(counts, dtype=np.int64) if counts else np.empty(0, np.int64)
+        last = np.cumsum(counts, dtype=np.int64).tolist()
         lines = tuple(
-            Line(line.id, line.name, int(end) - line.tags.size, int(end))
+            Line(line.id, line.name, end - line.tags.size, end)
             for line, end in zip(self.lines, last, strict=True)
         )
+        for one, begin in zip(lines, shift, strict=True):
+            start[one.first : one.last] += begin
+        for column in (start, duration, line_index):
+            column.flags.writeable = False  # selections of all events share them
         by_name = {
             self.event_names[key]: spans for key, spans in self.event_metadata.items() if spans
         }
@@ -315,6 +312,8 @@ class _PlaneLayout:
         ids, index = distinct(metadata_id)
         texts = [self.event_names.get(int(key), f"event {key}") for key in ids]
         names = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        if len(names) == len(texts):
+            return tuple(names), index
         merged = np.array([names[text] for text in texts], np.int64)
         return tuple(names), merged[index]
 

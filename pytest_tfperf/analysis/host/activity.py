@@ -15,7 +15,8 @@ from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.op_types import waits_for_others
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import tpus
-from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.event_columns import distinct_values
+from pytest_tfperf.trace.events import Events, joined
 from pytest_tfperf.trace.function_calls import called_function, jax_calls
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing
@@ -93,7 +94,7 @@ def is_for_data(plane: Plane) -> Mask:
     is_caused: Mask = _on_data_thread(host)
     process = host.called("ExecutorState::Process")
     runs = _runs_for_data(plane)
-    elsewhere = np.unique(process.line[runs & ~is_caused[process.rows]]).tolist()
+    elsewhere = distinct_values(process.line[runs & ~is_caused[process.rows]]).tolist()
     for line in (plane.lines[index] for index in elsewhere):
         here = np.flatnonzero((process.rows >= line.first) & (process.rows < line.last))
         for_data = np.r_[runs[here], False]  # the last entry answers for -1
@@ -110,15 +111,23 @@ def process_ids(plane: Plane) -> Ints:
 
 
 @once
+def data_runs(plane: Plane) -> Ints:
+    """
+    Return the run of a pipeline's function that each `ExecutorState::Process` event is part of.
+
+    It is an index into the events whose names begin with `DATA_RUNS`, or -1; shape (n,).
+    """
+    runs = Events.of(plane).named(lambda name: name.startswith(DATA_RUNS)).integers("id")
+    return joined(process_ids(plane), runs, np.arange(runs.size))
+
+
+@once
 def _runs_for_data(plane: Plane) -> Mask:
     """
     Return a mask of the `ExecutorState::Process` events that run a pipeline's function, shape (n,).
     """
-    host = Events.of(plane)
-    ids = host.named(lambda name: name.startswith(DATA_RUNS)).integers("id")
-    for_data: Mask = np.isin(process_ids(plane), ids) | _on_data_thread(
-        host.called("ExecutorState::Process")
-    )
+    process = Events.of(plane).called("ExecutorState::Process")
+    for_data: Mask = (data_runs(plane) >= 0) | _on_data_thread(process)
     return for_data
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.quantities import COUNT, SECONDS, SHARE
+from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.nesting import self_times
 from pytest_tfperf.trace.stats import labels
@@ -70,7 +71,7 @@ def function_uses(trace: Trace, steps: Steps) -> list[FunctionUse]:
             expensive_s=float(self_s[expensive].sum()),
         )
 
-    return [use(key) for key in np.unique(name).tolist()]
+    return [use(key) for key in distinct_values(name).tolist()]
 
 
 def _mode(text: str) -> int:

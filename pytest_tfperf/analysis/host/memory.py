@@ -6,6 +6,7 @@ import numpy as np
 
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.stat_columns import Mask
@@ -39,7 +40,7 @@ def step_peaks(trace: Trace, steps: Steps) -> Ints | None:
         return None
     code, _ = allocators(memory)
     largest = np.zeros(len(steps), np.int64)
-    for key in np.unique(code):
+    for key in distinct_values(code):
         np.maximum(largest, _peaks(memory.where(code == key).sorted(), steps), out=largest)
     return largest
 
@@ -47,7 +48,7 @@ def step_peaks(trace: Trace, steps: Steps) -> Ints | None:
 def why_not_followed(trace: Trace) -> str:
     """Return why no allocator is followed, empty if all are."""
     code, _ = allocators(memory_events(trace))
-    n_allocators = np.unique(code).size
+    n_allocators = distinct_values(code).size
     if n_allocators <= _MOST_ALLOCATORS:
         return ""
     return (
@@ -101,7 +102,7 @@ def allocators(memory: Events) -> tuple[Ints, list[str]]:
         memory.integers("index_on_host", -1), memory.integers("device_ordinal", -1)
     )
     of_core = (code == 0) & (ordinal >= 0)
-    cores = np.unique(ordinal[of_core])
+    cores = distinct_values(ordinal[of_core])
     code[of_core] = len(names) + np.searchsorted(cores, ordinal[of_core])
     return code, [*names, *(f"TPU:{core}" for core in cores.tolist())]
 

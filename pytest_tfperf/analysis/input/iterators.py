@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.nesting import enclosing
 
@@ -88,7 +89,7 @@ def stage_groups(iterators: Events) -> tuple[list[str], Ints]:
 
     A stage without events counts if one of its inputs has events.
     """
-    used = np.unique(iterators.plane.name_index[iterators.rows])
+    used = distinct_values(iterators.plane.name_index[iterators.rows])
     keys = [_path(iterators.plane.names[place]) for place in used.tolist()]
     paths = list(
         dict.fromkeys([*keys, *(stage_above(key) for key in keys if stage_above(key).count("::"))])
@@ -128,7 +129,9 @@ def properties_of(iterators: Events, group: Ints, n_groups: int) -> list[NodePro
 def _node(events: Events) -> NodeProperties:
     if not len(events):
         return NodeProperties()
-    picked = np.unique(np.linspace(0, len(events) - 1, min(_SAMPLE, len(events))).astype(np.int64))
+    picked = distinct_values(
+        np.linspace(0, len(events) - 1, min(_SAMPLE, len(events))).astype(np.int64)
+    )
     some = Events(events.plane, events.rows[picked])
     largest = {
         stat: int(some.integers(stat).max())

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_tfperf.analysis.host.activity import DATA_RUNS, op_type, process_ids
+from pytest_tfperf.analysis.host.activity import DATA_RUNS, data_runs, op_type, process_ids
 from pytest_tfperf.analysis.input.iterators import (
     ASYNC,
     NodeProperties,
@@ -27,7 +27,8 @@ from pytest_tfperf.analysis.input.iterators import (
 )
 from pytest_tfperf.op_types import PYTHON_OPS
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.trace.events import Events, joined
+from pytest_tfperf.trace.event_columns import distinct_values
+from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import EMPTY, Spans, covered, intersect, merge
 from pytest_tfperf.trace.nesting import enclosing, parents
 from pytest_tfperf.trace.xspace import HOST, Trace
@@ -302,13 +303,13 @@ def _functions_of(
     process = host.called("ExecutorState::Process")
     owner = owners(host, iterators, runs, group, paths)
     run = process_ids(host.plane)
-    stage = joined(run, runs.integers("id"), owner)
+    stage = np.r_[owner, -1][data_runs(host.plane)]  # the last entry answers for -1
     python_ops = host.named(lambda name: op_type(name) in PYTHON_OPS)
     inside = enclosing(process, python_ops)
     with_python = set(stage[inside[inside >= 0]].tolist())
     decoding = _decoding(host, process)
     found = {}
-    for place in np.unique(stage[stage >= 0]).tolist():
+    for place in distinct_values(stage[stage >= 0]).tolist():
         mine = process.where(stage == place)
         blocking = intersect(merge(mine.spans), waits)
         _, of_run = np.unique(run[stage == place], return_inverse=True)

@@ -16,6 +16,7 @@ from pytest_tfperf.analysis.input.iterators import ASYNC, first_input, stage_typ
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import tpus
+from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events, metadata_texts
 from pytest_tfperf.trace.intervals import Spans, covered, merge
 from pytest_tfperf.trace.nesting import enclosing, parents
@@ -198,7 +199,7 @@ def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints) -> Drain:
 
 def _distinct_names(events: Events) -> list[str]:
     """Return the names of some events, each once, sorted."""
-    used = np.unique(events.plane.name_index[events.rows]).tolist()
+    used = distinct_values(events.plane.name_index[events.rows]).tolist()
     return sorted({events.plane.names[index] for index in used})
 
 

@@ -12,7 +12,7 @@ from pytest_tfperf.analysis.host.activity import Activity, find_activity, launch
 from pytest_tfperf.analysis.input.waits import input_waits, pushed_input
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.trace.intervals import Spans, clip, covered, merge, subtract
+from pytest_tfperf.trace.intervals import Spans, covered, merge, subtract, within
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import PARTS
 
@@ -47,7 +47,7 @@ class Breakdown:
         """
         place = int(self.decided_by[step])
         device = self.device.spans if place < 0 else self.device.each[place]
-        near = {kind: clip(spans, begin_ps, end_ps) for kind, spans in device.items()}
+        near = {kind: within(spans, begin_ps, end_ps) for kind, spans in device.items()}
         host = self.host.within(begin_ps, end_ps)
         return list(_exclusive(host, near, self.device.n_devices))
 
@@ -107,7 +107,7 @@ class HostSpans:
     def within(self, begin_ps: int, end_ps: int) -> HostSpans:
         """Return the activity of a window, in picoseconds, the end excluded."""
         waits, pushed, launched, model, runtime, compiled = (
-            clip(spans, begin_ps, end_ps)
+            within(spans, begin_ps, end_ps)
             for spans in (
                 self.waits,
                 self.pushed,

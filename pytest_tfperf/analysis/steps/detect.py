@@ -10,6 +10,7 @@ import numpy as np
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import accelerators
+from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.xspace import HOST, Trace
 
@@ -118,7 +119,7 @@ def _marked(host: Events) -> Steps | None:
     names = tuple(
         f"{kind} {number}" for kind, number in zip(kinds, whole.integers("step_num"), strict=True)
     )
-    n_epochs = np.unique(whole.integers("epoch")).size
+    n_epochs = distinct_values(whole.integers("epoch")).size
     return Steps(
         whole.start,
         _period_ends(whole),

@@ -20,6 +20,7 @@ from pytest_tfperf.analysis.input.iterators import stage_type
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import GPU, accelerators, device_name, stream_events, tpu_ops
+from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import covered, merge
 from pytest_tfperf.trace.xla_events import compilations, thunks, xla_executions
@@ -144,7 +145,7 @@ def _lanes(trace: Trace) -> Iterator[_Lane]:
     )
     yield _Lane("host ops", model_ops(host), _is("host_compute"))
     yield _Lane("compilation", compilations(host), _is("compile"))
-    executed = np.union1d(xla_executions(host).rows, thunks(host).rows)
+    executed = distinct_values(np.r_[xla_executions(host).rows, thunks(host).rows])
     yield _Lane("XLA on the host", Events(host.plane, executed), _is("host_compute"))
     for plane in accelerators(trace)[:_MOST_DEVICES]:
         yield from _device_lanes(plane)

@@ -5,7 +5,10 @@ import random
 import numpy as np
 import pytest
 from helpers.xspace import field, plane, space
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.xspace import decode_trace
 
@@ -59,3 +62,9 @@ def test_the_columns_are_the_numbers_that_were_encoded(seed, n_events):
     ]
     carriers = np.flatnonzero([value is not None for value in stats]).tolist()
     assert host.having("wanted").rows.tolist() == carriers
+
+
+@given(st.lists(st.one_of(st.integers(-3, 3), st.integers(-(1 << 63), (1 << 63) - 1))))
+def test_distinct_values_are_those_of_a_set(values):
+    found = distinct_values(np.array(values, np.int64))
+    assert found.tolist() == sorted(set(values))

@@ -11,6 +11,7 @@ from pytest_tfperf.trace.intervals import (
     intersect,
     merge,
     subtract,
+    within,
 )
 
 TIMES = st.integers(0, 20)
@@ -58,6 +59,12 @@ def test_clip_keeps_the_part_in_the_window(intervals, window):
     clipped = clip(intervals, *window)
     assert (axis(clipped) == axis(intervals) & axis(spans(window))).all()
     assert (clipped[0] < clipped[1]).all()
+
+
+@given(MERGED, WINDOW)
+def test_within_is_the_part_of_a_merged_set_in_the_window(intervals, window):
+    check_merged(within(intervals, *window))
+    assert (axis(within(intervals, *window)) == axis(intervals) & axis(spans(window))).all()
 
 
 @given(MERGED, WINDOW)
