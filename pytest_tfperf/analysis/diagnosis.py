@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pytest_tfperf import op_types
-from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
+from pytest_tfperf.analysis.host.shown import JAX, PYTORCH, TENSORFLOW
 from pytest_tfperf.analysis.input.stages import Stage
 from pytest_tfperf.analysis.xla.executions import short_module
 from pytest_tfperf.quantities import format_quantity
@@ -161,6 +161,8 @@ _TRACE_ONCE = {
     "reduce_retracing=True, and create the tf.function once, outside the step",
     JAX: "keep shapes and dtypes constant (pad the last batch), pass numbers that change as arrays "
     "and not as static arguments, and call jax.jit once, outside the step",
+    PYTORCH: "keep shapes and types constant, and numbers that change in tensors; TORCH_LOGS="
+    "recompiles names what changed",
 }
 
 

@@ -16,6 +16,7 @@ from pytest_tfperf.analysis.device.op_events import device_ops, with_costs
 from pytest_tfperf.analysis.host.activity import eager_ops, model_processes
 from pytest_tfperf.analysis.host.op_times import OpTime, host_ops
 from pytest_tfperf.analysis.host.shown import (
+    PYTORCH,
     framework,
     why_compilations_hidden,
     why_executions_hidden,
@@ -44,6 +45,7 @@ from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Advice, Table, Unknown, Value
 
 _NOTHING_TRACED = "nothing was traced"
+UNTRACED = "the step ran on PyTorch, which tfperf times and does not trace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,8 @@ class Evidence:
 
     def untraced(self, *metrics: str) -> Findings:
         """Return these metrics as unknown, since there is no trace."""
-        why = self.recording.ended or _NOTHING_TRACED
+        of_framework = UNTRACED if self.recording.framework == PYTORCH else _NOTHING_TRACED
+        why = self.recording.ended or of_framework
         return Findings(values={name: Value.unknown(name, why) for name in metrics})
 
     @property

@@ -1,5 +1,6 @@
-"""Real JAX, in processes of its own: it starts with a device, or beside TensorFlow, or under Keras."""
+"""Real JAX and PyTorch, in processes of their own: alone, beside TensorFlow, and under Keras."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -7,14 +8,22 @@ import sys
 import pytest
 from helpers.paths import SUITES
 
-FOLDER = SUITES / "jax_steps"
+FOLDER = SUITES / "frameworks"
 
 
 @pytest.mark.parametrize(
     ("module", "n_tests"),
-    [("metrics", 17), ("forms", 7), ("beside_tensorflow", 6), ("keras_on_jax", 9)],
+    [
+        ("metrics", 17),
+        ("forms", 7),
+        ("beside_tensorflow", 6),
+        ("keras_on_jax", 9),
+        ("keras_on_torch", 4),
+    ],
 )
-def test_steps_of_jax(module, n_tests):
+def test_steps(module, n_tests):
+    if module == "keras_on_torch" and importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed: it takes gigabytes, and only Keras' users have it")
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "pytest_tfperf.plugin.hooks", f"{module}.py"],
