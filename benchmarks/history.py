@@ -173,6 +173,7 @@ def main():
     parser.add_argument("--kills", type=int, default=50)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfperf-history-") as folder:
+        os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"  # the user's keeps its indexes
         machine = fill(f"{folder}/store", arguments.runs)
         print(f"{arguments.runs:,} runs of 100 rows; load {os.getloadavg()[0]:.1f}", flush=True)
         for name, selection in QUERIES.items():

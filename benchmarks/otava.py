@@ -53,7 +53,11 @@ def history_csv(folder, series):
         store_of(run_at(n, commit=f"{n:012x}", day=1 + n // 4, tests=tests), store=store)
     command = [sys.executable, "-m", "pytest_tfperf.cli.main", "history", "--csv", "otava"]
     options = ["--store", f"{folder}/store", "--project", "demo"]
-    return subprocess.run([*command, *options], check=True, capture_output=True, text=True).stdout
+    environment = {**os.environ, "XDG_CACHE_HOME": f"{folder}/cache"}
+    done = subprocess.run(
+        [*command, *options], check=True, stdout=subprocess.PIPE, text=True, env=environment
+    )
+    return done.stdout
 
 
 def found_by_otava(otava, folder, text):

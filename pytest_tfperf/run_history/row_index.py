@@ -37,7 +37,7 @@ _FORMAT = 1
 """Version of the tables; another version of this package does not see the file."""
 _ENDING = ".duckdb"
 _MOST_BYTES = 1 << 30
-"""Bytes of an index that is kept; a million rows take 14 MB."""
+"""Bytes of an index that is kept; a million rows take 15 to 50 MB."""
 _MOST_STORES = 8
 """Indexes that are kept, those used last."""
 _WAIT_S = 60.0

@@ -37,7 +37,7 @@ class Selection:
     since: datetime | None = None
     """Earliest end of a run."""
     usable: bool = False
-    """True for rows that later runs may be compared with."""
+    """True for rows that later runs may be compared with; each has a value."""
 
     @property
     def conditions(self) -> tuple[tuple[str, str, Any], ...]:
@@ -51,7 +51,7 @@ class Selection:
         if self.since is not None:
             found.append(("created", ">=", self.since))
         if self.usable:
-            found.append(("usable", "=", True))
+            found += [("usable", "=", True), ("value", "IS DISTINCT FROM", None)]
         return tuple(found)
 
 

@@ -54,16 +54,21 @@ class TestSameAnswers:
 
     @staticmethod
     def selected(rows, selection):
-        def fits(row):
-            return all(
-                {"=": value == cell, ">=": cell >= value if operator == ">=" else None}.get(
-                    operator, operator == "IN" and cell in value
-                )
+        holds = {
+            "=": lambda cell, value: cell == value,
+            ">=": lambda cell, value: cell >= value,
+            "IN": lambda cell, value: cell in value,
+            "IS DISTINCT FROM": lambda cell, value: cell != value,
+        }
+        found = [
+            row
+            for row in rows
+            if all(
+                holds[operator](getattr(row, column), value)
                 for column, operator, value in selection.conditions
-                for cell in [getattr(row, column)]
             )
-
-        return sorted((row for row in rows if fits(row)), key=str)
+        ]
+        return sorted(found, key=str)
 
     @staticmethod
     def one_run(chance, number):

@@ -84,6 +84,12 @@ def test_a_selection(address, kind, selection, minutes):
     assert [row.created.minute for row in found] == minutes
 
 
+def test_usable_rows_have_a_value(store):
+    store_of(run_at(0), run_at(1, outcome="failed"), store=store)
+    assert {row.metric for row in store.rows(Selection(usable=True))} == {"step_time", "retraces"}
+    assert None in {row.value for row in store.rows(Selection())}
+
+
 class TestSql:
     @pytest.fixture(params=["folder", "postgresql"])
     def filled(self, request, address):
