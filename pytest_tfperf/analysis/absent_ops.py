@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.evidence import UNTRACED, Evidence
 from pytest_tfperf.analysis.host.activity import runs_jax, runs_ops
-from pytest_tfperf.analysis.host.shown import JAX
+from pytest_tfperf.analysis.host.shown import JAX, PYTORCH
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.values import Source, Value
 
@@ -17,6 +17,13 @@ _NO_OP = "the step ran no TensorFlow op"
 _NO_JAX = "the step called no function of JAX"
 _NO_OWN_OP = "the step ran no TensorFlow op but those of its input"
 _LOADED = "; {} loaded, and tfperf measures TensorFlow and JAX only"
+_WITHOUT_TRACE = frozenset(
+    {
+        *("step_time", "step_time_p90", "step_time_p99", "first_step_time", "throughput"),
+        *("epoch_gap", "memory_growth", "python_calls", "batch_padding", "retraces"),
+    }
+)
+"""Metrics that need no trace, and say for themselves why they are unknown."""
 _BESIDE = "the step ran {} beside {}, and a trace shows one of them"
 _NOT_OF_OPS = (None, Source.TIMED, Source.COUNTED)
 _OF_INPUT = frozenset(
@@ -74,6 +81,25 @@ def _loaded(evidence: Evidence) -> str:
     others = evidence.recording.frameworks
     verb = "are" if len(others) > 1 else "is"
     return _LOADED.format(f"{' and '.join(others)} {verb}") if others else ""
+
+
+def without_traced(values: Mapping[str, Value], framework: str) -> dict[str, Value]:
+    """
+    Give the metrics that a trace would show one reason, where a framework writes none.
+
+    Args:
+        values: Values by metric.
+        framework: The framework that ran the steps.
+    """
+    return {
+        name: replace(value, why=UNTRACED)
+        if framework == PYTORCH
+        and value.number is None
+        and value.is_asked
+        and name not in _WITHOUT_TRACE
+        else value
+        for name, value in values.items()
+    }
 
 
 def without_absent(values: Mapping[str, Value], why: str | None) -> dict[str, Value]:

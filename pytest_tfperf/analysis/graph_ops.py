@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pytest_tfperf.analysis.diagnosis import outside_cause
-from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.host.shown import JAX
+from pytest_tfperf.analysis.evidence import UNTRACED, Evidence, Findings
+from pytest_tfperf.analysis.host.shown import JAX, PYTORCH
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.op_types import DATA_LOOPS, EAGER, FELL_BACK, WHY_OUTSIDE, computes
 from pytest_tfperf.quantities import COUNT
@@ -18,7 +18,10 @@ from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
 _NOT_SEEN = "no step was run for the graphs"
 _NO_FUNCTION = "the step calls no tf.function, so it has no graph"
-_OF_JAX = "JAX has no graph of TensorFlow ops: XLA compiles all that it runs"
+_WITHOUT_GRAPH = {
+    JAX: "JAX has no graph of TensorFlow ops: XLA compiles all that it runs",
+    PYTORCH: UNTRACED,
+}
 _DATA_LOOP = (
     "a tf.function loops over a dataset (for … in dataset), and what Grappler makes of the loop's "
     "body is not visible"
@@ -46,9 +49,10 @@ class Outside(NamedTuple):
 
 def analyse(evidence: Evidence) -> Findings:
     """Find what Grappler and XLA made of the step's graphs."""
-    if evidence.recording.framework == JAX:
+    if evidence.recording.framework in _WITHOUT_GRAPH:
+        why = _WITHOUT_GRAPH[evidence.recording.framework]
         names = ("graph_ops", "graph_reduction", "xla_coverage")
-        return Findings(values={name: Value.unknown(name, _OF_JAX) for name in names})
+        return Findings(values={name: Value.unknown(name, why) for name in names})
     recording = replace(evidence.completed, graph=evidence.code.graph)
     known = _known_executables(evidence)
     return Findings(values=graph_values(recording, known), tables=graph_tables(recording, known))

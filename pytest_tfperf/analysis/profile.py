@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_tfperf.analysis import graph_ops, step_code, timing
-from pytest_tfperf.analysis.absent_ops import why_absent, without_absent
+from pytest_tfperf.analysis.absent_ops import why_absent, without_absent, without_traced
 from pytest_tfperf.analysis.advice import pipeline_advice
 from pytest_tfperf.analysis.advice.step_advice import advise, by_saving
 from pytest_tfperf.analysis.device import kernels, launches, op_profile, pod, skew
@@ -110,6 +110,7 @@ def assembled(evidence: Evidence, findings: Sequence[Findings]) -> Profile:
     notes = [note for group in sorted(found.notes for found in findings) for note in group]
     absent = why_absent(evidence)
     absent_notes = () if absent is None else (f"{absent}: counts of it are unknown",)
+    values = without_traced(values, recording.framework)
     shown = without_absent(without_incomplete(values, incomplete), absent)
     profile = Profile(
         name=recording.name,

@@ -13,20 +13,21 @@ _TENSORFLOW, _JAX = "TensorFlow", "JAX"
 _COMPUTES = {_TENSORFLOW: computes, _JAX: runs_jax}
 
 
-def frameworks_of(traces: Mapping[str, Trace]) -> tuple[str, ...]:
+def frameworks_of(traces: Mapping[str, Trace], untraced: tuple[str, ...] = ()) -> tuple[str, ...]:
     """
     Return the frameworks that computed in the steps, the one whose trace tells most first.
 
-    Fetching an element is no computation: JAX may train on the elements of a tf.data.Dataset. It is
-    the first framework of all if none computed.
+    Fetching an element is no computation: JAX may train on the elements of a tf.data.Dataset. If
+    none computed, it is the one without traces, else the first of all.
 
     Args:
-        traces: The trace of each framework over the same steps, at least one.
+        traces: The trace of each framework over the same steps.
+        untraced: Frameworks that may have run the steps and write no traces.
     """
-    if len(traces) == 1:
+    if len(traces) == 1 and not untraced:
         return tuple(traces)
     ran = tuple(name for name, trace in traces.items() if _ran(name, trace))
-    return ran or tuple(traces)[:1]
+    return ran or untraced[:1] or tuple(traces)[:1]
 
 
 def _ran(name: str, trace: Trace) -> bool:

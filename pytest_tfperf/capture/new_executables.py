@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pytest_tfperf.capture.sessions import Session, read_sessions
-from pytest_tfperf.frameworks.in_use import in_use
+from pytest_tfperf.frameworks.in_use import traced
 from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.xspace import Trace
 
@@ -38,7 +38,7 @@ class Executables:
 
     def begin(self, cold: Mapping[str, Trace]) -> None:
         """Begin after the first step, with its traces; a framework may have started in it."""
-        is_complete = all(framework.name in cold for framework in in_use())
+        is_complete = all(framework.name in cold for framework in traced())
         self._first = _modules(cold) if is_complete else self._live()
 
     def leave_steps(self) -> None:
@@ -55,7 +55,7 @@ class Executables:
         """End after the steps, with their traces if there are any."""
         assert self._first is not None
         alive = self._live() if last is None else _modules(last)
-        self.late = alive - self._first - self._outside
+        self.late = alive - self._first - self._outside if traced() else None
 
     def _live(self) -> frozenset[str]:
         """Return the executables alive now, from a session that records nothing."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pytest_tfperf.capture.sessions import Session, read_sessions
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.frameworks.in_use import in_use
+from pytest_tfperf.frameworks.in_use import traced
 from pytest_tfperf.frameworks.interface import Framework
 from pytest_tfperf.recording import XlaShown
 from pytest_tfperf.temporary import TemporaryFolder
@@ -27,12 +27,12 @@ def xla_shown(scratch: Path | None = None) -> Mapping[str, XlaShown]:
     Args:
         scratch: The folder of the check's traces; None for the system's.
     """
-    for framework in in_use():
+    for framework in traced():
         framework.start_devices()
         if framework.name not in _shown and framework.can_compile():
             _shown[framework.name] = _checked(framework, scratch)
     return {
-        framework.name: _shown[framework.name] for framework in in_use() if framework.can_compile()
+        framework.name: _shown[framework.name] for framework in traced() if framework.can_compile()
     }
 
 

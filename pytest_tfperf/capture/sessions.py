@@ -11,7 +11,7 @@ from time import perf_counter
 
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.files import on_disk
-from pytest_tfperf.frameworks.in_use import in_use
+from pytest_tfperf.frameworks.in_use import traced
 from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW, Annotation, Framework
 from pytest_tfperf.machine.wall_clock import WallClock
 from pytest_tfperf.quantities import SECONDS, format_quantity
@@ -45,7 +45,7 @@ class Session:
     def __init__(self, parent: Path) -> None:
         check_no_session()
         self._started: dict[Framework, Path] = {}
-        for framework in in_use():
+        for framework in traced():
             self._start(framework, Path(tempfile.mkdtemp(dir=parent)))
         self.running = True
         self._clock = WallClock()
@@ -122,7 +122,7 @@ def read_sessions(traces: Traces) -> dict[str, Trace]:
 
 def user_session_runs() -> bool:
     """Return whether the user runs a profiler of a framework in this process."""
-    return any(framework.is_tracing() for framework in in_use())
+    return any(framework.is_tracing() for framework in traced())
 
 
 def check_no_session() -> None:
@@ -132,7 +132,7 @@ def check_no_session() -> None:
     Raises:
         CaptureError: If one runs in this process.
     """
-    for framework in in_use():
+    for framework in traced():
         if framework.is_tracing():
             raise CaptureError(
                 f"a {framework.name} profiler session is already running in this process"
@@ -142,7 +142,7 @@ def check_no_session() -> None:
 
 def stop_quietly() -> None:
     """Stop the sessions of the process, if there are any, and discard their traces."""
-    for framework in in_use():
+    for framework in traced():
         framework.discard_trace()
 
 
@@ -188,7 +188,7 @@ class StepMark:
 
     def __init__(self, kind: str, n_step: int, **more: int) -> None:
         metadata = {"step_num": n_step, "_r": 1, "tfperf": 1, **more}
-        self._events = [framework.annotation(kind, metadata) for framework in in_use()]
+        self._events = [framework.annotation(kind, metadata) for framework in traced()]
         for event in self._events:
             event.__enter__()
 
@@ -224,7 +224,7 @@ class Fetching:
             framework.annotation(
                 FETCH if framework.marks_fetches and not from_python else FETCH_PYTHON, {}
             )
-            for framework in in_use()
+            for framework in traced()
         ]
         return self
 

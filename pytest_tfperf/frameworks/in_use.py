@@ -10,20 +10,21 @@ from collections.abc import Collection
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks.interface import Framework
+from pytest_tfperf.frameworks.interface import PYTORCH, Framework
 from pytest_tfperf.frameworks.jax_framework import Jax, jax_computes, loaded_jax
 from pytest_tfperf.frameworks.tensorflow_framework import TensorFlow
 from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow
+from pytest_tfperf.frameworks.torch_framework import PyTorch, keras_runs_on_torch
 
-_TENSORFLOW, _JAX = TensorFlow(), Jax()
+_TENSORFLOW, _JAX, _PYTORCH = TensorFlow(), Jax(), PyTorch()
 
 
 def in_use() -> tuple[Framework, ...]:
     """
     Return the frameworks that may run steps now.
 
-    TensorFlow is one if it is loaded, and JAX from its first device on. TensorFlow is loaded if
-    there is no other.
+    TensorFlow is one if it is loaded, JAX from its first device on, and PyTorch if Keras runs on
+    it. TensorFlow is loaded if there is no other.
 
     Raises:
         CaptureError: If there is none.
@@ -34,6 +35,8 @@ def in_use() -> tuple[Framework, ...]:
         found.append(_TENSORFLOW)
     if jax_computes() or (not found and loaded_jax() is not None):
         found.append(_JAX)
+    if keras_runs_on_torch():
+        found.append(_PYTORCH)
     if not found:
         if importlib.util.find_spec("tensorflow") is None and importlib.util.find_spec("jax"):
             raise CaptureError(
@@ -55,12 +58,22 @@ def start_devices() -> None:
 
 def other_frameworks() -> tuple[str, ...]:
     """Return the names of frameworks that may compute in this process and are not profiled."""
-    return ("PyTorch",) if "torch" in sys.modules else ()
+    return (PYTORCH,) if "torch" in sys.modules and not keras_runs_on_torch() else ()
+
+
+def traced() -> tuple[Framework, ...]:
+    """Return the frameworks in use whose profilers write traces."""
+    return tuple(framework for framework in in_use() if framework.traces)
+
+
+def untraced_names() -> tuple[str, ...]:
+    """Return the names of the frameworks in use that are timed only."""
+    return tuple(framework.name for framework in in_use() if not framework.traces)
 
 
 def named(names: Collection[str]) -> tuple[Framework, ...]:
     """Return the frameworks of these names; those in use if there is no name."""
-    return tuple(one for one in (_TENSORFLOW, _JAX) if one.name in names) or in_use()
+    return tuple(one for one in (_TENSORFLOW, _JAX, _PYTORCH) if one.name in names) or in_use()
 
 
 def synchronise() -> None:

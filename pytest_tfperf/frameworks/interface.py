@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
-TENSORFLOW, JAX = "TensorFlow", "JAX"
+TENSORFLOW, JAX, PYTORCH = "TensorFlow", "JAX", "PyTorch"
 
 
 class Annotation(AbstractContextManager[Any], Protocol):
@@ -22,6 +22,8 @@ class Framework(Protocol):
 
     name: str
     """Its name."""
+    traces: bool
+    """True if its profiler writes traces as XSpace; else sessions pass it over."""
     marks_fetches: bool
     """True if its traces show how iterators of its own make elements."""
 

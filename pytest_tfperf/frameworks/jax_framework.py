@@ -54,7 +54,7 @@ def why_refused(version: str) -> str | None:
 class Jax:
     """JAX in this process; `Framework` describes its methods."""
 
-    name, marks_fetches = JAX, False
+    name, traces, marks_fetches = JAX, True, False
 
     def version(self) -> str:
         """Return its version."""

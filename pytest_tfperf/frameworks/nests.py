@@ -13,10 +13,12 @@ def loaded_tensorflow() -> Any | None:
 
 
 def leaves(nest: Any) -> list[Any]:
-    """Return the leaves of a nest, as TensorFlow orders them; as JAX does without TensorFlow."""
+    """Return the leaves of a nest, in the order of the first framework that is loaded."""
     if (tf := loaded_tensorflow()) is not None:
         return list(tf.nest.flatten(nest))
-    return list(sys.modules["jax"].tree_util.tree_leaves(nest))
+    if "jax" in sys.modules:
+        return list(sys.modules["jax"].tree_util.tree_leaves(nest))
+    return list(sys.modules["keras"].tree.flatten(nest))  # under PyTorch
 
 
 def mapped(function: Callable[[Any], Any], nest: Any) -> Any:
@@ -29,4 +31,6 @@ def mapped(function: Callable[[Any], Any], nest: Any) -> Any:
     """
     if (tf := loaded_tensorflow()) is not None:
         return tf.nest.map_structure(function, nest)
-    return sys.modules["jax"].tree_util.tree_map(function, nest)
+    if "jax" in sys.modules:
+        return sys.modules["jax"].tree_util.tree_map(function, nest)
+    return sys.modules["keras"].tree.map_structure(function, nest)

@@ -14,7 +14,7 @@ from pytest_tfperf.tf_log import information_hidden
 class TensorFlow:
     """TensorFlow in this process; `Framework` describes its methods."""
 
-    name, marks_fetches = TENSORFLOW, True
+    name, traces, marks_fetches = TENSORFLOW, True, True
 
     def version(self) -> str:
         """Return its version."""

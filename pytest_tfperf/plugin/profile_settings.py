@@ -19,7 +19,7 @@ from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.cluster.worker_calls import RunWorkers
 from pytest_tfperf.compiler.lowering.lower import UNASKED_NODES
 from pytest_tfperf.compiler.step_graph import UNASKED_NODES as UNASKED_GRAPH_NODES
-from pytest_tfperf.frameworks.in_use import other_frameworks
+from pytest_tfperf.frameworks.in_use import other_frameworks, untraced_names
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone
 from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.recording import Fetches, Recording
@@ -157,7 +157,8 @@ def window_hooks(settings: Settings, name: str, wanted: Wanted) -> WindowHooks:
         if settings.in_step:
             return 0
         traces = read_sessions(paths)
-        return settling_steps(traces[frameworks_of(traces)[0]], before, fetches)
+        first = frameworks_of(traces, untraced_names())[0]
+        return settling_steps(traces[first], before, fetches) if first in traces else 0
 
     return WindowHooks(
         settling_steps=settling,

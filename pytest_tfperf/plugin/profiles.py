@@ -29,10 +29,11 @@ from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks.in_use import in_use, named
-from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW
+from pytest_tfperf.frameworks.in_use import in_use, named, untraced_names
+from pytest_tfperf.frameworks.interface import JAX, PYTORCH, TENSORFLOW
 from pytest_tfperf.frameworks.jax_framework import own_functions
 from pytest_tfperf.frameworks.jax_tracing import jax_traces_reported_to
+from pytest_tfperf.frameworks.torch_framework import torch_traces_reported_to
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.metrics import nearest
 from pytest_tfperf.plugin.profile_settings import (
@@ -56,7 +57,14 @@ _BARE = (
     "tf_profile.steps(data) or a Keras loop"
 )
 
-_TRACES_REPORTED = {TENSORFLOW: traces_reported_to, JAX: jax_traces_reported_to}
+_NO_TRACE = (
+    "steps of {} are not traced: pass the step to tf_profile, or use a Keras loop, which are timed"
+)
+_TRACES_REPORTED = {
+    TENSORFLOW: traces_reported_to,
+    JAX: jax_traces_reported_to,
+    PYTORCH: torch_traces_reported_to,
+}
 
 
 class Profiles:
@@ -203,7 +211,8 @@ class Profiles:
             workload, windows.plan.max_seconds, inspection_depth(wanted)
         )
         observations = windows.observations
-        ran = frameworks_of(read_sessions(observations.traces or observations.cold))
+        traces = read_sessions(observations.traces or observations.cold)
+        ran = frameworks_of(traces, untraced_names())
         ran = ran or tuple(framework.name for framework in in_use())[:1]
         recording = windows.recording(name, ran, workload=workload, result=result)
         if examples is None:
@@ -226,6 +235,8 @@ class Profiles:
         inspection = StepInspection(
             calls, Probe(why=_BARE), {}, self.settings.plan.max_seconds, inspection_depth(wanted)
         )
+        if not traces:
+            raise CaptureError(_NO_TRACE.format(" and ".join(untraced_names())))
         framework, *beside = frameworks_of(read_sessions(traces))
         recording = Recording(
             name=name,

@@ -9,7 +9,7 @@ from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.xla_events import xla_runs
 from pytest_tfperf.trace.xspace import HOST, Trace
 
-JAX, TENSORFLOW = "JAX", "TensorFlow"
+JAX, TENSORFLOW, PYTORCH = "JAX", "TensorFlow", "PyTorch"
 NO_RUNTIME = "the trace has no event of TensorFlow's runtime, which would show it"
 _JAX = ("PjitFunction(", "jit_", "$pjit.py")
 """Starts of names of events of JAX: its calls, its programs, and its Python code."""

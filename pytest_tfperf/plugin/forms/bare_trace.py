@@ -106,7 +106,7 @@ def _one_trace(profiles: Profiles, traces: Traces, calls: Calls) -> None:
     name = profiles.take_name(None)
     try:
         read = read_sessions(traces)
-        if find_steps(read[frameworks_of(read)[0]]).source == "function":
+        if read and find_steps(read[frameworks_of(read)[0]]).source == "function":
             calls.each_is_step()
         else:
             calls.why = (

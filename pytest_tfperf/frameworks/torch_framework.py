@@ -1,0 +1,146 @@
+"""PyTorch under Keras as a framework of steps: it is timed and not traced."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.frameworks.interface import PYTORCH, Annotation
+
+Report = Callable[[str, str], None]
+"""Receives the name of a traced function, and the change since its last trace ("": none)."""
+
+
+def keras_runs_on_torch() -> bool:
+    """Return whether Keras is loaded and computes by PyTorch."""
+    config = getattr(sys.modules.get("keras"), "config", None)
+    return "torch" in sys.modules and config is not None and config.backend() == "torch"
+
+
+class PyTorch:
+    """PyTorch in this process; `Framework` describes its methods."""
+
+    name, traces, marks_fetches = PYTORCH, False, False
+
+    def version(self) -> str:
+        """Return its version."""
+        return str(_torch().__version__)
+
+    def start_devices(self) -> None:
+        """Wait for the devices, which starts them."""
+        self.synchronise()
+
+    def can_compile(self) -> bool:
+        """Return False: XLA has no part in its steps."""
+        return False
+
+    def run_compiled(self) -> None:
+        """Do nothing."""
+
+    def synchronise(self) -> None:
+        """Wait for all GPUs; a CPU computes within the calls."""
+        cuda = _torch().cuda
+        for number in range(self.n_gpus()):
+            cuda.synchronize(number)
+
+    def fetch(self, output: Any) -> None:
+        """Copy the tensors of an output to the host."""
+        for leaf in _tensors(output):
+            leaf.detach().cpu()
+        self.synchronise()
+
+    def start_trace(self, folder: Path) -> None:
+        """Do nothing: its profiler writes no XSpace."""
+
+    def stop_trace(self) -> None:
+        """Do nothing."""
+
+    def discard_trace(self) -> None:
+        """Do nothing."""
+
+    def is_tracing(self) -> bool:
+        """Return False: no session of it is in the way of another."""
+        return False
+
+    def annotation(self, name: str, metadata: Mapping[str, Any]) -> Annotation:
+        """
+        Raise an error, since nothing is traced.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError(f"{self.name} is not traced: {name}")
+
+    def n_gpus(self) -> int:
+        """Return the number of GPUs."""
+        return int(_torch().cuda.device_count())
+
+    def gpu_bytes(self) -> int | None:
+        """Return the bytes that tensors hold on GPUs."""
+        n_gpus, cuda = self.n_gpus(), _torch().cuda
+        return sum(cuda.memory_allocated(one) for one in range(n_gpus)) if n_gpus else None
+
+    def takes_whole_gpus(self) -> bool:
+        """Return False: it allocates what it needs."""
+        return False
+
+    def accelerators(self) -> list[str]:
+        """Return the names of GPUs."""
+        return [str(_torch().cuda.get_device_name(one)) for one in range(self.n_gpus())]
+
+    def precision(self) -> str:
+        """Return the dtype policy of Keras."""
+        config = getattr(sys.modules.get("keras"), "config", None)
+        return "" if config is None else str(config.dtype_policy().name)
+
+
+@contextmanager
+def torch_traces_reported_to(report: Report) -> Iterator[bool]:
+    """
+    Call `report` within the context each time `torch.compile` traces a function.
+
+    The result is False, and nothing is reported, if Keras does not run on PyTorch, or its compiler
+    has no callbacks.
+    """
+    handler = _compile_callbacks() if keras_runs_on_torch() else None
+    if handler is None:
+        yield False
+        return
+
+    def traced(*_: Any) -> None:
+        report("torch.compile", "")
+
+    handler.register_start_callback(traced)
+    try:
+        yield True
+    finally:
+        handler.remove_start_callback(traced)
+
+
+def _compile_callbacks() -> Any | None:
+    """Return what `torch.compile` calls before each compilation, or None."""
+    # private: 2.5 to 2.13
+    try:
+        handler: Any = importlib.import_module("torch._dynamo.callback").callback_handler
+    except (ImportError, AttributeError):
+        return None
+    return handler if hasattr(handler, "register_start_callback") else None
+
+
+def _torch() -> Any:
+    return sys.modules["torch"]
+
+
+def _tensors(output: Any) -> Iterator[Any]:
+    """Yield the tensors in nested lists, tuples and dictionaries."""
+    if isinstance(output, Mapping):
+        output = list(output.values())
+    if isinstance(output, (list, tuple)):
+        for item in output:
+            yield from _tensors(item)
+    elif hasattr(output, "detach"):
+        yield output
