@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.host.shown import JAX
 from pytest_tfperf.op_guide import findings as op_guide
 from pytest_tfperf.padding.gpu_alignment import gpu_alignment
 from pytest_tfperf.padding.measured import trace_generation
@@ -24,6 +25,9 @@ _NOT_ASKED = (
     "limit asks for it"
 )
 
+_OF_JAX = "padding of JAX's programs is measured where they run on a TPU, and not predicted"
+_NO_GRAPH = "the rules look at graphs of TensorFlow ops, and JAX has none"
+
 
 def analyse_padding(evidence: Evidence) -> Findings:
     """Find the padding on TPUs: measured where one ran the step, else predicted."""
@@ -31,6 +35,10 @@ def analyse_padding(evidence: Evidence) -> Findings:
         return _left_out(MEMORY, MATRIX_UNIT)
     trace, code = evidence.trace, evidence.code
     recording = replace(evidence.completed, lowered=code.lowered, ops=code.ops)
+    if _ran_elsewhere_on_jax(evidence):
+        return Findings(
+            values={name: Value.unknown(name, _OF_JAX) for name in (MEMORY, MATRIX_UNIT)}
+        )
     if trace is None:
         values, tables = padding_values(recording)
         return Findings(values=values, tables=tables)
@@ -60,6 +68,8 @@ def analyse_op_guide(evidence: Evidence) -> Findings:
     """Find the rules of the Cloud TPU op guide that the step breaks."""
     if _is_left_out(evidence, op_guide.METRIC):
         return _left_out(op_guide.METRIC)
+    if evidence.recording.framework == JAX:
+        return Findings(values={op_guide.METRIC: Value.unknown(op_guide.METRIC, _NO_GRAPH)})
     recording = replace(evidence.completed, ops=evidence.code.ops)
     found = op_guide.shown_findings(recording)
     return Findings(
@@ -67,6 +77,12 @@ def analyse_op_guide(evidence: Evidence) -> Findings:
         tables=op_guide.table(found),
         notes=op_guide.notes(found, recording.ignore_findings),
     )
+
+
+def _ran_elsewhere_on_jax(evidence: Evidence) -> bool:
+    """Return whether JAX ran the steps, and on no TPU."""
+    trace = evidence.trace
+    return evidence.recording.framework == JAX and (trace is None or not tpus(trace))
 
 
 def _is_left_out(evidence: Evidence, metric: str) -> bool:

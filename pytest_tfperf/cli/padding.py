@@ -43,7 +43,7 @@ _OPTIMISED = (
 _MISSING = "the trace holds the HLO of {} of the {} executables that ran on the TPU"
 _NO_HLO = (
     "no HLO in the trace: XLA had compiled nothing when it ended (jit_compile=True compiles a "
-    "tf.function), or the profiler ran without enable_hlo_proto"
+    "tf.function, jax.jit a function of JAX), or the profiler ran without enable_hlo_proto"
 )
 _NO_GENERATION = "the trace does not name its TPU generation; give it by --tpu"
 _NUMBERS = (False, True, False)

@@ -128,8 +128,8 @@ def _stopped(before: Conditions, after: Conditions) -> str | None:
     periods, stopped = after.quota[0] - before.quota[0], after.quota[1] - before.quota[1]
     return (
         f"the CPU quota of its container stopped this process in {stopped} of {periods} periods of "
-        "the timed window: raise the quota (cpu.max, limits.cpu), or give TensorFlow no more "
-        "threads than it allows"
+        "the timed window: raise the quota (cpu.max, limits.cpu), or use no more threads "
+        "than it allows"
     )
 
 

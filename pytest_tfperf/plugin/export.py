@@ -10,6 +10,7 @@ from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.sessions import read_session
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.export.formats import export_hlo, export_traces, shows_hlo
+from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics import nearest
@@ -19,6 +20,12 @@ from pytest_tfperf.values import Unknown
 __tracebackhide__ = True
 
 OPTIMIZED = "optimized"
+_COMPILES = {
+    TENSORFLOW: "jit_compile=True makes one of a tf.function, and stage='unoptimized' shows the "
+    "input of XLA",
+    JAX: "call a jax.jit function in it",
+}
+_LOWERS = "JAX gives it of a jax.jit function: function.lower(*arguments).as_text('hlo')"
 
 
 def export_profile(recording: Recording, inspection: StepInspection, out: Path, stage: str) -> str:
@@ -56,14 +63,13 @@ def _trace(recording: Recording) -> Path:
 def _optimized(recording: Recording, _: StepInspection) -> list[HloModule]:
     programs = [program for program in programs_of(read_session(_trace(recording))) if program.runs]
     if not programs:
-        raise CaptureError(
-            "the step ran no XLA executable; jit_compile=True makes one of a tf.function, "
-            "and stage='unoptimized' shows the input of XLA"
-        )
+        raise CaptureError(f"the step ran no XLA executable; {_COMPILES[recording.framework]}")
     return [program.module for program in programs]
 
 
-def _unoptimized(_: Recording, inspection: StepInspection) -> list[HloModule]:
+def _unoptimized(recording: Recording, inspection: StepInspection) -> list[HloModule]:
+    if recording.framework == JAX:
+        raise CaptureError(f"the step has no HLO of this stage: {_LOWERS}")
     lowered = inspection.lowered
     if isinstance(lowered, Unknown) or not lowered:
         why = lowered.why if isinstance(lowered, Unknown) else ""

@@ -267,6 +267,6 @@ TABLE: Mapping[str, Option[Any]] = {
 
 def add_options(parser: pytest.Parser) -> None:
     """Add every flag and ini value to pytest's parser."""
-    group = parser.getgroup("tfperf", "performance of TensorFlow code (pytest-tfperf)")
+    group = parser.getgroup("tfperf", "performance of TensorFlow and JAX code (pytest-tfperf)")
     for option in TABLE.values():
         option.add_to(parser, group)

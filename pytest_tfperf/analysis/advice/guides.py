@@ -20,6 +20,14 @@ MEMORY = f"{PROFILER}#memory_profile_tool"
 GRAIN = "https://google-grain.readthedocs.io/en/latest/"
 JAX_JIT = "https://docs.jax.dev/en/latest/jit-compilation.html"
 JAX_MEMORY = "https://docs.jax.dev/en/latest/gpu_memory_allocation.html"
+JAX_GPUS = "https://docs.jax.dev/en/latest/gpu_performance_tips.html"
+JAX_PROFILER = "https://docs.jax.dev/en/latest/profiling.html"
 
-IN_JAX = {FUNCTIONS: JAX_JIT, MEMORY: JAX_MEMORY}
+IN_JAX = {
+    FUNCTIONS: JAX_JIT,
+    MEMORY: JAX_MEMORY,
+    MIXED_PRECISION: JAX_GPUS,
+    GPUS: JAX_GPUS,
+    PROFILER: JAX_PROFILER,
+}
 """Pages of JAX's documentation, by those of TensorFlow's guide on the same."""

@@ -23,13 +23,17 @@ _GROWS = (
     "look for what keeps tensors from step to step: a list of losses, a cache, a tf.function or "
     "dataset made in each step"
 )
+_GROWS_IN_JAX = (
+    "look for what keeps jax.Arrays from step to step: a list of losses, a cache, a jax.jit "
+    "function made in each step"
+)
 _FULL = "a smaller batch, 16-bit types, or activations computed again (tf.recompute_grad)"
 _FULL_IN_JAX = "a smaller batch, 16-bit types, or activations computed again (jax.checkpoint)"
 _PIECES = (
     "TF_GPU_ALLOCATOR=cuda_malloc_async, or batches of one shape, so that freed memory fits again"
 )
 _PIECES_IN_JAX = "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async, or batches of one shape"
-IN_JAX = {_FULL: _FULL_IN_JAX, _PIECES: _PIECES_IN_JAX}
+IN_JAX = {_GROWS: _GROWS_IN_JAX, _FULL: _FULL_IN_JAX, _PIECES: _PIECES_IN_JAX}
 """Advice in terms of JAX, by the same advice in terms of TensorFlow."""
 
 

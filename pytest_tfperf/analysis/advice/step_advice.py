@@ -265,6 +265,7 @@ _HALVE = (
     "with bfloat16 instructions, 'mixed_float16' with loss scaling on older GPUs"
 )
 _FETCH_LESS = "fetch results less often: log every n steps, return tensors instead of numbers"
+_KEEP_IN_PLACE = "keep tensors on the device that uses them"
 _LAUNCH_LESS = (
     "launch fewer and larger kernels: jit_compile=True, larger batches; with tf.data set "
     "TF_GPU_THREAD_MODE=gpu_private"
@@ -290,6 +291,7 @@ _IN_JAX = {
         "keep shapes, types and static arguments of jax.jit functions constant, so that nothing "
         "is compiled after the first step"
     ),
+    _KEEP_IN_PLACE: "keep arrays on the device that uses them: jax.device_put once, not each step",
     **memory_advice.IN_JAX,
 }
 """Advice in terms of JAX, by the same advice in terms of TensorFlow."""
@@ -299,7 +301,7 @@ _RULES: tuple[Rule, ...] = (
     _part("output", _FETCH_LESS, _EXPORT, guides.FUNCTIONS),
     _part("kernel_launch", _LAUNCH_LESS, "the kernel table", guides.GPUS),
     _part("collective", _REDUCE_LESS, "the op profile", guides.GPUS),
-    _part("device_to_device", "keep tensors on the device that uses them", _EXPORT, guides.GPUS),
+    _part("device_to_device", _KEEP_IN_PLACE, _EXPORT, guides.GPUS),
     _python,
     _half_precision,
     _tensor_cores,

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.timing import NO_TIMES
 from pytest_tfperf.quantities import BYTES, format_quantity
 from pytest_tfperf.recording import MemorySamples, Recording
@@ -27,10 +28,13 @@ _SINGLE = 3
 _FEWEST = 8
 """Timed blocks that give enough samples."""
 _DRAINING = "the input buffers were still draining, and their memory with them"
-_TRY = (
-    "look for what keeps objects from step to step: a list of losses that are tensors, a cache, "
-    "a tf.function or dataset made in each step"
-)
+_TRY = "look for what keeps objects from step to step: {}"
+_KEEPS = {
+    TENSORFLOW: "a list of losses that are tensors, a cache, a tf.function or dataset made in each "
+    "step",
+    JAX: "a list of losses that are jax.Arrays, a cache, a jax.jit function made in each step",
+}
+_KEEPS_ANYWHERE = "a list of losses, a cache"
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -65,7 +69,7 @@ def _growth(recording: Recording) -> Value:
         bounds=f"{_CONFIDENCE:.0%} interval over {n_steps} steps",
         n_steps=n_steps,
         where=_where(settled),
-        **{"try": _TRY},
+        **{"try": _TRY.format(_KEEPS.get(recording.framework, _KEEPS_ANYWHERE))},
     )
 
 

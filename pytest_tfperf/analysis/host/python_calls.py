@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pytest_tfperf.analysis.differences.call_differences import MOST_FUNCTIONS
 from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.quantities import COUNT, SECONDS, format_quantity
 from pytest_tfperf.recording import UNSEEN, PythonFunction, Recording
 from pytest_tfperf.text import and_more
@@ -15,10 +16,13 @@ METRIC = "python_calls"
 _NAMED = 3
 _NOT_DRIVEN = "only steps that tf_profile drives, or a Keras loop, are counted"
 _TOO_FEW = "the data ended before the steps in which they are counted"
-_TRY = (
-    "move the step's Python code into a tf.function, run it less often, or loop over several steps "
-    "inside one (steps_per_execution in Keras)"
-)
+_TRY = {
+    TENSORFLOW: "move the step's Python code into a tf.function, run it less often, or loop over "
+    "several steps inside one (steps_per_execution in Keras)",
+    JAX: "move the step's Python code into one jax.jit function, run it less often, or loop over "
+    "several steps inside one (jax.lax.scan; steps_per_execution in Keras)",
+}
+_TRY_ANYWHERE = "run the step's Python code less often"
 _COLUMNS = (
     Column("function", "function"),
     Column("line", "line"),
@@ -57,7 +61,9 @@ def _value(recording: Recording) -> Value:
         shown = " to ".join(format_quantity(number, COUNT) for number in (low, high))
         return Value.unknown(METRIC, f"it differs from step to step: {shown} in {len(each)} steps")
     functions = [f"{one.name} ×{format_quantity(one.calls, COUNT)}" for one in calls.functions]
-    cause = {"where": f"called most: {and_more(functions, _NAMED)}", "try": _TRY} if high else {}
+    where = f"called most: {and_more(functions, _NAMED)}"
+    remedy = _TRY.get(recording.framework, _TRY_ANYWHERE)
+    cause = {"where": where, "try": remedy} if high else {}
     return Value.of(METRIC, high, Source.COUNTED, n_steps=len(each), **cause)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.input.iterators import stage_above
 from pytest_tfperf.analysis.input.stages import Stage
 from pytest_tfperf.analysis.input.waits import loops_in_graph
@@ -62,7 +63,7 @@ _SOURCES = frozenset(
 )
 """Those of them that take from no other stage."""
 _NO_DATA = (
-    "the steps were given no data, and the trace shows no input pipeline; pass the dataset: "
+    "the steps were given no data, and the trace shows no input pipeline; pass the data: "
     "tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
 )
 _IN_GRAPH = (
@@ -73,10 +74,13 @@ _NOT_SHOWN = (
     "the trace shows no Python in {}, but a trace may leave it out; pass the dataset: "
     "tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
 )
-_TRY = (
-    "write it with TensorFlow ops, or prepare the data before the training; one thread at a time "
-    "runs Python, so parallel calls do not help"
-)
+_TRY = {
+    TENSORFLOW: "write it with TensorFlow ops, or prepare the data before the training; one thread "
+    "at a time runs Python, so parallel calls do not help",
+    JAX: "load ahead in processes of their own (Grain's DataLoader with workers), or prepare the "
+    "data before the training; one thread at a time runs Python",
+}
+_TRY_ANYWHERE = "prepare the data before the training"
 _TRY_KERAS = "set workers= and max_queue_size= of the PyDataset, or use a tf.data.Dataset"
 
 
@@ -84,16 +88,16 @@ def analyse(evidence: Evidence) -> Findings:
     """Find the stages of the input pipeline, and those that run Python."""
     pipeline = evidence.recording.pipeline
     if not isinstance(pipeline, Unknown):
-        return _found(pipeline, Source.GRAPH)
+        return _found(pipeline, evidence.recording.framework)
     if pipeline.why or evidence.trace is None:
         why = pipeline.why or evidence.recording.ended or _NO_DATA
         return Findings(values={_METRIC: Value.unknown(_METRIC, why)})
     if loops_in_graph(evidence.trace):
         return Findings(values={_METRIC: Value.unknown(_METRIC, _IN_GRAPH)})
-    return _in_trace(evidence.stages)
+    return _in_trace(evidence.stages, evidence.framework)
 
 
-def _in_trace(stages: Sequence[Stage]) -> Findings:
+def _in_trace(stages: Sequence[Stage], framework: str) -> Findings:
     """
     Count the stages of a trace that ran Python.
 
@@ -106,23 +110,22 @@ def _in_trace(stages: Sequence[Stage]) -> Findings:
         if stage.python or stage.name == _GENERATOR
     ]
     if shown:
-        return Findings(values={_METRIC: _value(shown, Source.TRACE)})
+        return Findings(values={_METRIC: _value(shown, Source.TRACE, framework)})
     inner = {stage_above(stage.path) for stage in host}
     ends = {stage.name for stage in host if stage.path not in inner}
     hidden = sorted(({stage.name for stage in host} - _WITHOUT_FUNCTIONS) | (ends - _SOURCES))
     if not host or hidden:
         why = _NOT_SHOWN.format(and_more(hidden, 3)) if host else _NO_DATA
         return Findings(values={_METRIC: Value.unknown(_METRIC, why)})
-    return Findings(values={_METRIC: _value([], Source.TRACE)})
+    return Findings(values={_METRIC: _value([], Source.TRACE, framework)})
 
 
-def _found(pipeline: Sequence[PipelineStage], source: Source) -> Findings:
-    return Findings(
-        values={_METRIC: _value(pipeline, source)}, tables={"pipeline": pipeline_table(pipeline)}
-    )
+def _found(pipeline: Sequence[PipelineStage], framework: str) -> Findings:
+    value = _value(pipeline, Source.GRAPH, framework)
+    return Findings(values={_METRIC: value}, tables={"pipeline": pipeline_table(pipeline)})
 
 
-def _value(pipeline: Sequence[PipelineStage], source: Source) -> Value:
+def _value(pipeline: Sequence[PipelineStage], source: Source, framework: str) -> Value:
     python = [stage for stage in pipeline if stage.python]
     if not python:
         return Value.of(_METRIC, 0, source)
@@ -133,7 +136,8 @@ def _value(pipeline: Sequence[PipelineStage], source: Source) -> Value:
         for stage in python
     )
     is_keras = all(stage.python == PY_DATASET for stage in python)
-    detail = {"where": where, "try": _TRY_KERAS if is_keras else _TRY}
+    remedy = _TRY_KERAS if is_keras else _TRY.get(framework, _TRY_ANYWHERE)
+    detail = {"where": where, "try": remedy}
     return Value.of(_METRIC, len(python), source, **detail)
 
 

@@ -12,7 +12,7 @@ from pytest_tfperf.analysis.device.planes import NO_CATEGORY
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.activity import op_type, shows_host, shows_runtime
 from pytest_tfperf.analysis.host.op_times import OpTime
-from pytest_tfperf.analysis.host.shown import shows_work
+from pytest_tfperf.analysis.host.shown import JAX, shows_work
 from pytest_tfperf.analysis.input.waits import loops_in_graph, why_waits_hidden
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.detect import Steps
@@ -32,6 +32,14 @@ _IN_GRAPH = (
 _NO_WORK = (
     "the trace lacks events of the host, or of TensorFlow's runtime and any accelerator, so idle "
     "time cannot be told from work"
+)
+_NO_WORK_OF_JAX = (
+    "the trace has no event of an accelerator, and what JAX runs on a CPU does not tell idle time "
+    "from work"
+)
+_NO_DATA_OF_JAX = (
+    "the steps were given no data, and JAX's trace shows no input pipeline; pass the data, and the "
+    "time of next() counts: tf_profile(step, data) or tf_profile.steps(data)"
 )
 _SMALL_WAITS = 0.1  # a share of the step; pauses are about 1 ms in 20 ms of steps
 _DRAINED = 0.95  # elements produced ÷ consumed, below which a share is corrected
@@ -115,7 +123,9 @@ def _input_bound(evidence: Evidence, trace: Trace) -> Value:
         return Value.unknown("input_bound", _IN_GRAPH)
     driven = not recording.bare and shows_runtime(trace)
     if why := why_waits_hidden(trace, has_data=not driven or recording.pipeline != UNSEEN):
-        return Value.unknown("input_bound", why)
+        hidden_by_jax = evidence.framework == JAX and not shows_work(trace)
+        no_data = hidden_by_jax and not recording.bare and recording.pipeline == UNSEEN
+        return Value.unknown("input_bound", _NO_DATA_OF_JAX if no_data else why)
     share, observed, source = waiting_share(evidence)
     detail: dict[str, Any] = {"observed": observed, "halves": list(drain.halves)}
     if share > 0:
@@ -133,7 +143,8 @@ def _input_bound(evidence: Evidence, trace: Trace) -> Value:
 def _host_overhead(evidence: Evidence, trace: Trace) -> Value:
     """Return host_overhead, known where the host's events and those of the step's work show."""
     if not (shows_host(trace) and shows_work(trace)):
-        return Value.unknown("host_overhead", _NO_WORK)
+        of_jax = evidence.framework == JAX and shows_host(trace)
+        return Value.unknown("host_overhead", _NO_WORK_OF_JAX if of_jax else _NO_WORK)
     return Value.of(
         "host_overhead",
         evidence.breakdown.share("other"),

@@ -74,7 +74,7 @@ def programs_of_run(traces: Iterable[Path]) -> list[Program]:
         read.append(str(path))
     raise TraceError(
         f"{', '.join(read)}: no HLO in it: XLA had compiled nothing when it ended "
-        "(jit_compile=True compiles a tf.function), or the "
+        "(jit_compile=True compiles a tf.function, jax.jit a function of JAX), or the "
         "profiler ran without enable_hlo_proto"
     )
 

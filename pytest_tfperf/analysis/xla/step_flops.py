@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_tfperf.analysis.device.roofline import flops_utilization
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.host.shown import JAX
+from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.timing import timed_step
 from pytest_tfperf.analysis.xla.executions import XlaUse
 from pytest_tfperf.hlo.cost import Costs, OpCost, module_costs
@@ -33,7 +33,7 @@ def analyse(evidence: Evidence) -> Findings:
     if evidence.trace is None:
         return evidence.untraced("flops", "half_precision", "flops_utilization")
     programs, n_devices = _programs(evidence)
-    values = work_values(programs, evidence.recording.op_lines)
+    values = work_values(programs, evidence.recording.op_lines, evidence.framework)
     flops = values["flops"].number
     utilization = _utilization(evidence, None if flops is None else flops * n_devices)
     return Findings(
@@ -73,7 +73,9 @@ def _utilization(evidence: Evidence, flops: float | None) -> Value:
 
 
 def work_values(
-    programs: Programs | Unknown, lines: Mapping[str, str] = MappingProxyType({})
+    programs: Programs | Unknown,
+    lines: Mapping[str, str] = MappingProxyType({}),
+    framework: str = TENSORFLOW,
 ) -> dict[str, Value]:
     """
     Return flops and half_precision of a step of these modules.
@@ -81,10 +83,12 @@ def work_values(
     Args:
         programs: The modules, or the reason why they are unknown.
         lines: The user's source lines by op name.
+        framework: The framework that ran the step.
     """
     if isinstance(programs, Unknown):
         return {name: Value.unknown(name, programs.why) for name in ("flops", "half_precision")}
-    return {"flops": _flops(programs), "half_precision": _half_precision(programs, lines)}
+    half = _half_precision(programs, lines, framework)
+    return {"flops": _flops(programs), "half_precision": half}
 
 
 def lowered_programs(recording: Recording, eager: Iterable[str] = ()) -> Programs | Unknown:
@@ -159,7 +163,7 @@ def _flops(programs: Programs) -> Value:
     )
 
 
-def _half_precision(programs: Programs, lines: Mapping[str, str]) -> Value:
+def _half_precision(programs: Programs, lines: Mapping[str, str], framework: str) -> Value:
     matmul = sum(costs.matmul_flops * runs for costs, runs in programs)
     opaque = sorted({target for costs, _ in programs for target in costs.opaque})
     if opaque:
@@ -184,7 +188,7 @@ def _half_precision(programs: Programs, lines: Mapping[str, str]) -> Value:
     if half < matmul:
         detail["where"] = _by_width(programs, lines)
     if not half:
-        detail["try"] = _HALF_HELP
+        detail["try"] = _IN_16_BITS[framework]
     return Value.of("half_precision", half / matmul, Source.HLO, **detail)
 
 
@@ -218,7 +222,11 @@ def _named(op: OpCost, lines: Mapping[str, str]) -> str:
     return f"{name or op.name} at {line}" if line else name or op.name
 
 
-_HALF_HELP = "keras.mixed_precision.set_global_policy('mixed_bfloat16'), or cast the operands"
+_IN_16_BITS = {
+    TENSORFLOW: "keras.mixed_precision.set_global_policy('mixed_bfloat16'), or cast the operands",
+    JAX: "cast parameters and inputs to jnp.bfloat16; in Keras, "
+    "keras.mixed_precision.set_global_policy('mixed_bfloat16')",
+}
 _CALLERS = ("while", "call", "conditional")
 _GRADIENT = "gradient_tape/"
 _N_NAMED = 2

@@ -83,7 +83,7 @@ def test_heat_and_quota_are_remarked_when_their_counters_rise():
     assert remarks(BEFORE, after(hot=5, quota=(74, 17))) == (
         "cores were slowed for heat 2 times in the timed window: let the machine cool, or lower its frequency",
         "the CPU quota of its container stopped this process in 12 of 34 periods of the timed window: raise the quota (cpu.max, "
-        "limits.cpu), or give TensorFlow no more threads than it allows",
+        "limits.cpu), or use no more threads than it allows",
     )
     assert remarks(BEFORE, after(hot=None, quota=None)) == ()
 

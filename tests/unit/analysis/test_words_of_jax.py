@@ -1,0 +1,131 @@
+"""Reasons and remedies of steps of JAX: they name JAX's own means, and none of TensorFlow's."""
+
+import re
+
+import pytest
+from helpers.builders import profile
+from helpers.xspace import at, line, plane, space
+
+from pytest_tfperf.analysis.advice import guides
+from pytest_tfperf.analysis.advice.step_advice import advise
+from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.host import memory_growth, python_calls
+from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
+from pytest_tfperf.analysis.input import pipeline
+from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.analysis.steps import shares
+from pytest_tfperf.analysis.xla.step_flops import work_values
+from pytest_tfperf.hlo.cost import Costs, Work
+from pytest_tfperf.recording import (
+    MemorySamples,
+    PipelineStage,
+    PythonCalls,
+    PythonFunction,
+    Recording,
+)
+from pytest_tfperf.trace.xspace import decode_trace
+from pytest_tfperf.values import PARTS, Step
+
+OF_TENSORFLOW = re.compile(r"tf\.|tensors?\b|TensorFlow|reduce_retracing|a Keras loop")
+STEPS = [at("step", n * 10, n * 10 + 9, step_num=n, _r=1, tfperf=1) for n in range(3)]
+N = 51
+GENERATOR = (PipelineStage(stage="generator", python="generator", line="data.py:3"),)
+
+
+def evidence(framework, *events, **fields):
+    recording = Recording(name="step", trace=None, workload={}, framework=framework, **fields)
+    host = plane("/host:CPU", line("python", *STEPS, *events))
+    return Evidence(recording, decode_trace(space(host)))
+
+
+def growth(framework):
+    rises = tuple(4096 * step for step in range(N))
+    memory = MemorySamples(n_steps=tuple(range(N)), heap=rises, python=(0,) * N, mapped=(0,) * N)
+    return memory_growth.analyse(evidence(framework, memory=memory)).values["memory_growth"]
+
+
+def calls(framework):
+    function = PythonFunction(name="layer", line=7, calls=7, self_s=1e-4)
+    counted = PythonCalls(steps=((7, 1),) * 3, functions=(function,))
+    return python_calls.analyse(evidence(framework, python_calls=counted)).values["python_calls"]
+
+
+def python_stages(framework):
+    found = pipeline.analyse(evidence(framework, pipeline=GENERATOR))
+    return found.values["input_python_stages"]
+
+
+def half_precision(framework):
+    costs = Costs(work=Work(235, 235, 0), ops=(), uncounted=(), once=())
+    return work_values([(costs, 1.0)], framework=framework)["half_precision"]
+
+
+@pytest.mark.parametrize(
+    ("found", "in_tensorflow", "in_jax"),
+    [
+        (growth, "a tf.function or dataset made in each step", "a jax.jit function made in each"),
+        (calls, "into a tf.function", "into one jax.jit function"),
+        (python_stages, "with TensorFlow ops", "Grain's DataLoader"),
+        (half_precision, "keras.mixed_precision", "jnp.bfloat16"),
+    ],
+)
+def test_remedies_name_the_means_of_the_framework(found, in_tensorflow, in_jax):
+    assert in_tensorflow in found(TENSORFLOW).detail["try"]
+    assert in_jax in found(JAX).detail["try"]
+    assert not OF_TENSORFLOW.search(found(JAX).detail["try"])
+
+
+def test_another_framework_gets_the_remedies_that_hold_anywhere():
+    for found in (growth, calls, python_stages):
+        remedy = found("PyTorch").detail["try"]
+        assert not OF_TENSORFLOW.search(remedy)
+        assert "jax" not in remedy
+
+
+CALL = at("PjitFunction(f)", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("metric", "why"),
+    [
+        ("host_overhead", "what JAX runs on a CPU does not tell idle time from work"),
+        ("input_bound", "the steps were given no data, and JAX's trace shows no input pipeline"),
+        ("input_wait", "pass the data, and the time of next() counts"),
+    ],
+)
+def test_reasons_name_what_a_trace_of_jax_lacks(metric, why):
+    values = shares.analyse(evidence(JAX, CALL, n_steps=30, bare=False)).values
+    assert why in values[metric].why
+    assert not OF_TENSORFLOW.search(values[metric].why)
+
+
+def test_a_saved_trace_of_jax_is_not_told_to_pass_data():
+    value = shares.analyse(evidence(TENSORFLOW, CALL, bare=True)).values["input_bound"]
+    assert "tf_profile" not in value.why
+
+
+@pytest.mark.parametrize(
+    ("metric", "why"),
+    [
+        ("padding_overhead", "measured where they run on a TPU, and not predicted"),
+        ("mxu_padding_overhead", "measured where they run on a TPU, and not predicted"),
+        ("op_guide_findings", "graphs of TensorFlow ops, and JAX has none"),
+    ],
+)
+def test_metrics_about_tpus_of_a_step_of_jax_on_a_cpu(metric, why):
+    assert why in profile_of(evidence(JAX, CALL, tpu="v5e")).value(metric).why
+
+
+def test_pages_about_16_bits_devices_and_profiles_are_those_of_jax():
+    parts = dict.fromkeys(PARTS, 0.0) | {"device_to_device": 0.05, "kernel_launch": 0.05}
+    step = Step(name="train 0", period_s=0.1, parts_s=parts)
+    slow = profile(steps=(step,), half_precision=0.0, step_skew=1.0)
+    assert {one.read for one in advise(slow)} == {
+        guides.MIXED_PRECISION,
+        guides.GPUS,
+        guides.PROFILER,
+    }
+    in_jax = advise(slow, JAX)
+    assert {one.read for one in in_jax} == {guides.JAX_GPUS, guides.JAX_PROFILER}
+    assert any("jax.device_put" in one.what for one in in_jax)
+    assert not any(OF_TENSORFLOW.search(one.what) for one in in_jax)
