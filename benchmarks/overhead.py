@@ -21,10 +21,10 @@ import tensorflow as tf
 
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.frameworks.tensorflow_runtime import warm_runtime
 from pytest_tfperf.machine.call_counter import CallCounter
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.profile_settings import Settings
-from pytest_tfperf.frameworks.tensorflow_runtime import warm_runtime
 
 ROUNDS = 9
 X, Y = np.random.rand(3200, 32).astype("float32"), np.random.rand(3200, 1).astype("float32")

@@ -23,8 +23,8 @@ import tensorflow as tf
 
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.step_graph import inspect_graph
-from pytest_tfperf.stats.signed_rank import ratio_interval
 from pytest_tfperf.frameworks.tensorflow_runtime import sync_devices, warm_runtime
+from pytest_tfperf.stats.signed_rank import ratio_interval
 from pytest_tfperf.values import Unknown
 
 ROUNDS, BLOCK_S = 40, 0.15

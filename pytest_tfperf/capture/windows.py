@@ -166,7 +166,8 @@ class Windows:
             ran: The frameworks whose ops the steps ran, that of the recording first.
             others: Further fields of the recording.
         """
-        late = self._executables.late
+        seen = self.observations
+        late = self._executables.late if ran[0] in {**seen.cold, **seen.traces} else None
         return self.observations.recording(
             name,
             ran,

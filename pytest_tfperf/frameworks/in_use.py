@@ -24,27 +24,37 @@ def in_use() -> tuple[Framework, ...]:
     Return the frameworks that may run steps now.
 
     TensorFlow is one if it is loaded, JAX from its first device on, and PyTorch if Keras runs on
-    it. TensorFlow is loaded if there is no other.
+    it. TensorFlow is loaded if there is no other and it is installed.
 
     Raises:
-        CaptureError: If there is none.
+        CaptureError: If TensorFlow is too old, or cannot be imported.
     """
     found: list[Framework] = []
     if "tensorflow" in sys.modules:
         load_tensorflow()  # refuses old versions
         found.append(_TENSORFLOW)
-    if jax_computes() or (not found and loaded_jax() is not None):
-        found.append(_JAX)
     if keras_runs_on_torch():
         found.append(_PYTORCH)
-    if not found:
-        if importlib.util.find_spec("tensorflow") is None and importlib.util.find_spec("jax"):
-            raise CaptureError(
-                "no framework is loaded: import jax in the test, or install TensorFlow"
-            )
+    if jax_computes() or (not found and loaded_jax() is not None):
+        found.append(_JAX)
+    if not found and importlib.util.find_spec("tensorflow") is not None:
         load_tensorflow()
         found.append(_TENSORFLOW)
     return tuple(found)
+
+
+def check_any_in_use() -> None:
+    """
+    Refuse to profile a step where nothing can run it.
+
+    Raises:
+        CaptureError: If no framework is in use.
+    """
+    if in_use():
+        return
+    if importlib.util.find_spec("jax") is not None:
+        raise CaptureError("no framework is loaded: import jax before the step is profiled")
+    load_tensorflow()  # tells how to install it
 
 
 def start_devices() -> None:
@@ -110,7 +120,7 @@ def has_accelerators() -> bool:
 
 def n_gpus() -> int:
     """Return the number of GPUs that the frameworks use in this process."""
-    return max(framework.n_gpus() for framework in in_use())
+    return max((framework.n_gpus() for framework in in_use()), default=0)
 
 
 def gpu_bytes() -> int | None:

@@ -45,7 +45,7 @@ def describe(frameworks: tuple[Framework, ...]) -> Json:
     """
     versions = {framework.name: framework.version() for framework in frameworks}
     minors = {name: ".".join(version.split(".")[:2]) for name, version in versions.items()}
-    devices = max((framework.accelerators() for framework in frameworks), key=len)
+    devices = max((framework.accelerators() for framework in frameworks), key=len, default=[])
     kinds = "+".join(sorted(set(devices))) or "cpu"
     named = [f"{name} {minor}" for name, minor in minors.items()]
     return {
@@ -61,7 +61,7 @@ def describe(frameworks: tuple[Framework, ...]) -> Json:
             **{name.lower(): version for name, version in versions.items()},
             "keras": _version("keras"),
             "python": platform.python_version(),
-            "precision": frameworks[0].precision(),
+            "precision": " ".join({framework.precision(): "" for framework in frameworks}),
             "xla_flags": os.environ.get("XLA_FLAGS", ""),
             "tf_xla_flags": os.environ.get("TF_XLA_FLAGS", ""),
         },

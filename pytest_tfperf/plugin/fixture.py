@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.capture.keras import run_one_batch
-from pytest_tfperf.capture.keras_data import KerasCall
+from pytest_tfperf.capture.keras_loops.keras_data import KerasCall
+from pytest_tfperf.capture.keras_loops.loop_hooks import run_one_batch
 from pytest_tfperf.capture.loop import check_step, run_calls, run_once
 from pytest_tfperf.capture.sessions import check_no_session
 from pytest_tfperf.capture.state import restored
@@ -47,7 +47,7 @@ class TfProfile(OtherProcesses):
     """
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(Profiles(settings))
+        super().__init__(Profiles(settings), self)
         self._disabled = settings.disabled
 
     grappler = staticmethod(grappler_options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,18 +22,16 @@ from pytest_tfperf.capture.sessions import (
     stop_quietly,
     user_session_runs,
 )
+from pytest_tfperf.capture.trace_watch import traces_watched
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit
 from pytest_tfperf.compiler.probe import Probe
-from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks.in_use import in_use, named, untraced_names
-from pytest_tfperf.frameworks.interface import JAX, PYTORCH, TENSORFLOW
+from pytest_tfperf.frameworks.in_use import check_any_in_use, in_use, named, untraced_names
+from pytest_tfperf.frameworks.interface import JAX
 from pytest_tfperf.frameworks.jax_framework import own_functions
-from pytest_tfperf.frameworks.jax_tracing import jax_traces_reported_to
-from pytest_tfperf.frameworks.torch_framework import torch_traces_reported_to
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.metrics import nearest
 from pytest_tfperf.plugin.profile_settings import (
@@ -60,11 +58,6 @@ _BARE = (
 _NO_TRACE = (
     "steps of {} are not traced: pass the step to tf_profile, or use a Keras loop, which are timed"
 )
-_TRACES_REPORTED = {
-    TENSORFLOW: traces_reported_to,
-    JAX: jax_traces_reported_to,
-    PYTORCH: torch_traces_reported_to,
-}
 
 
 class Profiles:
@@ -154,6 +147,7 @@ class Profiles:
             steps_per_call=steps_per_call,
             counts_slow_steps=self.settings.whole or wanted.asks_for(("python_calls",)),
         )
+        check_any_in_use()
         xla_shown(self.settings.scratch)  # which also starts the runtime, before a first step
         windows = Windows(
             plan if available is None else plan.cut_to(available, goes_on),
@@ -163,7 +157,7 @@ class Profiles:
         )
         self._open.append(windows)
         try:
-            with _traces_reported_to(windows):
+            with traces_watched(windows):
                 yield windows
         finally:
             windows.close()
@@ -341,15 +335,3 @@ class Profiles:
             if kept is not None:
                 self.add_file(recording.name, "trace", kept)
         return self.results[recording.name][0]
-
-
-@contextmanager
-def _traces_reported_to(windows: Windows) -> Iterator[None]:
-    """Report the functions that a framework traces in the context to the windows."""
-    with ExitStack() as stack:
-        watched = {
-            name: stack.enter_context(reported_to(windows.function_traced))
-            for name, reported_to in _TRACES_REPORTED.items()
-        }
-        windows.watched = frozenset(name for name, known in watched.items() if known)
-        yield

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from pytest_tfperf.errors import CaptureError, UnknownMetric
 from pytest_tfperf.metrics import METRICS, nearest
-from pytest_tfperf.quantities import SECONDS, format_quantity
+from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Profile
 from pytest_tfperf.stats.signed_rank import (
     Interval,
@@ -24,6 +24,8 @@ from pytest_tfperf.variants.outputs import Leaves, Tolerance
 __tracebackhide__ = True
 
 CONFIDENCE = 0.99
+BARE = " bare"
+"""End of the name of a variant that is another one without Keras' loop."""
 _BESIDE_TURNS = ("step_time", "step_time_p90", "step_time_p99", "throughput")
 NEEDED_ROUNDS = needed_pairs(CONFIDENCE)
 
@@ -175,6 +177,8 @@ class Comparison:
                 *(self.speedup(name).in_words() for name in self.variants[1:]),
             ],
         ]
+        if any(name.endswith(BARE) for name in self.variants):
+            rows.append(["Keras' loop adds", *(self._added(name) for name in self.variants)])
         names = [*METRICS, *(name for profile in self.profiles.values() for name in profile.own)]
         for metric in dict.fromkeys(name for name in names if name not in _BESIDE_TURNS):
             cells = [
@@ -213,6 +217,12 @@ class Comparison:
         ratio = self.speedup(name).in_words(first)
         return f"{format_quantity(self.step_time(name), SECONDS)} a step, {ratio}"
 
+    def _added(self, name: str) -> str | None:
+        """Return the share of a step that is beyond the variant without Keras' loop."""
+        if name + BARE not in self.turns:
+            return None
+        return format_quantity(self.speedup(name + BARE, over=name).ratio - 1, RATIO)
+
     def _turns_of(self, name: str) -> tuple[float, ...]:
         if name not in self.turns:
             raise CaptureError(f"no variant {name!r} was compared; {nearest(name, self.turns)}")
@@ -239,6 +249,8 @@ class ComparisonCall:
     """Tolerance for the outputs of the first steps; None if they are not compared."""
     measure: Callable[[str], tuple[Profile, Leaves]]
     """Profiles a variant in this process, and returns the output of its first step if compared."""
+    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Environment variables of the variants' processes, if they have their own."""
 
 
 CompareInProcesses = Callable[[ComparisonCall], Comparison]

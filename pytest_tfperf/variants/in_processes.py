@@ -30,7 +30,7 @@ from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.results import Profile
 from pytest_tfperf.turns import TURNS_WITH, Ready
 from pytest_tfperf.values import Json
-from pytest_tfperf.variants.comparison import Comparison, ComparisonCall
+from pytest_tfperf.variants.comparison import BARE, Comparison, ComparisonCall
 from pytest_tfperf.variants.outputs import check_outputs, leaves_from_json, leaves_to_json
 from pytest_tfperf.variants.rounds import SECONDS, NoMoreSteps, RoundTimes, run_rounds
 
@@ -109,7 +109,9 @@ class VariantProcesses:
         names = ", ".join(call.profiles)
         self._announce(f"comparing {names}: starting a process for each")
         for variant in call.profiles:
-            children[variant] = self._test.start(_who(variant), cleanup, {}, cores=self._cores)
+            children[variant] = self._test.start(
+                _who(variant), cleanup, call.environments.get(variant, {}), cores=self._cores
+            )
         for child in children.values():
             self._test.await_collected(child)
         readies = {
@@ -167,7 +169,11 @@ class VariantProcesses:
         """Return where the variants ran, and what makes their steps differ."""
         where = format_cores(self._cores) if self._cores else "any core"
         notes = [f"each variant ran in a process of its own, on {where}"]
-        batches = {variant: ready.workload.get("batch") for variant, ready in readies.items()}
+        batches = {
+            variant: ready.workload.get("batch")
+            for variant, ready in readies.items()
+            if not variant.endswith(BARE)  # it is given one batch of the other variant
+        }
         if len(set(batches.values())) > 1:
             sizes = ", ".join(
                 f"{'unknown' if batch is None else batch} of {variant}"

@@ -22,6 +22,11 @@ FOLDER = SUITES / "frameworks"
     ],
 )
 def test_steps(module, n_tests):
+    passed(module, n_tests)
+
+
+def passed(module, n_tests):
+    """All tests of a module pass in a process of their own."""
     if module == "keras_on_torch" and importlib.util.find_spec("torch") is None:
         pytest.skip("PyTorch is not installed: it takes gigabytes, and only Keras' users have it")
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFORMS": "cpu"}
@@ -35,3 +40,8 @@ def test_steps(module, n_tests):
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert f"{n_tests} passed" in done.stdout
+
+
+@pytest.mark.slow
+def test_backends_of_keras():
+    passed("backends", 2)

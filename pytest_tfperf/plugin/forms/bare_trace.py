@@ -11,8 +11,8 @@ import pytest
 
 from pytest_tfperf.analysis.step_framework import frameworks_of
 from pytest_tfperf.analysis.steps.detect import find_steps
-from pytest_tfperf.capture.keras import loops_replaced
-from pytest_tfperf.capture.keras_data import KerasCall
+from pytest_tfperf.capture.keras_loops.keras_data import KerasCall
+from pytest_tfperf.capture.keras_loops.loop_hooks import loops_replaced
 from pytest_tfperf.capture.loop import Bracketed
 from pytest_tfperf.capture.sessions import Session, Traces, read_sessions
 from pytest_tfperf.checks.arguments import Wanted

@@ -1,4 +1,4 @@
-"""Forms of `tf_profile` whose steps other processes run: a running job, or workers of a job."""
+"""Forms of `tf_profile` whose steps other processes run: jobs, workers, backends of Keras."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from pytest_tfperf.cluster.worker_summary import summarised
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.metric_evidence import TRACED_TIMES
 from pytest_tfperf.plugin.forms.bare_trace import skip_disabled
+from pytest_tfperf.plugin.forms.compare_backends import Backends, compare_backends
 from pytest_tfperf.plugin.profiles import Profiles
 from pytest_tfperf.remote.addresses import Worker, read_workers
 from pytest_tfperf.remote.job import CapturePlan, capture_job
 from pytest_tfperf.remote.trace_options import TraceOptions, check_duration
 from pytest_tfperf.results import Profile
+from pytest_tfperf.variants.comparison import Comparison
 
 __tracebackhide__ = True
 
@@ -26,10 +28,16 @@ _LEAST_WORKERS = 2
 
 
 class OtherProcesses:
-    """The forms of `TfProfile` whose steps other processes run."""
+    """
+    The forms of `TfProfile` whose steps other processes run.
 
-    def __init__(self, profiles: Profiles) -> None:
-        self._profiles = profiles
+    Args:
+        profiles: The profiles of the test.
+        profile_step: Profiles a step in this process, as `tf_profile` does.
+    """
+
+    def __init__(self, profiles: Profiles, profile_step: Callable[..., Profile]) -> None:
+        self._profiles, self._profile_step = profiles, profile_step
 
     def capture(
         self,
@@ -60,6 +68,44 @@ class OtherProcesses:
         if self._profiles.settings.disabled:
             skip_disabled()
         return _profile_job(self._profiles, found, check_duration(ms), name, wanted)
+
+    def compare_backends(
+        self,
+        build: Callable[[], Any],
+        data: Any,
+        *,
+        backends: Sequence[str] | None = None,
+        batch_size: int = 32,
+        name: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+        warmup: int | None = None,
+        trace_steps: int | None = None,
+    ) -> Comparison:
+        """
+        Profile `fit` of one Keras model under several backends, each in a process of its own.
+
+        The processes take turns. A variant named after the backend and `bare` is the same training
+        step in the backend's own words, so that the table tells what Keras' loop adds.
+
+        Args:
+            build: Returns a compiled model; called in each process.
+            data: Arrays `(x, y)`, or what `fit` takes as `x`.
+            backends: "tensorflow", "jax", "torch"; by default those that are installed.
+            batch_size: Examples of a batch of arrays.
+            name: Name of the comparison, put before the names of its profiles.
+            limits: Marker arguments for each profile.
+            warmup, trace_steps: Warm-up and traced steps of each profile.
+
+        Raises:
+            CaptureError: If a backend is not installed, or fails in its process.
+        """
+        wanted = Backends(
+            build=build, data=data, batch_size=batch_size, backends=backends, name=name
+        )
+        options: dict[str, Any] = {"limits": limits, "warmup": warmup, "trace_steps": trace_steps}
+        if self._profiles.settings.disabled:
+            skip_disabled()
+        return compare_backends(self._profiles, self._profile_step, wanted, options)
 
     def workers(
         self,

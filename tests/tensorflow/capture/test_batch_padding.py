@@ -10,7 +10,7 @@ from tensorflow.python.distribute.values import PerReplica
 from pytest_tfperf.analysis.input.batch_padding import batch_padding
 from pytest_tfperf.capture.batch_rows import batches_seen
 from pytest_tfperf.capture.elements import elements_to_keep
-from pytest_tfperf.capture.keras_data import KerasCall, sample_again
+from pytest_tfperf.capture.keras_loops.keras_data import KerasCall, sample_again
 from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.recording import Recording
 
@@ -307,7 +307,9 @@ def test_data_that_are_not_arrays_are_not_sampled_again(data):
 
 def test_the_sample_ends_after_a_second(monkeypatch):
     seconds = iter(np.arange(0, 100, 0.25))
-    monkeypatch.setattr("pytest_tfperf.capture.keras_data.perf_counter", lambda: next(seconds))
+    monkeypatch.setattr(
+        "pytest_tfperf.capture.keras_loops.keras_data.perf_counter", lambda: next(seconds)
+    )
 
     def loop(x, batch_size=None):
         return None

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
-from pytest_tfperf.capture.keras_data import KerasCall, steps_per_execution
-from pytest_tfperf.capture.keras_epochs import FurtherEpochs
-from pytest_tfperf.capture.keras_library import epoch_iterators, libraries_in_use
+from pytest_tfperf.capture.keras_loops.keras_data import KerasCall, steps_per_execution
+from pytest_tfperf.capture.keras_loops.keras_epochs import FurtherEpochs
+from pytest_tfperf.capture.keras_loops.keras_library import epoch_iterators, libraries_in_use
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.nests import leaves

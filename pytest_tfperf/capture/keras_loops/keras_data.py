@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_tfperf.capture.batch_rows import NOTHING_TO_PAD, could_be_padded
 from pytest_tfperf.capture.elements import MOST_ELEMENTS, Elements, elements_to_keep
-from pytest_tfperf.capture.keras_library import check_backend, library_of
+from pytest_tfperf.capture.keras_loops.keras_library import check_backend, library_of
 from pytest_tfperf.capture.loop import workload_of
 from pytest_tfperf.compiler.datasets import batch_size
 from pytest_tfperf.frameworks.nests import leaves, mapped

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from pytest_tfperf.capture.keras_data import KerasCall
+from pytest_tfperf.capture.keras_loops.keras_data import KerasCall
 from pytest_tfperf.capture.state import restored
 
 __tracebackhide__ = True

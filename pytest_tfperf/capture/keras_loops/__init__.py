@@ -1,0 +1,1 @@
+"""Keras loops as steps: their call, data, epochs and callbacks."""

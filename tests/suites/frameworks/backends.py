@@ -1,0 +1,39 @@
+"""One Keras model under two backends, each in a process of its own."""
+
+import numpy as np
+import pytest
+
+X, Y = np.random.default_rng(0).random((256, 32)).astype("float32"), np.arange(256) % 10
+
+
+def build():
+    import keras
+
+    model = keras.Sequential([keras.layers.Input((32,)), keras.layers.Dense(10)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def test_the_table_has_times_and_what_the_loop_adds(tf_profile):
+    found = tf_profile.compare_backends(build, (X, Y), backends=["tensorflow", "jax"])
+    rows = {row[0]: row[1:] for row in found.table().rows}
+    assert found.variants == ("tensorflow", "tensorflow bare", "jax", "jax bare")
+    assert [cell is not None for cell in rows["Keras' loop adds"]] == [True, False] * 2
+    assert rows["xla_launches"][2:] == ("1", "1")
+    assert set(tf_profile.profiles) == set(found.variants)
+    # the same work, but for the metrics that Keras counts in its loop
+    work = [found.profiles[name].value("flops").detail for name in ("jax", "jax bare")]
+    assert work[0]["matmul_and_convolution"] == work[1]["matmul_and_convolution"]
+
+
+def test_a_model_that_fails_under_one_backend_names_it(tf_profile):
+    def fails():
+        import keras
+
+        if keras.config.backend() == "jax":
+            raise ValueError("planted")
+        return build()
+
+    with pytest.raises(Exception, match="variant 'jax'") as error:
+        tf_profile.compare_backends(fails, (X, Y), backends=["tensorflow", "jax"])
+    assert "planted" in str(error.value)

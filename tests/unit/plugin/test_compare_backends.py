@@ -1,0 +1,43 @@
+"""The backends that are compared: those asked for, if they are known and installed."""
+
+import importlib.util
+
+import pytest
+
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.plugin.forms.compare_backends import chosen_backends
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    names = ["tensorflow", "jax"]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name in names or None)
+    return names
+
+
+def test_those_that_are_installed_are_the_default(installed):
+    assert chosen_backends(None) == ("tensorflow", "jax")
+
+
+def test_those_asked_for_keep_their_order_and_come_once(installed):
+    assert chosen_backends(["jax", "tensorflow", "jax"]) == ("jax", "tensorflow")
+
+
+@pytest.mark.parametrize(
+    ("backends", "message"),
+    [
+        (["jax", "openvino"], "Keras has no backend 'openvino'"),
+        (["jax", "torch"], "the backend 'torch' is not installed: pip install torch"),
+        (["jax"], "takes two or more backends, and got jax"),
+        ([], "takes two or more backends, and got none"),
+    ],
+)
+def test_others_are_refused_in_one_sentence(installed, backends, message):
+    with pytest.raises(CaptureError, match=message):
+        chosen_backends(backends)
+
+
+def test_one_that_is_installed_is_no_comparison(installed):
+    installed.remove("tensorflow")
+    with pytest.raises(CaptureError, match="takes two or more backends, and got jax"):
+        chosen_backends(None)
