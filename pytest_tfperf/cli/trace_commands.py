@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.cli.console import new_console, write_out
 from pytest_tfperf.cli.file_kinds import refuse_run_file
 from pytest_tfperf.cli.output import (
@@ -212,6 +211,8 @@ def _padding(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
 
 def _seconds(text: str) -> float:
+    from pytest_tfperf.checks.arguments import Wanted  # all limits
+
     try:
         return Wanted.read({"target_step_time": text}).target_step_time or 0.0
     except LimitError as error:

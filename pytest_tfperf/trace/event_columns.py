@@ -178,7 +178,11 @@ def _single_event(
 
 
 def distinct_values(values: Ints) -> Ints:
-    """Return the sorted distinct values; `np.unique` also imports masked arrays, and hashes."""
+    """
+    Return the sorted distinct values.
+
+    `np.unique` hashes them, which takes longer than sorting where most are in order, as rows are.
+    """
     values = np.sort(values)
     return values[np.flatnonzero(np.diff(values, prepend=values[:1] - 1))]
 
