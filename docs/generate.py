@@ -5,7 +5,7 @@ from pathlib import Path
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.gates import ANY, NEVER, RISE, WORSE, gate_of
-from pytest_tfperf.metric_evidence import EVIDENCE
+from pytest_tfperf.metric_evidence import EVIDENCE, KNOWN_ON, OF_DEVICES
 from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.op_guide.findings import METRIC, value
 from pytest_tfperf.op_guide.rules import ON, RULES, Finding, Rule
@@ -19,14 +19,17 @@ HEAD = """# Metrics
 
 Every row gives the marker arguments `max_<metric>` and `min_<metric>`; a count also `<metric>=`.
 
-*Scope* says where a value holds: *program* on every machine, *platform* for a device kind and TensorFlow version, *machine*
+*Scope* says where a value holds: *program* on every machine, *platform* for a device kind and a version of the framework, *machine*
 for one class of machines (times). [How the numbers are computed](../explanation/analysis.md) explains the numbers and their sources. Rows marked ° are experimental
 on GPUs: they hold on the traces at hand, none of which is of a recent NVIDIA GPU. `padding_overhead`, `mxu_padding_overhead` and
 `op_guide_findings` are about TPUs. They are computed, recorded and compared only if `tpu=` or `tfperf_tpu` is set, a limit asks for them, or the
 step ran on a TPU. This page is written by `docs/generate.py` from the registry.
 
-| metric | unit | better | scope | meaning |
-|---|---|---|---|---|
+The columns of frameworks say on which devices a step in pytest makes a metric known, also under Keras. Where the cell
+names no device, a CPU does. Under –, a metric is UNKNOWN, and a limit on it fails. Steps of PyTorch are timed and not traced.
+
+| metric | unit | better | scope | TensorFlow | JAX | PyTorch | meaning |
+|---|---|---|---|---|---|---|---|
 """
 
 
@@ -107,22 +110,11 @@ be understood ends the run with exit status 4 and a message that names the optio
 """
 
 
-ON_GPUS = (
-    "device_busy",
-    "collective_time",
-    "step_skew",
-    "flops_utilization",
-    "host_device_copies",
-    "host_device_bytes",
-    "kernel_launches",
-    "tensor_core_time",
-)
-
-
 def row(metric: Metric) -> str:
     """One line of the table."""
-    mark = "°" if metric.name in ON_GPUS else ""
-    return f"| `{metric.name}`{mark} | {metric.unit} | {metric.better or '–'} | {metric.scope} | {metric.meaning} |\n"
+    mark = "°" if metric.name in OF_DEVICES else ""
+    known = " | ".join(devices[metric.name] for devices in KNOWN_ON.values())
+    return f"| `{metric.name}`{mark} | {metric.unit} | {metric.better or '–'} | {metric.scope} | {known} | {metric.meaning} |\n"
 
 
 CHANGES = {

@@ -56,8 +56,11 @@ EVIDENCE: dict[str, str] = {
     "xla_compile_time": "a trace of the first step that `tf_profile` drives, as for `xla_compiles`",
     "xla_coverage": f"the graphs of {_CODE}",
     "fusions": f"the HLO of all executables that ran, and {_RAN}",
-    "retraces": "events of TensorFlow's runtime",
-    "eager_ops": "events of TensorFlow's eager execution, which every call of a function has",
+    "retraces": "events of TensorFlow's runtime, or of calls of JAX's functions",
+    "eager_ops": (
+        "events of TensorFlow's eager execution, which every call of a function has. In JAX, events "
+        "of calls, and the names of the functions that JAX itself compiles, which pytest tells"
+    ),
     "python_calls": (
         "three more steps of equal counts that `tf_profile` or a Keras loop ran, in a thread "
         "without a profiler of its own"
@@ -82,3 +85,41 @@ EVIDENCE: dict[str, str] = {
     "tensor_core_time": "kernels that multiply matrices or convolve, by their op or name",
 }
 """What makes a metric known, by its name."""
+
+TENSORFLOW, JAX, PYTORCH = "TensorFlow", "JAX", "PyTorch"
+ANYWHERE, ON_ACCELERATORS, NOWHERE = "yes", "GPU, TPU", "–"
+ON_GPUS, ON_TPUS = "GPU", "TPU"
+"""Devices that can make a metric known."""
+OF_DEVICES = (
+    "device_busy",
+    "collective_time",
+    "step_skew",
+    "flops_utilization",
+    "host_device_copies",
+    "host_device_bytes",
+    "kernel_launches",
+    "tensor_core_time",
+)
+"""Metrics of what accelerators run."""
+_DEVICES = {
+    **dict.fromkeys(EVIDENCE, ANYWHERE),
+    **dict.fromkeys(OF_DEVICES, ON_ACCELERATORS),
+    **dict.fromkeys(("kernel_launches", "tensor_core_time"), ON_GPUS),
+}
+_IN_JAX = {
+    **dict.fromkeys(("xla_coverage", "graph_ops", "graph_reduction"), NOWHERE),
+    **dict.fromkeys(("input_capacity", "input_bound_at_target", "op_guide_findings"), NOWHERE),
+    **dict.fromkeys(("padding_overhead", "mxu_padding_overhead"), ON_TPUS),
+    "host_overhead": ON_ACCELERATORS,
+}
+_UNTRACED = (
+    *("step_time", "step_time_p90", "step_time_p99", "first_step_time", "throughput", "epoch_gap"),
+    *("input_python_stages", "retraces", "python_calls", "batch_padding", "memory_growth"),
+)
+"""Metrics from the clock, from the data, and from what the framework and Python report."""
+KNOWN_ON: dict[str, dict[str, str]] = {
+    TENSORFLOW: _DEVICES,
+    JAX: _DEVICES | _IN_JAX,
+    PYTORCH: dict.fromkeys(EVIDENCE, NOWHERE) | dict.fromkeys(_UNTRACED, ANYWHERE),
+}
+"""Devices on which steps in pytest make a metric known, by framework and metric."""

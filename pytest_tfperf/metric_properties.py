@@ -129,7 +129,7 @@ class MetricProperties:
 
     @property
     def retraces(self) -> int:
-        """Tf.function traces in any step after the first."""
+        """Traces of functions (tf.function, jax.jit) in any step after the first."""
         return self._count("retraces")
 
     @property

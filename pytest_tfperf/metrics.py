@@ -31,8 +31,8 @@ class Metric(NamedTuple):
     """
     Where a value is the same.
 
-    `program` is every machine, `platform` a device kind and TensorFlow minor version, `machine`
-    one class of machines.
+    `program` is every machine, `platform` a device kind and a minor version of the framework,
+    `machine` one class of machines.
     """
     meaning: str
     """Short description, for people."""
@@ -140,7 +140,7 @@ _ROWS = (
         "share of the compute nodes that are inside XLA clusters",
     ),
     Metric("fusions", COUNT, None, PLATFORM, "fusion instructions in the executables of a step"),
-    Metric("retraces", COUNT, LOWER, PROGRAM, "tf.function traces in any step after the first"),
+    Metric("retraces", COUNT, LOWER, PROGRAM, "traces of functions (tf.function, jax.jit) in any step after the first"),
     Metric("eager_ops", COUNT, LOWER, PROGRAM, "ops run eagerly in a step"),
     Metric(
         "python_calls",

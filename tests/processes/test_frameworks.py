@@ -15,6 +15,7 @@ FOLDER = SUITES / "frameworks"
     ("module", "n_tests"),
     [
         ("metrics", 17),
+        ("known_metrics", 3),
         ("forms", 7),
         ("beside_tensorflow", 6),
         ("keras_on_jax", 9),

@@ -12,7 +12,7 @@ from helpers.xspace import at, field, line, plane, space, varint
 
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
-from pytest_tfperf.metric_evidence import EVIDENCE
+from pytest_tfperf.metric_evidence import ANYWHERE, EVIDENCE, KNOWN_ON, PYTORCH
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.op_types import UNASKED
 from pytest_tfperf.recording import (
@@ -235,6 +235,17 @@ def test_every_metric_is_known_with_its_evidence_and_unknown_without(metric):
 def test_the_registry_says_which_evidence_makes_each_metric_known():
     assert set(EVIDENCE) == set(METRICS)
     assert all(EVIDENCE.values())
+
+
+def test_each_framework_has_the_devices_that_make_each_metric_known():
+    assert {frozenset(devices) for devices in KNOWN_ON.values()} == {frozenset(METRICS)}
+
+
+def test_a_step_of_pytorch_has_what_needs_no_trace():
+    no_code = {"compiled": None, "lowered": UNSEEN, "graph": UNSEEN, "ops": UNSEEN}
+    found = profile_of(Evidence(replace(RECORDING, framework=PYTORCH, **no_code), None))
+    known = {name for name in METRICS if found.value(name).number is not None}
+    assert known == {name for name, devices in KNOWN_ON[PYTORCH].items() if devices == ANYWHERE}
 
 
 @pytest.mark.parametrize("metric", ["collective_time", "step_skew"])

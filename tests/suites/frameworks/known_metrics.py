@@ -1,0 +1,51 @@
+"""The metrics that a step on a CPU makes known are those that the documents say, by framework."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pytest_tfperf.metric_evidence import ANYWHERE, JAX, KNOWN_ON, TENSORFLOW
+from pytest_tfperf.metrics import METRICS
+
+IDS = np.ones((32, 64), "int32") * (np.arange(64) < 48)
+WEIGHTS = np.ones((64, 64), "float32")
+
+tf_step = tf.function(lambda ids: tf.cast(ids, tf.float32) @ WEIGHTS, jit_compile=True)
+
+
+@pytest.fixture
+def jax_step():
+    """A function that has not been compiled, while JAX has started: its first step is traced."""
+    jnp.ones(3)
+    return jax.jit(lambda ids: jnp.asarray(ids, "float32") @ WEIGHTS)
+
+
+def known(profile):
+    return {name for name in METRICS if profile.value(name).number is not None}
+
+
+def documented(framework):
+    return {name for name, devices in KNOWN_ON[framework].items() if devices == ANYWHERE}
+
+
+@pytest.mark.tfperf(target_step_time="1 ms", tpu="v5e", findings="all")
+def test_jax(tf_profile, jax_step):
+    data = [{"ids": IDS, "mask": IDS}] * 200
+    found = tf_profile(lambda batch: jax_step(batch["ids"]), data)
+    assert known(found) == documented(JAX)
+
+
+@pytest.mark.tfperf(target_step_time="1 ms", tpu="v5e")
+def test_jax_on_a_dataset_of_tensorflow(tf_profile, jax_step):
+    data = tf.data.Dataset.from_tensors({"ids": IDS, "mask": IDS}).repeat(500)
+    found = tf_profile(lambda batch: jax_step(batch["ids"].numpy()), data)
+    assert known(found) == documented(JAX)
+
+
+@pytest.mark.tfperf(target_step_time="1 ms", tpu="v5e", findings="all")
+def test_tensorflow(tf_profile):
+    data = tf.data.Dataset.from_tensors({"ids": IDS, "mask": IDS}).repeat(500)
+    found = tf_profile(lambda batch: tf_step(batch["ids"]), data)
+    assert known(found) == documented(TENSORFLOW)
