@@ -56,7 +56,7 @@ def _with_counts(recording: Recording, trace: Trace, steps: Steps, hidden: str |
     if found or not hidden:
         compiled = found
     if framework(trace) == JAX:
-        traced = jax_retraces(trace, steps)
+        traced = jax_retraces(trace, steps, bool(hidden))
     elif shows_runtime(trace):
         traced = tuple(traced_again(trace) if unmarked else traced_late(trace, steps))
     return replace(

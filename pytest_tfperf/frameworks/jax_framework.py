@@ -17,8 +17,8 @@ import numpy as np
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.interface import JAX, Annotation
 
-OLDEST = (0, 5, 3)
-"""The oldest JAX whose profiler and monitoring have what profiles need."""
+OLDEST = (0, 6, 1)
+"""The oldest JAX whose profiler takes options (`jax.profiler.ProfileOptions`)."""
 _WITHOUT_PREALLOCATION = ("0", "false")
 
 

@@ -22,6 +22,11 @@ def runs_functions(trace: Trace) -> bool:
     return bool(host.called("EagerExecute").integers("is_func").any()) or len(jax_calls(host)) > 0
 
 
+def shows_jax_calls(host: Events) -> bool:
+    """Return whether the trace shows calls of JAX, be it that with which tf_profile waits."""
+    return len(host.named(lambda name: name.startswith(_CALL))) > 0
+
+
 def jax_calls(host: Events) -> Events:
     """Return the calls of functions of JAX, without that with which tf_profile waits."""
     calls = host.named(lambda name: name.startswith(_CALL) and _WAITS not in name)

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 from helpers.paths import SUITES
@@ -14,7 +15,7 @@ FOLDER = SUITES / "frameworks"
 @pytest.mark.parametrize(
     ("module", "n_tests"),
     [
-        ("metrics", 17),
+        ("metrics", 18),
         ("known_metrics", 3),
         ("forms", 7),
         ("beside_tensorflow", 6),
@@ -30,6 +31,8 @@ def passed(module, n_tests):
     """All tests of a module pass in a process of their own."""
     if module == "keras_on_torch" and importlib.util.find_spec("torch") is None:
         pytest.skip("PyTorch is not installed: it takes gigabytes, and only Keras' users have it")
+    if module != "keras_on_torch" and version("jax").startswith("0.6."):
+        pytest.skip("JAX 0.6 traces no execution on a CPU, so its counts are unknown")
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "pytest_tfperf.plugin.hooks", f"{module}.py"],

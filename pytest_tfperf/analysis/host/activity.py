@@ -17,7 +17,7 @@ from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events, joined
-from pytest_tfperf.trace.function_calls import called_function, jax_calls
+from pytest_tfperf.trace.function_calls import called_function, jax_calls, shows_jax_calls
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.stat_columns import Mask
@@ -234,16 +234,25 @@ def traced_again(trace: Trace) -> list[tuple[str, int, str]]:
     ]
 
 
-def jax_retraces(trace: Trace, steps: Steps) -> tuple[tuple[str, int, str], ...] | None:
+def jax_retraces(
+    trace: Trace, steps: Steps, hidden: bool
+) -> tuple[tuple[str, int, str], ...] | None:
     """
     Return (function, step, "") of every call of JAX after its function's first that was traced.
 
-    In marked steps those of the first step do not count either. The result is None if XLA compiled
-    something in the calls and no event tells that JAX lowered it (jax/_src/interpreters/pxla.py).
+    In marked steps those of the first step do not count either. The result is None if no event
+    tells what JAX lowered (jax/_src/interpreters/pxla.py), or which call did, and it may have.
+
+    Args:
+        trace: The trace.
+        steps: Its steps.
+        hidden: True if the trace may not show compilations.
     """
     host = Events.of(trace.plane(HOST))
     calls, lowered = jax_calls(host).sorted(), host.called(_LOWERS)
-    if not len(lowered) and (enclosing(calls, compilations(host)) >= 0).any():
+    if not len(lowered) and (hidden or len(compilations(host))):
+        return None
+    if len(lowered) and not shows_jax_calls(host):
         return None
     traced = set(enclosing(calls, lowered).tolist())
     seen: Counter[str] = Counter()

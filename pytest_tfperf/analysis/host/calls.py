@@ -18,6 +18,10 @@ from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Source, Value
 
 _NO_EAGER = "the trace has no event of TensorFlow's eager runtime, which would show them"
+_SILENT = (
+    "{} did not report what it traced: it was imported in the first step, or its version differs "
+    "from those that do; import it at the top of the test's module"
+)
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -54,9 +58,9 @@ def retraces(recording: Recording, uses: Sequence[FunctionUse]) -> Value:
     detail = {"expensive_share": share} if share else {}
     traced, over = recording.traced, counted_over(recording)
     if traced is None or not over["n_steps"]:
-        unknown = Value.unknown(
-            "retraces", why_uncounted(recording, f"{recording.framework}'s runtime")
-        )
+        is_silent = traced is None and recording.compiled is not None and not recording.bare
+        why = _SILENT if is_silent else why_uncounted(recording, "{}'s runtime")
+        unknown = Value.unknown("retraces", why.format(recording.framework))
         return replace(unknown, detail=detail)
     source = Source.TRACE if recording.bare else Source.GRAPH
     cause = diagnosis.retrace_cause(traced, recording.framework) if traced else {}

@@ -11,13 +11,14 @@ from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.xla.counts import per_step
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.function_calls import called_function, jax_calls
+from pytest_tfperf.trace.function_calls import called_function, jax_calls, shows_jax_calls
 from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.xspace import HOST
 from pytest_tfperf.values import FETCH, FETCH_PYTHON, Value
 
 _METRIC = "eager_ops"
 _NOT_IN_PROCESS = "a trace does not tell JAX' own functions from the user's; pytest does"
+_NO_CALLS = "the trace has no event of JAX' calls from Python, which would show them"
 
 
 def jax_dispatches(evidence: Evidence) -> Value:
@@ -31,6 +32,8 @@ def jax_dispatches(evidence: Evidence) -> Value:
     if own is None or evidence.trace is None:
         return Value.unknown(_METRIC, _NOT_IN_PROCESS)
     host = Events.of(evidence.trace.plane(HOST))
+    if not shows_jax_calls(host):
+        return Value.unknown(_METRIC, _NO_CALLS)
     calls = jax_calls(host)
     calls = calls.where(enclosing(host.called(FETCH, FETCH_PYTHON), calls) < 0)
     calls = calls.where(evidence.launched.of(calls.start) >= 0)

@@ -5,12 +5,14 @@ import sys
 import time
 
 import jax
+import jax.experimental
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 FEW = {"warmup": 3, "steps": 12, "trace_steps": 6}
 BATCH = np.ones((64, 256), "float32")
+NAMES_CHANGES = tuple(map(int, jax.__version__.split(".")[:2])) >= (0, 9)
 
 
 @jax.jit
@@ -51,10 +53,20 @@ def test_every_call_with_a_new_shape_is_traced_and_compiled(tf_profile):
     n_steps = found.value("xla_compiles").detail["n_steps"]
     assert n_steps == 3 + 12 + 6  # warm-up, timed and traced; not the first call
     assert found.xla_compiles == found.retraces == n_steps
-    assert "x f32[8] → f32[9]" in found.value("retraces").detail["where"]
+    assert not NAMES_CHANGES or "x f32[8] → f32[9]" in found.value("retraces").detail["where"]
     assert "jax.jit" in found.value("retraces").detail["try"]
 
 
+def test_traces_under_derivatives_count_once(tf_profile):
+    sizes = itertools.count(8)
+    inner = jax.jit(lambda y: y * 3)
+    loss = jax.jit(lambda x: jnp.tanh(inner(x)).sum())
+    found = tf_profile(lambda: jax.grad(loss)(np.ones(next(sizes), "float32")), **FEW)
+    assert found.retraces == found.value("retraces").detail["n_steps"]
+    assert not NAMES_CHANGES or "x f32[8] → f32[9]" in found.value("retraces").detail["where"]
+
+
+@pytest.mark.skipif(not NAMES_CHANGES, reason="JAX before 0.9 explains a trace after it")
 @pytest.mark.parametrize(
     ("arguments", "change"),
     [
@@ -76,7 +88,9 @@ def test_the_change_that_traces_again_is_named(tf_profile, arguments, change):
 def test_a_function_that_is_defined_in_the_step_is_traced_each_time(tf_profile):
     found = tf_profile(lambda: jax.jit(lambda x: x + 1)(BATCH), **FEW)
     assert found.retraces == found.value("retraces").detail["n_steps"]
-    assert "a new function of a line" in found.value("retraces").detail["where"]
+    assert (
+        not NAMES_CHANGES or "a new function of a line" in found.value("retraces").detail["where"]
+    )
 
 
 def test_ops_outside_jit_are_counted(tf_profile, w):
@@ -146,7 +160,8 @@ def test_latency_fetches_the_output(tf_profile, w):
 
 
 def test_64_bits_are_a_setting_of_their_own(tf_profile):
-    with jax.enable_x64(True):
+    wide = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
+    with wide(True):
         found = tf_profile(lambda: product(np.ones((8, 8)), np.ones((8, 8))), **FEW)
     assert found.flops == 2 * 8**3
 

@@ -1,0 +1,140 @@
+"""Calls, traces and frameworks of steps of JAX; what a trace does not show is unknown, never 0."""
+
+import numpy as np
+import pytest
+from helpers.xspace import at, line, plane, space
+
+from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.host.activity import jax_retraces, runs_jax
+from pytest_tfperf.analysis.host.dispatches import jax_dispatches
+from pytest_tfperf.analysis.step_framework import frameworks_of
+from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.trace.xspace import HOST, decode_trace
+
+WAIT = at("PjitFunction(tfperf_synchronise)", 8, 8.5)
+LOWERED = "lower_sharding_computation"
+COMPILED = "CpuCompiler::RunBackend"
+
+
+def steps_of(*events, n_steps=3):
+    """A trace of steps of 9 ms, one each 10 ms, with these events on another thread."""
+    marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(n_steps)]
+    return decode_trace(space(plane(HOST, line("marks", *marks), line("python", *events))))
+
+
+def call(name, begin, *inside):
+    """A call of 3 ms with events of 1 ms in its second millisecond."""
+    return [
+        at(f"PjitFunction({name})", begin, begin + 3),
+        *(at(one, begin + 1, begin + 2) for one in inside),
+    ]
+
+
+def retraces(*events, hidden=False):
+    trace = steps_of(*events)
+    return jax_retraces(trace, find_steps(trace), hidden)
+
+
+def test_a_call_that_is_lowered_in_a_later_step_is_traced_again():
+    first, later = call("f", 1, LOWERED, COMPILED), call("f", 21, LOWERED, COMPILED)
+    assert retraces(*first, *call("f", 11), *later) == (("f", 2, ""),)
+
+
+def test_calls_in_the_first_step_do_not_count():
+    assert retraces(*call("f", 1, LOWERED), *call("f", 4, LOWERED)) == ()
+
+
+def test_in_steps_that_are_calls_the_first_of_each_function_does_not_count():
+    events = [*call("f", 1, LOWERED), *call("f", 11), *call("f", 21, LOWERED)]
+    trace = decode_trace(space(plane(HOST, line("python", *events))))
+    steps = find_steps(trace)
+    assert steps.source == "function"
+    assert [name for name, _, _ in jax_retraces(trace, steps, False)] == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("events", "hidden", "found"),
+    [
+        (call("f", 11), False, ()),
+        (call("f", 11), True, None),
+        (call("f", 11, COMPILED), False, None),
+        ([at(COMPILED, 11, 12)], False, None),
+        ([at("OtherCall(f)", 11, 14), at(LOWERED, 12, 13)], False, None),
+        ([at("OtherCall(f)", 11, 14)], False, ()),
+    ],
+    ids=["nothing", "hidden", "no lowering", "nor calls", "calls of another name", "neither"],
+)
+def test_what_may_have_been_traced_unseen_is_unknown(events, hidden, found):
+    assert retraces(*events, hidden=hidden) == found
+
+
+def dispatches(*events, own):
+    recording = Recording(
+        name="", trace=None, workload={}, framework="JAX", own_functions=own, n_steps=3
+    )
+    return jax_dispatches(Evidence(recording, steps_of(*events)))
+
+
+def test_calls_of_functions_of_jax_are_counted_in_their_step():
+    events = [*call("add", 1), *call("f", 4), *call("add", 11), *call("add", 21), WAIT]
+    value = dispatches(*events, own={"add": False})
+    assert (value.number, "low" in value.detail) == (1, False)
+    assert "add" in value.detail["where"]
+
+
+def test_steps_that_call_no_function_of_jax_have_zero():
+    assert dispatches(*call("f", 1), WAIT, own={"add": False}).number == 0
+    assert dispatches(WAIT, own={}).number == 0
+
+
+@pytest.mark.parametrize(
+    ("events", "own", "why"),
+    [
+        ([at("OtherCall(add)", 1, 2)], {"add": False}, "no event of JAX' calls"),
+        ([*call("add", 1)], {"add": True}, "both compile a function named add"),
+        ([*call("add", 1)], None, "pytest does"),
+    ],
+)
+def test_calls_that_cannot_be_told_apart_are_unknown(events, own, why):
+    value = dispatches(*events, own=own)
+    assert value.number is None
+    assert why in value.why
+
+
+MULTIPLIED = at("a/MatMul:MatMul", 12, 13)
+FETCHED = at("EagerExecute", 12, 13, eager_op="IteratorGetNext", is_func=0)
+
+
+@pytest.mark.parametrize(
+    ("tensorflow", "jax", "untraced", "found"),
+    [
+        ([MULTIPLIED], call("f", 11), (), ("TensorFlow", "JAX")),
+        ([FETCHED], call("f", 11), (), ("JAX",)),
+        ([MULTIPLIED], [WAIT], (), ("TensorFlow",)),
+        ([], [WAIT], (), ("TensorFlow",)),
+        ([], [WAIT], ("PyTorch",), ("PyTorch",)),
+        ([], [at("dot.1", 11, 12, program_id=3, run_id=1)], (), ("JAX",)),
+        ([], call("f", 40), (), ("TensorFlow",)),  # outside of the steps
+    ],
+)
+def test_frameworks_that_computed_in_the_steps_are_found(tensorflow, jax, untraced, found):
+    traces = {"TensorFlow": steps_of(*tensorflow), "JAX": steps_of(*jax)}
+    assert frameworks_of(traces, untraced) == found
+
+
+def test_a_framework_alone_needs_no_look_at_its_trace():
+    assert frameworks_of({"JAX": steps_of()}) == ("JAX",)
+
+
+def test_a_trace_without_steps_is_of_no_framework():
+    empty = decode_trace(space(plane(HOST, line("python", at("x", 0, 1)))))
+    assert frameworks_of({"JAX": empty, "TensorFlow": steps_of(MULTIPLIED)}) == ("TensorFlow",)
+
+
+def test_steps_of_jax_have_calls_or_executions():
+    counted = [
+        runs_jax(trace, find_steps(trace))
+        for trace in (steps_of(*call("f", 1)), steps_of(WAIT), steps_of(at("x", 1, 2)))
+    ]
+    assert np.array_equal(counted, [True, False, False])
