@@ -1,5 +1,5 @@
 """
-pytest-tfperf: the performance of TensorFlow models, under test.
+pytest-tfperf: the performance of TensorFlow and JAX models, under test.
 
 Names are imported when they are first used, so that `import pytest_tfperf` stays light.
 """

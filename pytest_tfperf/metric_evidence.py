@@ -56,10 +56,10 @@ EVIDENCE: dict[str, str] = {
     "xla_compile_time": "a trace of the first step that `tf_profile` drives, as for `xla_compiles`",
     "xla_coverage": f"the graphs of {_CODE}",
     "fusions": f"the HLO of all executables that ran, and {_RAN}",
-    "retraces": "events of TensorFlow's runtime, or of calls of JAX's functions",
+    "retraces": "events of TensorFlow's runtime. In JAX, the traces that it reports to pytest",
     "eager_ops": (
         "events of TensorFlow's eager execution, which every call of a function has. In JAX, events "
-        "of calls, and the names of the functions that JAX itself compiles, which pytest tells"
+        "of calls, and the names of the functions that it compiles itself, which pytest finds out"
     ),
     "python_calls": (
         "three more steps of equal counts that `tf_profile` or a Keras loop ran, in a thread "
