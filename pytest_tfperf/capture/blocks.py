@@ -20,6 +20,7 @@ from pytest_tfperf.turns import Ready, TurnClient
 __tracebackhide__ = True
 
 _TIMED_SHARE = 0.45  # of the time limit
+_MOST_BLOCKS = 24  # that a window usually has
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ class BlockTimer:
         deadline = perf_counter() + plan.max_seconds * _TIMED_SHARE
         n_left, n_timed, n_run = plan.timed_at_most(n_before), 0, 0
         timed = _TimedCalls()
+        timed.make_room(_MOST_BLOCKS * size)
         self.epoch_gaps_s = []
         observations.memory.begin_timed()
         self.lap_timer.restart()
@@ -109,6 +111,7 @@ class BlockTimer:
                 n_run += block.n_steps
                 if self._is_too_short(block, size, target_s):
                     size *= 2
+                    timed.make_room(_MOST_BLOCKS * size)
                     continue
                 timed.add(block, pause_s)
                 n_timed += len(block.step_seconds)
@@ -142,31 +145,45 @@ class BlockTimer:
 
 
 class _TimedCalls:
-    """Times of the timed window, in arrays: lists would leave objects, which count as growth."""
+    """
+    Times of the timed window, in arrays: lists would leave objects, which count as growth.
+
+    Their room is made before the first block, since it would count as growth too.
+    """
 
     def __init__(self) -> None:
         self.seconds, self._sizes = array("d"), array("q")
+        self._n_calls = 0
         self._step_seconds, self._next_seconds, self._pauses = array("d"), array("d"), array("d")
+
+    def make_room(self, n_calls: int) -> None:
+        """Make room for as many calls; more make their own."""
+        missing = bytes(8 * max(n_calls - len(self._pauses), 0))
+        for column in (self._step_seconds, self._next_seconds, self._pauses):
+            column.frombytes(missing)
 
     def add(self, block: Block, pause_s: float) -> None:
         """Add a block, and the seconds of the pause before it."""
         self.seconds.append(block.seconds)
         self._sizes.append(block.n_steps)
-        self._step_seconds.extend(block.step_seconds)
-        self._next_seconds.extend(block.next_seconds)
-        self._pauses.extend([pause_s, *[0.0] * (len(block.step_seconds) - 1)])
+        begin, self._n_calls = self._n_calls, self._n_calls + len(block.step_seconds)
+        self._step_seconds[begin : self._n_calls] = array("d", block.step_seconds)
+        self._next_seconds[begin : self._n_calls] = array("d", block.next_seconds)
+        pauses = [pause_s, *[0.0] * (len(block.step_seconds) - 1)]
+        self._pauses[begin : self._n_calls] = array("d", pauses)
 
     def give(self, observations: Observations) -> None:
         """Replace the times of the blocks and their steps."""
         observations.blocks = list(zip(self.seconds, self._sizes, strict=True))
-        observations.step_seconds = self._step_seconds.tolist()
+        observations.step_seconds = self._step_seconds[: self._n_calls].tolist()
 
     def fetches(self, steps_per_call: int) -> Fetches:
         """Return the seconds of each call."""
+        n_calls = self._n_calls
         return Fetches(
-            next_s=tuple(self._next_seconds),
-            call_s=tuple(seconds * steps_per_call for seconds in self._step_seconds),
-            pause_s=tuple(self._pauses),
+            next_s=tuple(self._next_seconds[:n_calls]),
+            call_s=tuple(seconds * steps_per_call for seconds in self._step_seconds[:n_calls]),
+            pause_s=tuple(self._pauses[:n_calls]),
         )
 
 
