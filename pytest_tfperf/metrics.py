@@ -140,7 +140,13 @@ _ROWS = (
         "share of the compute nodes that are inside XLA clusters",
     ),
     Metric("fusions", COUNT, None, PLATFORM, "fusion instructions in the executables of a step"),
-    Metric("retraces", COUNT, LOWER, PROGRAM, "traces of functions (tf.function, jax.jit) in any step after the first"),
+    Metric(
+        "retraces",
+        COUNT,
+        LOWER,
+        PROGRAM,
+        "traces of functions (tf.function, jax.jit) in any step after the first",
+    ),
     Metric("eager_ops", COUNT, LOWER, PROGRAM, "ops run eagerly in a step"),
     Metric(
         "python_calls",

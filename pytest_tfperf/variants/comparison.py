@@ -221,7 +221,12 @@ class Comparison:
         """Return the share of a step that is beyond the variant without Keras' loop."""
         if name + BARE not in self.turns:
             return None
-        return format_quantity(self.speedup(name + BARE, over=name).ratio - 1, RATIO)
+        ratio = self.speedup(name + BARE, over=name)
+        shown = format_quantity(ratio.ratio - 1, RATIO)
+        if ratio.interval is None:
+            return f"{shown} ({ratio.why})"
+        low, high = (format_quantity(end - 1, RATIO) for end in (ratio.low, ratio.high))
+        return f"{shown} ({low} to {high})"
 
     def _turns_of(self, name: str) -> tuple[float, ...]:
         if name not in self.turns:

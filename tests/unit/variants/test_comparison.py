@@ -180,3 +180,18 @@ def test_a_comparison_is_a_value(comparison):
     assert copy.deepcopy(comparison) == comparison
     with pytest.raises(AttributeError):
         comparison.notes = ()
+
+
+def test_what_a_loop_adds_is_a_ratio_of_rounds_with_its_interval():
+    bare = tuple(second / 2 for second in PLAIN)
+    table = Comparison(turns={"jax": PLAIN, "jax bare": bare, "torch": SLOW}).table()
+    [row] = [row for row in table.rows if row[0] == "Keras' loop adds"]
+    assert row[1] == "100 % (100 % to 100 %)"
+    assert row[2:] == (None, None)
+
+
+def test_too_few_rounds_give_what_a_loop_adds_no_interval():
+    table = Comparison(turns={"jax": PLAIN[:3], "jax bare": PLAIN[:3]}).table()
+    [row] = [row for row in table.rows if row[0] == "Keras' loop adds"]
+    assert row[1].startswith("0 % (")
+    assert "interval" in row[1]
