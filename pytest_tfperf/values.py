@@ -25,6 +25,8 @@ PARTS = (
 """Parts that the period of a step is divided into."""
 COMPARISON = "comparison"
 """Key of the table of compared variants."""
+OF_EXECUTABLES = "of_executables"
+"""Detail of a value from optimised executables, which holds on their platform only."""
 FETCH = "tfperf::next"
 """Name of the trace event around a loop's `next()` on a tf.data iterator."""
 FETCH_PYTHON = "IteratorGetNext::python"

@@ -9,9 +9,9 @@ from pytest_tfperf.analysis.differences.call_differences import called_functions
 from pytest_tfperf.analysis.differences.compiler_differences import op_type_counts
 from pytest_tfperf.analysis.differences.stage_differences import pipeline_labels
 from pytest_tfperf.baseline.history import rounded
-from pytest_tfperf.metrics import MACHINE, PLATFORM, PROGRAM
+from pytest_tfperf.metrics import MACHINE, PLATFORM, PROGRAM, Metric
 from pytest_tfperf.results import Profile
-from pytest_tfperf.values import Json
+from pytest_tfperf.values import OF_EXECUTABLES, Json, Value
 
 LISTS_OF_PLATFORMS = {
     "op_types": "ops by type",
@@ -20,6 +20,20 @@ LISTS_OF_PLATFORMS = {
 """Lists that an entry has for each platform, with their titles."""
 LISTS = {"pipeline": "the input pipeline's stages", **LISTS_OF_PLATFORMS}
 """All lists of an entry, with their titles."""
+
+
+def scope_of(metric: Metric, value: Value) -> str:
+    """
+    Return where a value holds: that of its metric, unless it is of optimised executables.
+
+    XLA optimises a program for a platform, so that its FLOPs differ from one to another.
+
+    Args:
+        metric: The metric.
+        value: The value.
+    """
+    is_optimised = metric.scope == PROGRAM and value.detail.get(OF_EXECUTABLES, False)
+    return PLATFORM if is_optimised else metric.scope
 
 
 def stored(profile: Profile, scope: str) -> Json:
@@ -33,7 +47,7 @@ def stored(profile: Profile, scope: str) -> Json:
     return {
         name: rounded(number)
         for name, number in known.items()
-        if name in rows and rows[name].scope == scope
+        if name in rows and scope_of(rows[name], profile.metrics[name]) == scope
     }
 
 

@@ -11,7 +11,7 @@ from pytest_tfperf.analysis.differences.call_differences import call_differences
 from pytest_tfperf.analysis.differences.compiler_differences import op_type_differences
 from pytest_tfperf.analysis.differences.profile_differences import setting_differences, with_reasons
 from pytest_tfperf.analysis.differences.stage_differences import pipeline_differences
-from pytest_tfperf.baseline.entry import structure_of
+from pytest_tfperf.baseline.entry import scope_of, structure_of
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.step_time import next_step
 from pytest_tfperf.checks.limits import explanation
@@ -139,7 +139,7 @@ class _Comparison:
         """Check the metrics of a scope."""
         for name, metric in self.profile.registry.items():
             value = self.profile.metrics.get(name)
-            if metric.scope != scope or value is None or not value.is_asked:
+            if value is None or scope_of(metric, value) != scope or not value.is_asked:
                 continue
             if value.is_measured_bound():
                 continue
@@ -230,7 +230,7 @@ class _Comparison:
 
     def _gate_of(self, metric: Metric, value: Value) -> Gate:
         """Return the gate of a value; of another platform it is one only if the test sets it."""
-        is_other = metric.scope == PLATFORM and not self.reference.is_same_platform
+        is_other = scope_of(metric, value) == PLATFORM and not self.reference.is_same_platform
         gate = gate_of_value(metric, value.detail)
         return Gate(NEVER, _OTHER_PLATFORM) if is_other and gate == gate_of(metric) else gate
 

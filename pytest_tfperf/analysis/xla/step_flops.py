@@ -22,7 +22,7 @@ from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.op_types import multiplies_matrices
 from pytest_tfperf.recording import CALL, Recording
 from pytest_tfperf.text import and_more
-from pytest_tfperf.values import Source, Unknown, Value
+from pytest_tfperf.values import OF_EXECUTABLES, Source, Unknown, Value
 
 Programs = Sequence[tuple[Costs, float]]
 """The costs of each module of a step, and how often it runs in one."""
@@ -34,11 +34,19 @@ def analyse(evidence: Evidence) -> Findings:
         return evidence.untraced("flops", "half_precision", "flops_utilization")
     programs, n_devices = _programs(evidence)
     values = work_values(programs, evidence.recording.op_lines, evidence.framework)
+    if evidence.recording.framework == JAX:  # which lowers nothing here but what it runs
+        values = {name: _on_its_platform(value) for name, value in values.items()}
     flops = values["flops"].number
     utilization = _utilization(evidence, None if flops is None else flops * n_devices)
     return Findings(
         values={**values, "flops_utilization": utilization}, notes=evidence.code.lowering_notes
     )
+
+
+def _on_its_platform(value: Value) -> Value:
+    if value.number is None:
+        return value
+    return replace(value, detail={**value.detail, OF_EXECUTABLES: True})
 
 
 def _programs(evidence: Evidence) -> tuple[Programs | Unknown, int]:
