@@ -34,7 +34,7 @@ _EXAMPLES = {
 }
 _SCOPES = {
     PROGRAM: "program: the same on every machine",
-    PLATFORM: "platform: the same for a kind of device and a TensorFlow version",
+    PLATFORM: "platform: the same for a kind of device and a version of the framework",
     MACHINE: "machine: comparable within one class of machines",
 }
 _GATES = {ANY: "any", WORSE: "worse", RISE: "rise", NEVER: "never"}

@@ -55,7 +55,8 @@ class Registry:
             unit: "s", "1/s", "0..1" (a share), "ratio", "count", "bytes" or "FLOP".
             better: "lower", "higher", or None if neither is better.
             scope: Machines on which a value holds: "program" (every machine), "platform" (one
-                device kind and TensorFlow version) or "machine" (one class of machines, as times).
+                device kind and version of the framework) or "machine" (one class of machines, as
+                times).
             meaning: Description in a few words.
 
         Raises:

@@ -117,7 +117,7 @@ def _one_trace(profiles: Profiles, traces: Traces, calls: Calls) -> None:
         others = " and ".join(other_frameworks())
         raise CaptureError(
             "no step found in this test: it ran no Keras fit, evaluate or predict, "
-            "called no tf.function and marked no step. "
+            "called no tf.function or jax.jit function, and marked no step. "
             + (
                 f"{others} is loaded, and tfperf measures TensorFlow and JAX only"
                 if others
