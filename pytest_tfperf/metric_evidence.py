@@ -58,8 +58,9 @@ EVIDENCE: dict[str, str] = {
     "fusions": f"the HLO of all executables that ran, and {_RAN}",
     "retraces": "events of TensorFlow's runtime. In JAX, the traces that it reports to pytest",
     "eager_ops": (
-        "events of TensorFlow's eager execution, which every call of a function has. In JAX, events "
-        "of calls, and the names of the functions that it compiles itself, which pytest finds out"
+        "events of TensorFlow's eager execution, which every call of a function has. In JAX, "
+        "events of calls, and the names of the functions that it compiles itself, which pytest "
+        "finds out"
     ),
     "python_calls": (
         "three more steps of equal counts that `tf_profile` or a Keras loop ran, in a thread "
