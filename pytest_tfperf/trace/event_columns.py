@@ -124,7 +124,8 @@ def _unusual_events(message: Message, at: Ints, end: Ints) -> list[int]:
             unusual += rows[~inside].tolist()
             rows, at, end = rows[inside], at[inside], end[inside]
     for row, begin, stop in zip(rows.tolist(), at.tolist(), end.tolist(), strict=True):
-        if begin > stop or message.consecutive(begin, stop)[2] != stop:
+        is_stat = begin < stop and message.bytes[begin] == STAT_TAG
+        if not is_stat or message.consecutive(begin, stop)[2] != stop:
             unusual.append(row)
     return sorted(unusual)
 

@@ -64,6 +64,19 @@ def test_the_columns_are_the_numbers_that_were_encoded(seed, n_events):
     assert host.having("wanted").rows.tolist() == carriers
 
 
+@pytest.mark.parametrize("n_events", [1, 100])
+def test_numbers_in_another_order_may_look_like_a_sized_field(n_events):
+    """Behind offset_ps come a tag 0x08, a 6, and six bytes: metadata_id and duration_ps."""
+    one = field(4, field(2, 7) + field(1, 6) + field(3, 500_000_000))
+    named = field(4, field(1, 6) + field(2, field(1, 6) + field(2, "late")))
+    decoded = decode_trace(space(plane("p") + field(3, one * n_events) + named)).planes[0]
+    events = Events.of(decoded)
+    assert set(events.names) == {"late"}
+    assert set(zip(events.start.tolist(), events.duration.tolist(), strict=True)) == {
+        (7, 500_000_000)
+    }
+
+
 @given(st.lists(st.one_of(st.integers(-3, 3), st.integers(-(1 << 63), (1 << 63) - 1))))
 def test_distinct_values_are_those_of_a_set(values):
     found = distinct_values(np.array(values, np.int64))
