@@ -25,17 +25,12 @@ def traces_reported_to(report: Report) -> Iterator[bool]:
     The result is False, and nothing is reported, if TensorFlow's private tracing function differs
     from 2.18 to 2.22.
     """
-    # private: the only place where a tf.function becomes a graph
-    try:
-        if loaded_tensorflow() is None:
-            raise ImportError
-        from tensorflow.python.eager.polymorphic_function import tracing_compilation
-
-        original = tracing_compilation._create_concrete_function
-    except (ImportError, AttributeError):
+    module = _tracing_module()
+    if module is None:
         yield False
         return
 
+    original = module._create_concrete_function
     traced: set[Any] = set()
 
     def reporting(*args: Any, **kwargs: Any) -> Any:
@@ -50,11 +45,25 @@ def traces_reported_to(report: Report) -> Iterator[bool]:
         traced.add(code)
         return original(*args, **kwargs)
 
-    tracing_compilation._create_concrete_function = reporting
+    module._create_concrete_function = reporting
     try:
         yield True
     finally:
-        tracing_compilation._create_concrete_function = original
+        module._create_concrete_function = original
+
+
+def _tracing_module() -> Any | None:
+    """Return TensorFlow's module that traces, None if TensorFlow is not loaded or differs."""
+    # private: the only place where a tf.function becomes a graph
+    try:
+        if loaded_tensorflow() is None:
+            return None
+        from tensorflow.python.eager.polymorphic_function import tracing_compilation
+    except ImportError:
+        return None
+    return (
+        tracing_compilation if hasattr(tracing_compilation, "_create_concrete_function") else None
+    )
 
 
 def _change(function_type: Any, options: Any, known: bool) -> str:

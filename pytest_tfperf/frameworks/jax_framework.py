@@ -19,6 +19,8 @@ from pytest_tfperf.frameworks.interface import JAX, Annotation
 
 OLDEST = (0, 6, 1)
 """The oldest JAX whose profiler takes options (`jax.profiler.ProfileOptions`)."""
+_WRAPS_USERS = "jax._src.pmap"
+"""The module of JAX whose compiled functions are those that users pass to `jax.pmap`."""
 _WITHOUT_PREALLOCATION = ("0", "false")
 
 
@@ -77,7 +79,7 @@ class Jax:
         Wait for all devices of this process.
 
         A device runs programs in the order of their calls, so the end of a last small one is the
-        end of all.
+        end of all. CPU devices wait for programs of several devices in one of all alone.
         """
         wait, numbers = _last_programs()
         for running in [wait(number) for number in numbers]:
@@ -133,8 +135,10 @@ class Jax:
         return bool(_gpus()) and preallocates not in _WITHOUT_PREALLOCATION
 
     def accelerators(self) -> list[str]:
-        """Return the kinds of devices that are not CPUs."""
-        return [str(one.device_kind) for one in _jax().local_devices() if one.platform != "cpu"]
+        """Return the kinds of devices that are not CPUs; it is empty if JAX cannot start them."""
+        with suppress(CaptureError):
+            return [str(one.device_kind) for one in _local_devices() if one.platform != "cpu"]
+        return []
 
     def precision(self) -> str:
         """Return the dtype policy of Keras, and the settings of JAX that are not the default."""
@@ -171,25 +175,46 @@ def own_functions() -> dict[str, bool]:
     own, others = set[str](), set[str]()
     for function in found:
         module = str(getattr(function, "__module__", ""))
-        (own if module.partition(".")[0] == "jax" else others).add(
-            str(getattr(function, "__name__", ""))
-        )
+        is_own = module.partition(".")[0] == "jax" and module != _WRAPS_USERS
+        (own if is_own else others).add(str(getattr(function, "__name__", "")))
     return {name: name in others for name in own}
 
 
 def _gpus() -> list[Any]:
-    return [
-        device for device in _jax().local_devices() if device.platform in ("gpu", "cuda", "rocm")
-    ]
+    return [device for device in _local_devices() if device.platform in ("gpu", "cuda", "rocm")]
 
 
 @functools.cache
 def _last_programs() -> tuple[Any, list[Any]]:
-    """Return a compiled function, and an argument of it on each device."""
-    jax = _jax()
+    """Return a compiled function, and its arguments: one on each device, one on all CPU devices."""
+    jax, devices = _jax(), _local_devices()
 
-    def tfperf_synchronise(number: Any) -> Any:
-        return number + 1
+    def tfperf_synchronise(numbers: Any) -> Any:
+        return numbers.sum() + 1
 
-    numbers = [jax.device_put(np.int32(0), device) for device in jax.local_devices()]
+    numbers = [jax.device_put(np.int32(0), device) for device in devices]
+    if len(devices) > 1 and devices[0].platform == "cpu":
+        mesh = jax.sharding.Mesh(np.array(devices), ("all",))
+        parts = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("all"))
+        numbers.append(jax.device_put(np.zeros(len(devices), np.int32), parts))
     return jax.jit(tfperf_synchronise), numbers
+
+
+def _local_devices() -> list[Any]:
+    """
+    Return the devices of this process, which starts them.
+
+    Raises:
+        CaptureError: If they cannot start, as `JAX_PLATFORMS=cuda` without a GPU.
+    """
+    try:
+        return list(_jax().local_devices())
+    except (RuntimeError, AssertionError) as error:  # the latter, without a text, after the first
+        _failures.append(str(error).partition("\n")[0])
+        platforms = os.environ.get("JAX_PLATFORMS")
+        why = next(filter(None, _failures), f"JAX_PLATFORMS={platforms} names none that is here")
+        raise CaptureError(f"JAX cannot start its devices: {why}") from error
+
+
+_failures: list[str] = []
+"""What JAX said each time its devices could not start."""

@@ -27,10 +27,18 @@ def shows_jax_calls(host: Events) -> bool:
     return len(host.named(lambda name: name.startswith(_CALL))) > 0
 
 
-def jax_calls(host: Events) -> Events:
-    """Return the calls of functions of JAX, without that with which tf_profile waits."""
+def jax_calls(host: Events, inner: bool = False) -> Events:
+    """
+    Return the calls of functions of JAX, without that with which tf_profile waits.
+
+    Args:
+        host: Events of the host.
+        inner: True to return events of calls inside others too.
+    """
     calls = host.named(lambda name: name.startswith(_CALL) and _WAITS not in name)
-    return calls.where(parents(calls) < 0)  # an event of a call is inside another one
+    return (
+        calls if inner else calls.where(parents(calls) < 0)
+    )  # an event of a call is inside another one
 
 
 def called_function(event: str) -> str:

@@ -18,6 +18,8 @@ FOLDER = SUITES / "frameworks"
         ("metrics", 18),
         ("known_metrics", 3),
         ("forms", 7),
+        ("four_devices", 5),
+        ("errors", 6),
         ("beside_tensorflow", 6),
         ("keras_on_jax", 9),
         ("keras_on_torch", 4),

@@ -42,7 +42,8 @@ _RUNTIME = frozenset(
 _SHOWS_RUNTIME = _RUNTIME | {"ExecutorState::Process"}
 _CALLS = ("FunctionRun", "SessionRun", "RunGraph", "tf.function-graph_building")
 _FETCHING = ("IteratorGetNext", "OptionalHasValue", "OptionalGetValue", "_EagerConst", "SyncDevice")
-_LOWERS = "lower_sharding_computation"
+LOWERS = "lower_sharding_computation"
+"""Name of the events in which JAX lowers a traced function."""
 _DATA_LINES = ("tf_data_",)
 DATA_RUNS = "InstantiatedCapturedFunction::Run"
 """Name of the events in which tf.data runs a function of the user's."""
@@ -249,7 +250,7 @@ def jax_retraces(
         hidden: True if the trace may not show compilations.
     """
     host = Events.of(trace.plane(HOST))
-    calls, lowered = jax_calls(host).sorted(), host.called(_LOWERS)
+    calls, lowered = jax_calls(host).sorted(), host.called(LOWERS)
     if not len(lowered) and (hidden or len(compilations(host))):
         return None
     if len(lowered) and not shows_jax_calls(host):

@@ -8,11 +8,12 @@ import numpy as np
 
 from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.host.activity import LOWERS
 from pytest_tfperf.analysis.xla.counts import per_step
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.function_calls import called_function, jax_calls, shows_jax_calls
-from pytest_tfperf.trace.nesting import enclosing
+from pytest_tfperf.trace.nesting import enclosing, parents
 from pytest_tfperf.trace.xspace import HOST
 from pytest_tfperf.values import FETCH, FETCH_PYTHON, Value
 
@@ -34,7 +35,7 @@ def jax_dispatches(evidence: Evidence) -> Value:
     host = Events.of(evidence.trace.plane(HOST))
     if not shows_jax_calls(host):
         return Value.unknown(_METRIC, _NO_CALLS)
-    calls = jax_calls(host)
+    calls = _executed(host)
     calls = calls.where(enclosing(host.called(FETCH, FETCH_PYTHON), calls) < 0)
     calls = calls.where(evidence.launched.of(calls.start) >= 0)
     names = [called_function(name) for name in calls.names]
@@ -49,3 +50,18 @@ def jax_dispatches(evidence: Evidence) -> Value:
     counts = np.bincount(step, minlength=len(evidence.launched))
     cause = diagnosis.dispatch_cause(Counter(name for name in names if name in own))
     return per_step(_METRIC, counts, evidence.launched.sizes, **(cause if counts.any() else {}))
+
+
+def _executed(host: Events) -> Events:
+    """
+    Return the calls of JAX that ran a program.
+
+    Without compilation (`jax.disable_jit`) and under derivatives, a call runs Python, whose calls
+    are inside of it. Those inside a call that was lowered belong to its trace.
+    """
+    outer, every = jax_calls(host), jax_calls(host, inner=True)
+    lowered = np.isin(np.arange(len(outer)), enclosing(outer, host.called(LOWERS)))
+    of = enclosing(outer, every)  # an event encloses itself
+    has_inner = np.isin(np.arange(len(every)), parents(every))
+    is_outer = np.isin(every.rows, outer.rows)
+    return every.where(np.where(lowered[of], is_outer, ~has_inner))

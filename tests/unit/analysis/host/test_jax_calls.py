@@ -83,6 +83,21 @@ def test_calls_of_functions_of_jax_are_counted_in_their_step():
     assert "add" in value.detail["where"]
 
 
+def test_without_compilation_the_ops_inside_a_call_are_counted():
+    inside = [at("PjitFunction(add)", 1.5, 3), at("PjitFunction(add)", 2, 2.5)]
+    inside += [at("PjitFunction(sum)", 3, 3.5)]
+    value = dispatches(at("PjitFunction(f)", 1, 4), *inside, own={"add": False, "sum": False})
+    assert value.detail["high"] == 2
+    assert value.detail["where"].startswith("outside jax.jit: add, sum")
+
+
+def test_calls_inside_a_call_that_was_lowered_belong_to_its_trace():
+    traced = [at("PjitFunction(add)", 1.1, 1.5), at(LOWERED, 2, 3)]
+    own = {"add": False, "g": False}
+    assert dispatches(at("PjitFunction(f)", 1, 4), *traced, own=own).number == 0
+    assert dispatches(at("PjitFunction(g)", 1, 4), *traced, own=own).detail["high"] == 1
+
+
 def test_steps_that_call_no_function_of_jax_have_zero():
     assert dispatches(*call("f", 1), WAIT, own={"add": False}).number == 0
     assert dispatches(WAIT, own={}).number == 0
