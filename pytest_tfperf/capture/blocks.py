@@ -91,7 +91,7 @@ class BlockTimer:
         deadline = perf_counter() + plan.max_seconds * _TIMED_SHARE
         n_left, n_timed, n_run = plan.timed_at_most(n_before), 0, 0
         timed = _TimedCalls()
-        timed.make_room(_MOST_BLOCKS * size)
+        timed.lengthen(_MOST_BLOCKS * size)
         self.epoch_gaps_s = []
         observations.memory.begin_timed()
         self.lap_timer.restart()
@@ -111,7 +111,7 @@ class BlockTimer:
                 n_run += block.n_steps
                 if self._is_too_short(block, size, target_s):
                     size *= 2
-                    timed.make_room(_MOST_BLOCKS * size)
+                    timed.lengthen(_MOST_BLOCKS * size)
                     continue
                 timed.add(block, pause_s)
                 n_timed += len(block.step_seconds)
@@ -148,7 +148,7 @@ class _TimedCalls:
     """
     Times of the timed window, in arrays: lists would leave objects, which count as growth.
 
-    Their room is made before the first block, since it would count as growth too.
+    They have their length before the first block, since longer ones would count as growth too.
     """
 
     def __init__(self) -> None:
@@ -156,8 +156,8 @@ class _TimedCalls:
         self._n_calls = 0
         self._step_seconds, self._next_seconds, self._pauses = array("d"), array("d"), array("d")
 
-    def make_room(self, n_calls: int) -> None:
-        """Make room for as many calls; more make their own."""
+    def lengthen(self, n_calls: int) -> None:
+        """Lengthen the arrays for as many calls; more lengthen them further."""
         missing = bytes(8 * max(n_calls - len(self._pauses), 0))
         for column in (self._step_seconds, self._next_seconds, self._pauses):
             column.frombytes(missing)

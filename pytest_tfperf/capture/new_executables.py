@@ -2,11 +2,12 @@
 XLA executables compiled in steps after the first.
 
 Each profiler session lists all executables that are alive, so sessions before and after the steps
-show the new ones.
+show the new ones. JAX reports also those that are freed in between.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,11 +21,12 @@ class Executables:
     """The executables of one profile; those compiled while no step runs do not count."""
 
     def __init__(self, folder: Path) -> None:
-        self.late: frozenset[str] | None = None  # compiled after the first step, None if unknown
+        self.late: tuple[str, ...] | None = None  # compiled after the first step, None if unknown
         self._folder = folder
         self._first: frozenset[str] | None = None
         self._outside: frozenset[str] = frozenset()
         self._before_outside: frozenset[str] | None = None
+        self._reported: Counter[str] = Counter()
 
     @property
     def watched(self) -> bool:
@@ -41,6 +43,11 @@ class Executables:
         is_complete = all(framework.name in cold for framework in traced())
         self._first = _modules(cold) if is_complete else self._live()
 
+    def compiled(self, module: str) -> None:
+        """Count the compilation of a module after the first step, unless no step runs."""
+        if self.watched and not self.outside_steps:
+            self._reported[module] += 1
+
     def leave_steps(self) -> None:
         """Stop counting until `return_to_steps`."""
         self._before_outside = self._live()
@@ -55,7 +62,10 @@ class Executables:
         """End after the steps, with their traces if there are any."""
         assert self._first is not None
         alive = self._live() if last is None else _modules(last)
-        self.late = alive - self._first - self._outside if traced() else None
+        late = alive - self._first - self._outside
+        listed = Counter(name.rpartition("(")[0] for name in late)
+        freed = (self._reported - listed).elements()
+        self.late = (*sorted(late), *freed) if traced() else None
 
     def _live(self) -> frozenset[str]:
         """Return the executables alive now, from a session that records nothing."""

@@ -52,26 +52,22 @@ class Windows:
 
     def __init__(self, plan: Plan, folder: Path, kind: str, hooks: WindowHooks) -> None:
         self.plan, self.kind = plan, kind
-        self.done = False
-        self.enough = False  # the windows that the profile itself needs are full
+        self.done = self.enough = False  # enough: the windows that the profile needs are full
         self.watched: frozenset[str] = frozenset()  # frameworks that report to `function_traced`
-        self.n_steps = 0
-        self.epochs = Epochs()
+        self.n_steps, self.epochs = 0, Epochs()
         self.inputs: Mapping[str, Any] = {"inputs": [], "batch": None}
         self.last_output: Any = None
         self.observations = Observations()
         self._folder, self._hooks = folder, hooks
         self._progress = Progress(hooks.announce, plan.max_seconds)
-        self._running_calls = self.observations.calls  # of the running session
-        self._running_probe = self.observations.probe
+        self._running_calls, self._running_probe = self.observations.calls, self.observations.probe
         self._timer, self._total_timer = BlockTimer(plan), Stopwatch()
-        self._in_step, self._n_cold_traces = False, 0
         self._session: Session | None = None
         self._mark: StepMark | None = None
         self._fetching, self._counter = Fetching(self._timer.fetched), CallCounter()
-        self._n_traced = 0  # steps in the running session
+        self._in_step, self._n_cold_traces = False, 0
+        self._n_traced = self._most_elements = 0  # steps, and elements to keep, of a session
         self._n_before_turns = self._n_epochs_before_turns = 0
-        self._most_elements = 0
         self._executables = Executables(folder)
         self._sequence = self._run_windows()
         next(self._sequence)
@@ -140,10 +136,15 @@ class Windows:
 
     def function_traced(self, name: str, change: str) -> None:
         """Record that a framework traced a function after a change, if a step was running."""
-        if self._in_step and self.n_steps and not self.enough:
-            self.observations.retraces.append((name, self.n_steps, change))
-        elif self._in_step and not self.n_steps:
+        if self._in_step and not self.n_steps:
             self._n_cold_traces += 1
+        elif self._in_step and not self.enough:
+            self.observations.retraces.append((name, self.n_steps, change))
+
+    def executable_compiled(self, module: str) -> None:
+        """Record that JAX compiled a module, which may be freed before a session lists it."""
+        if self.n_steps and not self.enough:
+            self._executables.compiled(module)
 
     def close(self, reason: str | None = None) -> None:
         """End the profile at any point; with a reason, keep the observations so far."""
@@ -173,7 +174,7 @@ class Windows:
             ran,
             n_steps=self._n_before_turns if self.enough else self.n_steps,
             n_epochs=self._n_epochs_before_turns if self.enough else self.epochs.n_ended,
-            compiled=None if late is None else tuple(sorted(late)),
+            compiled=late,
             traced=tuple(self.observations.retraces) if ran[0] in self.watched else None,
             **others,
         )
@@ -255,7 +256,7 @@ class Windows:
         self.observations.cold = session.stop()
         traces = read_sessions(self.observations.cold)
         self._executables.begin(traces)
-        if any(map(runs_functions, traces.values())) and not self._n_cold_traces:
+        if not self._n_cold_traces and any(map(runs_functions, traces.values())):
             self.observations.first_step_s = Unknown(
                 "its functions had been traced before, so this was no first step"
             )

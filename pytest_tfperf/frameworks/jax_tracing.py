@@ -50,11 +50,7 @@ def jax_traces_reported_to(report: Report) -> Iterator[bool]:
     them. The result is False, and nothing is reported, if JAX is not loaded or lacks what this
     needs.
     """
-    jax, private = loaded_jax(), sys.modules.get("jax._src.monitoring")
-    # public from JAX 0.8.3 on; older ones have the private one alone
-    unregister = getattr(private, "unregister_event_duration_listener", None) or getattr(
-        private, "_unregister_event_duration_listener_by_callback", None
-    )
+    jax, unregister = loaded_jax(), unregistration()
     if jax is None or unregister is None or not _open_traces():
         yield False
         return
@@ -65,6 +61,15 @@ def jax_traces_reported_to(report: Report) -> Iterator[bool]:
     explained = _Explanations(bool(jax.config.jax_explain_cache_misses), report)
     with _listening(jax, unregister, explained.traced), explained.read(jax.config):
         yield True
+
+
+def unregistration() -> Callable[[Any], None] | None:
+    """Return the function that ends the listening to durations of JAX, None if there is none."""
+    private = sys.modules.get("jax._src.monitoring")
+    # public from JAX 0.8.3 on; older ones have the private one alone
+    return getattr(private, "unregister_event_duration_listener", None) or getattr(
+        private, "_unregister_event_duration_listener_by_callback", None
+    )
 
 
 def explains_first(version: str) -> bool:
