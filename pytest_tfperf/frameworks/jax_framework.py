@@ -163,6 +163,11 @@ def _jax() -> Any:
     return jax
 
 
+def runs_in_several_processes() -> bool:
+    """Return whether this process is one of several that run programs of JAX together."""
+    return jax_computes() and int(_jax().process_count()) > 1
+
+
 def own_functions() -> dict[str, bool]:
     """
     Return the functions that JAX itself compiles, as `jax.numpy.add`, of all that are alive.

@@ -20,7 +20,8 @@ from pytest_tfperf.cluster.worker_calls import RunWorkers
 from pytest_tfperf.compiler.lowering.lower import UNASKED_NODES
 from pytest_tfperf.compiler.step_graph import UNASKED_NODES as UNASKED_GRAPH_NODES
 from pytest_tfperf.frameworks.in_use import other_frameworks, untraced_names
-from pytest_tfperf.machine.locks import Exclusive, measuring_alone
+from pytest_tfperf.frameworks.jax_framework import runs_in_several_processes
+from pytest_tfperf.machine.locks import Exclusive, measuring_alone, measuring_anyway
 from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.recording import Fetches, Recording
 from pytest_tfperf.turns import TurnClients
@@ -132,13 +133,18 @@ class Settings:
         return keep_trace(trace, self.keep, name)
 
 
+def steps_together(settings: Settings) -> bool:
+    """Return whether other processes run as many steps, since they wait for each other."""
+    return settings.in_step or runs_in_several_processes()
+
+
 def plan_of(settings: Settings, wanted: Wanted) -> Plan:
     """Return the windows of a profile: those of the run, overridden by its own arguments."""
     names = ("warmup", "steps", "trace_steps", "latency")
     chosen = {name: getattr(wanted, name) for name in names}
     given = {name: value for name, value in chosen.items() if value is not None}
     plan = replace(settings.plan, **given)
-    return plan.in_step() if settings.in_step else plan
+    return plan.in_step() if steps_together(settings) else plan
 
 
 def window_hooks(settings: Settings, name: str, wanted: Wanted) -> WindowHooks:
@@ -154,7 +160,7 @@ def window_hooks(settings: Settings, name: str, wanted: Wanted) -> WindowHooks:
 
     def settling(paths: Traces, before: int, fetches: Fetches | None) -> int:
         # The buffers of each worker drain in a number of steps of its own.
-        if settings.in_step:
+        if steps_together(settings):
             return 0
         traces = read_sessions(paths)
         first = frameworks_of(traces, untraced_names())[0]
@@ -163,6 +169,7 @@ def window_hooks(settings: Settings, name: str, wanted: Wanted) -> WindowHooks:
     return WindowHooks(
         settling_steps=settling,
         announce=settings.announce,
-        exclusive=settings.exclusive,
+        # Processes that wait for each other cannot wait for a lock one after the other.
+        exclusive=measuring_anyway if runs_in_several_processes() else settings.exclusive,
         turn_client=turn_clients(name, wanted.max_regression) if turn_clients else None,
     )

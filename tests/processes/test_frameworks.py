@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import socket
 import subprocess
 import sys
 from importlib.metadata import version
@@ -10,6 +11,7 @@ import pytest
 from helpers.paths import SUITES
 
 FOLDER = SUITES / "frameworks"
+ENVIRONMENT = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFORMS": "cpu"}
 
 
 @pytest.mark.parametrize(
@@ -35,17 +37,41 @@ def passed(module, n_tests):
         pytest.skip("PyTorch is not installed: it takes gigabytes, and only Keras' users have it")
     if module != "keras_on_torch" and version("jax").startswith("0.6."):
         pytest.skip("JAX 0.6 traces no execution on a CPU, so its counts are unknown")
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "pytest_tfperf.plugin.hooks", f"{module}.py"],
         cwd=FOLDER,
-        env=environment,
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert f"{n_tests} passed" in done.stdout
+
+
+def test_processes_that_wait_for_each_other():
+    """Neither holds the lock of the machine while it waits for the other's step."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_tfperf.plugin.hooks"]
+    processes = [
+        subprocess.Popen(
+            [*command, "two_processes.py"],
+            cwd=FOLDER,
+            env={**ENVIRONMENT, "ADDRESS": address, "PROCESS": str(number)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    try:
+        printed = [process.communicate(timeout=120)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [("1 passed" in text) for text in printed] == [True, True], printed
 
 
 @pytest.mark.slow
