@@ -55,6 +55,8 @@ _COLLECTIVE_COLUMNS = (
     Column("remark", "remark"),
 )
 
+_ONE_NAME = "waiting is unknown: several devices of the trace have one name"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pod:
@@ -160,10 +162,10 @@ def _waiting(pod: Pod) -> list[dict[str, Any]]:
     Waiting is a part of the collectives that nothing else hides, and at most all of it.
     """
     parts = pod.parts
-    if pod.hidden or not parts.names_kinds:
-        remark = pod.hidden or NO_CATEGORY
-        return [{"waiting": None, "last": None, "remark": remark} for _ in parts.names]
     places = {name: place for place, name in enumerate(parts.names)}
+    alike = _ONE_NAME if len(places) < len(parts.names) else ""
+    if remark := pod.hidden or alike or ("" if parts.names_kinds else NO_CATEGORY):
+        return [{"waiting": None, "last": None, "remark": remark} for _ in parts.names]
     waited = np.zeros_like(parts.period_ps)
     n_last, n_runs, n_known, n_all = (np.zeros(len(places), np.int64) for _ in range(4))
     remarks: dict[int, str] = {}

@@ -221,3 +221,13 @@ def test_a_trace_without_devices_has_no_table():
     raw = space(plane("/host:CPU", line("python", at("train", 0, 10, step_num=0, _r=1))))
     assert findings(raw).tables == {}
     assert analyse(Evidence(Recording(name="", trace=None, workload={}))).tables == {}
+
+
+def test_devices_of_one_name_have_no_waiting():
+    first = [("sgemm", 1, 4, ""), (NCCL, 4, 8, "reduce")]
+    raw = gpu_host([first, first], HLO).replace(b"/device:GPU:1", b"/device:GPU:0")
+    records = devices(raw).records()
+    assert [one["waiting"] for one in records] == [None, None]
+    assert {one["remark"] for one in records} == {
+        "waiting is unknown: several devices of the trace have one name"
+    }
