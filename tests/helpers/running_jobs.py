@@ -27,6 +27,49 @@ for n in range(10**9):
         select.select([], [], [], 0.005)  # libfaketime breaks time.sleep
 """
 
+ALONE = {
+    "TensorFlow": """
+import sys, time
+import tensorflow as tf
+
+tf.profiler.experimental.server.start(int(sys.argv[1]))
+step = tf.function(lambda x: tf.reduce_sum(tf.matmul(x, x)), jit_compile=True)
+mark = tf.profiler.experimental.Trace
+x = tf.ones((64, 64))
+""",
+    "JAX": """
+import sys, time
+import jax
+
+jax.profiler.start_server(int(sys.argv[1]))
+step = jax.jit(lambda x: (x @ x).sum())
+mark = jax.profiler.StepTraceAnnotation
+x = jax.numpy.ones((64, 64))
+""",
+}
+"""Starts of jobs of one process, by framework."""
+FOR_EVER = """
+step(x)
+print("ready", flush=True)
+for n in range(10**9):
+    with mark("train", step_num=n):
+        float(step(x))
+        time.sleep(0.005)
+"""
+
+
+@contextmanager
+def jobs_alone(*frameworks):
+    """Addresses of jobs that run for themselves, one for each of these frameworks."""
+    with ExitStack() as stack:
+        ports, jobs = [_free_port() for _ in frameworks], []
+        for port, framework in zip(ports, frameworks, strict=True):
+            command = [sys.executable, "-c", ALONE[framework] + FOR_EVER, str(port)]
+            jobs.append(stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE)))
+            stack.callback(jobs[-1].kill)
+        assert [job.stdout.readline() for job in jobs] == [b"ready\n"] * len(jobs)
+        yield [f"grpc://127.0.0.1:{port}" for port in ports]
+
 
 @contextmanager
 def running_job(*environments):

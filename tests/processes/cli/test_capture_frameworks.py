@@ -1,0 +1,27 @@
+"""`tfperf capture` of jobs of TensorFlow and JAX at the same time, by the servers of their profilers."""
+
+import json
+
+import pytest
+from helpers.running_jobs import jobs_alone
+
+from pytest_tfperf.cli.main import main
+
+
+@pytest.mark.slow
+def test_two_jobs_of_tensorflow_and_one_of_jax(tmp_path, capsys):
+    frameworks = ["TensorFlow", "TensorFlow", "JAX"]
+    with jobs_alone(*frameworks) as addresses:
+        words = [",".join(addresses), "--ms", "500", "-o", str(tmp_path), "--json"]
+        assert main(["capture", *words]) == 0
+        traces = json.loads(capsys.readouterr().out)["traces"]
+    assert len(traces) == 3
+    for trace, framework in zip(traces, frameworks, strict=True):
+        assert main(["analyze", trace]) == 0
+        printed = capsys.readouterr().out
+        assert f": {framework}, " in printed
+        assert main(["analyze", trace, "--json"]) == 0
+        [profile] = json.loads(capsys.readouterr().out)["profiles"]
+        assert 10 < len(profile["steps"]) <= 100
+        assert profile["metrics"]["xla_launches"]["value"] == 1
+        assert profile["metrics"]["xla_compiles"]["value"] == 0
