@@ -171,7 +171,7 @@ def _with_change(name: str, change: str) -> str:
 
 
 def dispatch_cause(names: Counter[str]) -> dict[str, str]:
-    """Return `where` and `try` for functions of JAX' own that a step calls one by one."""
+    """Return `where` and `try` for functions of JAX's own that a step calls one by one."""
     return {
         "where": f"outside jax.jit: {_tally(names.elements())}",
         "try": "move them into the jax.jit function that the step calls",

@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_tfperf.analysis.device.pod import Pod, find_pod, pod_tables
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.host.activity import shows_runtime
-from pytest_tfperf.analysis.host.shown import JAX
+from pytest_tfperf.analysis.host.shown import JAX, framework
 from pytest_tfperf.analysis.job_devices import job_devices
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.analysis.steps.shares import input_wait
@@ -122,6 +122,7 @@ def analyse_trace(trace: Trace, target_step_time_s: float | None = None) -> Anal
         trace=Path(trace.path),
         workload={},
         bare=True,
+        framework=framework(trace),
         target_step_time_s=target_step_time_s,
     )
     evidence = Evidence(recording, trace)

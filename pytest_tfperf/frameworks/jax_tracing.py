@@ -168,7 +168,7 @@ def explained_function(explanation: str) -> str:
 
 def change_in(explanation: str) -> str:
     """
-    Return the change that JAX' explanation of a cache miss names, as `x f32[8] → f32[5]`.
+    Return the change that JAX's explanation of a cache miss names, as `x f32[8] → f32[5]`.
 
     It is empty for the first trace of a function (`explain` in
     jax/_src/interpreters/partial_eval.py).

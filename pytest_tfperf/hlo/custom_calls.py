@@ -41,7 +41,7 @@ partitioner, Shardy's constants, dynamic_padder.cc; XLA counts no FLOPs for TopK
 _NO_PRODUCTS = frozenset(
     f"{platform}_threefry2x32{suffix}" for platform in ("cu", "hip") for suffix in ("", "_ffi")
 )
-"""Targets that compute with integers alone: JAX' random numbers on GPUs (jax/_src/prng.py)."""
+"""Targets that compute with integers alone: JAX's random numbers on GPUs (jax/_src/prng.py)."""
 
 
 def declared_flops(op: HloInstruction) -> int | None:

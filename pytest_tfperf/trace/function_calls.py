@@ -1,4 +1,4 @@
-"""Calls of functions from Python, and the executions on a CPU that JAX' calls launched."""
+"""Calls of functions from Python, and the executions on a CPU that JAX's calls launched."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def xla_executions(host: Events) -> Events:
     runs = host.named(lambda name: name.endswith("Executable::ExecuteAsyncOnStream"))
     return (
         runs if len(runs) else host.called("GpuExecutable::ExecuteThunks")
-    )  # JAX' way to the same
+    )  # JAX's way to the same
 
 
 def thunks(host: Events) -> Events:

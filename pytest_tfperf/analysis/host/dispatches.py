@@ -18,8 +18,8 @@ from pytest_tfperf.trace.xspace import HOST
 from pytest_tfperf.values import FETCH, FETCH_PYTHON, Value
 
 _METRIC = "eager_ops"
-_NOT_IN_PROCESS = "a trace does not tell JAX' own functions from the user's; pytest does"
-_NO_CALLS = "the trace has no event of JAX' calls from Python, which would show them"
+_NOT_IN_PROCESS = "a trace does not tell JAX's own functions from the user's; pytest does"
+_NO_CALLS = "the trace has no event of JAX's calls from Python, which would show them"
 
 
 def jax_dispatches(evidence: Evidence) -> Value:

@@ -76,7 +76,7 @@ def find_steps(trace: Trace) -> Steps:
     The sources are: steps that pytest-tfperf marked; other events with `step_num` (`_r` roots,
     `TraceContext`, Keras' "Profiled batch"); the `Steps` line of a TPU core; iterations of a loop
     in a graph; calls of the tf.function called most often outside of others; runs of a session, as
-    of TensorFlow Serving; executions on a device's `XLA Modules` line; calls of JAX' most called
+    of TensorFlow Serving; executions on a device's `XLA Modules` line; calls of JAX's most called
     function.
 
     Raises:

@@ -106,7 +106,7 @@ def test_steps_that_call_no_function_of_jax_have_zero():
 @pytest.mark.parametrize(
     ("events", "own", "why"),
     [
-        ([at("OtherCall(add)", 1, 2)], {"add": False}, "no event of JAX' calls"),
+        ([at("OtherCall(add)", 1, 2)], {"add": False}, "no event of JAX's calls"),
         ([*call("add", 1)], {"add": True}, "both compile a function named add"),
         ([*call("add", 1)], None, "pytest does"),
     ],
