@@ -18,7 +18,7 @@ from pytest_tfperf.capture.sessions import Session, Traces, read_sessions
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
-from pytest_tfperf.frameworks.in_use import other_frameworks
+from pytest_tfperf.frameworks.in_use import other_frameworks, synchronise
 from pytest_tfperf.plugin.forms.keras_loop import profile_keras_loop
 from pytest_tfperf.plugin.profiles import Profiles
 
@@ -63,6 +63,7 @@ class BracketedTrace:
             return
         if self._session is None:
             skip_disabled()
+        synchronise()  # what still runs would be missing from the trace
         try:
             self._profiles.finish_bare(self._session.stop(), self._name, self._calls, self._wanted)
         except TraceError:
@@ -98,6 +99,7 @@ def profiled_body(profiles: Profiles) -> Iterator[None]:
         session.discard()
         raise
     if not looped:
+        synchronise()
         _one_trace(profiles, session.stop(), calls)
 
 
