@@ -18,13 +18,13 @@ ENVIRONMENT = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFOR
     ("module", "n_tests"),
     [
         ("metrics", 18),
-        ("known_metrics", 3),
-        ("forms", 7),
         ("four_devices", 5),
         ("errors", 6),
-        ("beside_tensorflow", 6),
-        ("keras_on_jax", 9),
-        ("keras_on_torch", 4),
+        pytest.param("beside_tensorflow", 6, marks=pytest.mark.slow),
+        pytest.param("known_metrics", 3, marks=pytest.mark.slow),
+        pytest.param("forms", 7, marks=pytest.mark.slow),
+        pytest.param("keras_on_jax", 9, marks=pytest.mark.slow),
+        pytest.param("keras_on_torch", 4, marks=pytest.mark.slow),
     ],
 )
 def test_steps(module, n_tests):

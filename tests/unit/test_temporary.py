@@ -239,6 +239,7 @@ def deep(folder, depth):
     os.close(opened)
 
 
+@pytest.mark.slow
 def test_a_folder_may_be_deeper_than_python_calls_itself(tmp_path):
     with TemporaryFolder(tmp_path) as folder:
         deep(folder, 3000)

@@ -93,6 +93,7 @@ def test_a_folder_that_somebody_exchanged_is_left_alone(monkeypatch, tmp_path, e
     assert not (tmp_path / "away/files").exists()
 
 
+@pytest.mark.slow
 def test_a_deep_folder_is_removed(cleanup):
     opened = os.open(cleanup.folder, os.O_RDONLY)
     for _ in range(3000):

@@ -108,7 +108,13 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name.startswith("bit") else [])
+        for name in DAMAGES
+    ],
+)
 def test_an_index_that_cannot_be_trusted_is_made_anew(address, cache, monkeypatch, damage):
     open_store(address).rows(STEP_TIMES)
     index = index_of(cache)
@@ -189,6 +195,7 @@ def small_disk(cache):
         subprocess.run(["umount", str(cache.parent)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_free", [0, 4, 20, 100, 300])
 def test_a_full_disk_costs_time_only(address, cache, small_disk, n_free):
     def fill():
@@ -261,6 +268,7 @@ def test_a_process_that_holds_the_lock_does_not_stop_others(address, cache, monk
         assert n_runs(address) == 4
 
 
+@pytest.mark.slow
 def test_processes_at_once(address, cache):
     processes = [asking(address) for _ in range(3)]
     for one in processes:

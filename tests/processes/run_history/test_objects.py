@@ -136,6 +136,7 @@ def writer(folder, name, n):
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_writers_at_once_lose_nothing(tmp_path):
     folder = str(tmp_path / "store")
     writers = [writer(folder, name, 9) for name in ("aaaaaa", "bbbbbb", "cccccc")]
