@@ -222,9 +222,9 @@ def slow(tmp_path_factory):
     [
         pytest.param("signal", {}, id="signal, plain", marks=pytest.mark.slow),
         pytest.param("thread", {}, id="thread, plain"),
-        pytest.param("signal", {"OWN": "1"}, id="signal, own process"),
+        pytest.param("signal", {"OWN": "1"}, id="signal, own process", marks=pytest.mark.slow),
         pytest.param("thread", {"OWN": "1"}, id="thread, own process", marks=pytest.mark.slow),
-        pytest.param("signal", VERSIONS, id="signal, versions"),
+        pytest.param("signal", VERSIONS, id="signal, versions", marks=pytest.mark.slow),
         pytest.param("thread", VERSIONS, id="thread, versions", marks=pytest.mark.slow),
     ],
 )

@@ -107,7 +107,11 @@ def test_interrupted(start, place, tmp_path):
 
 @pytest.mark.parametrize(
     ("place", "number"),
-    [("turn here", signal.SIGKILL), ("turn there", signal.SIGKILL), ("turn there", signal.SIGTERM)],
+    [
+        ("turn here", signal.SIGKILL),
+        pytest.param("turn there", signal.SIGKILL, marks=pytest.mark.slow),
+        ("turn there", signal.SIGTERM),
+    ],
 )
 def test_the_coordinator_is_killed(start, place, number):
     run = start(place)

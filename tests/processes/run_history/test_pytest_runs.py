@@ -60,6 +60,7 @@ def recorded(history, n=6, step_time=0.5, **fields):
         )
 
 
+@pytest.mark.slow
 def test_each_run_is_added_and_compared_with_those_of_the_branch(run, history):
     run("--tfperf-update", store=None).assert_outcomes(passed=2)
     recorded(history)

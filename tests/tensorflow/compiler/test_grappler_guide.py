@@ -404,6 +404,7 @@ def test_every_option_that_is_left_out_is_on_the_page():
 @pytest.mark.skipif(
     tf.__version__.startswith("2.20."), reason="TensorFlow 2.20 ignores TF_CPP_VMODULE: no log"
 )
+@pytest.mark.slow
 def test_the_passes_that_run_by_default_are_those_that_the_page_says(child):
     ran = set(
         re.findall(
