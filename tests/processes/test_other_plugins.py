@@ -11,6 +11,7 @@ from helpers.paired_project import INI, Project
 from helpers.paths import TESTS
 from helpers.reruns import AGAIN as RUNS_ALL_AGAIN
 
+pytestmark = pytest.mark.slow  # each is some runs of pytest
 MODEL = "HERE = {here}\n"
 CONFTEST = """
 import json
