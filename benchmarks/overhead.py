@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.frameworks.tensorflow_runtime import warm_runtime
+from pytest_tfperf.frameworks.in_use import start_devices
 from pytest_tfperf.machine.call_counter import CallCounter
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.profile_settings import Settings
@@ -83,7 +83,7 @@ def step_seconds(step, argument, n=200):
     return statistics.median(times)
 
 
-warm_runtime()
+start_devices()
 profiled()
 costs = []
 for _ in range(ROUNDS):

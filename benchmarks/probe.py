@@ -23,7 +23,8 @@ import tensorflow as tf
 
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.step_graph import inspect_graph
-from pytest_tfperf.frameworks.tensorflow_runtime import sync_devices, warm_runtime
+from pytest_tfperf.frameworks.in_use import start_devices
+from pytest_tfperf.frameworks.tensorflow_runtime import sync_devices
 from pytest_tfperf.stats.signed_rank import ratio_interval
 from pytest_tfperf.values import Unknown
 
@@ -97,7 +98,7 @@ def shown(logs):
     return f"{interval.ratio:.3f} ({interval.low:.3f} to {interval.high:.3f})"
 
 
-warm_runtime()
+start_devices()
 gc.disable()
 for make in (keras_step, many_ops, compiled):
     logs = logs_of(make())

@@ -8,8 +8,9 @@ from typing import Any
 
 from pytest_tfperf.capture.sessions import Session, StepMark, read_sessions
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.frameworks.in_use import start_devices
 from pytest_tfperf.frameworks.interface import TENSORFLOW
-from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow, sync_devices, warm_runtime
+from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow, sync_devices
 from pytest_tfperf.trace.xspace import Trace
 
 
@@ -47,7 +48,7 @@ def record_steps(step: Callable[[], Any], n_steps: int, folder: Path) -> Trace:
         CaptureError: If the profiler cannot start.
         TraceError: If it has written no trace that can be read.
     """
-    warm_runtime()
+    start_devices()
     session = Session(folder)
     try:
         for n in range(n_steps):

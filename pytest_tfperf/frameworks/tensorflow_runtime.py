@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.tf_log import information_hidden
 
 OLDEST = (2, 18)
 """The oldest TensorFlow whose traces show what XLA runs on a CPU."""
@@ -57,16 +56,6 @@ def too_old(version: str) -> str | None:
         f"pytest-tfperf needs TensorFlow {'.'.join(map(str, OLDEST))} or newer, and this is "
         f"{version}, whose traces do not show what XLA runs on a CPU"
     )
-
-
-@functools.cache
-def warm_runtime() -> None:
-    """Start devices, thread pools and LLVM once per process, so that no first step includes it."""
-    load_tensorflow()
-    with information_hidden():
-        start_devices()
-        if executes_eagerly():
-            run_compiled()
 
 
 @functools.cache
