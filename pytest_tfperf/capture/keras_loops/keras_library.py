@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.frameworks.nests import loaded_tensorflow
 
 __tracebackhide__ = True
 
@@ -28,9 +29,15 @@ def library_of(thing: Any) -> Any:
 
 
 def libraries_in_use() -> list[Any]:
-    """Return the libraries that a test may call: those loaded, and the one that is `tf.keras`."""
+    """
+    Return the libraries that a test may call: those loaded, and the one that is `tf.keras`.
+
+    The latter would import TensorFlow, so it counts only where TensorFlow is loaded or the
+    environment names a backend.
+    """
     legacy = os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true")
-    chosen = "tf_keras" if legacy else "keras"
+    may_import = loaded_tensorflow() is not None or "KERAS_BACKEND" in os.environ
+    chosen = ("tf_keras" if legacy else "keras") if may_import else ""
     return [
         importlib.import_module(name)
         for name in _LIBRARIES

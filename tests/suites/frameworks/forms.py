@@ -1,5 +1,7 @@
 """Every form of a profile with steps of JAX, as users write them."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,6 +48,7 @@ def test_variants(tf_profile):
 def test_the_marker_alone():
     for batch in DATA[:6]:
         loss(batch)
+    assert "keras" not in sys.modules  # it would import TensorFlow
 
 
 def test_variants_with_other_outputs_are_an_error(tf_profile):
