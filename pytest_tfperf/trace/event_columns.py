@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 import numpy as np
 
@@ -12,29 +11,14 @@ from pytest_tfperf.protobuf import VARINT, Ints, Message
 MAX_PS = 1 << 61
 """Longest time in a trace, 26 days; a sum of two such times still fits 64 bits."""
 
+EventColumns = tuple[Ints, Ints, Ints, Ints, Ints]
+"""metadata_id, offset_ps, duration_ps, and begin and end of the stats, each of shape (n,)."""
 STAT_TAG = 0x22
 """The tag of XEvent.stats = 4, length-delimited."""
-_AT_ONCE = 1 << 15  # events
+AT_ONCE = 1 << 15
+"""Events to decode at once, as many as a processor's cache holds."""
 FEWEST = 64
 """Events from which on a round for all of them is faster than a walk through each."""
-
-
-def columns_of_each(
-    message: Message, tags: Sequence[Ints]
-) -> Iterator[tuple[Ints, Ints, Ints, Ints, Ints]]:
-    """
-    Yield the `event_columns` of each plane; neighbours of few events are decoded together.
-
-    `tags` are those of each plane.
-    """
-    sizes = [each.size for each in tags]
-    for first, last in batches(sizes, _AT_ONCE):
-        together = tags[first] if last - first == 1 else np.concatenate(tags[first:last])
-        columns = event_columns(message, together)
-        edges = np.cumsum([0, *sizes[first:last]]).tolist()
-        for begin, end in pairwise(edges):
-            metadata_id, *others = (column[begin:end] for column in columns)
-            yield (metadata_id, *others)  # type: ignore[misc]
 
 
 def batches(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
@@ -55,7 +39,7 @@ def batches(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
         yield first, len(sizes)
 
 
-def event_columns(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+def event_columns(message: Message, tags: Ints) -> EventColumns:
     """
     Decode the events at some tags.
 
@@ -63,22 +47,19 @@ def event_columns(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints,
     any other order is decoded singly. As many events are decoded at once as a processor's cache
     holds. XEvent: metadata_id = 1, offset_ps = 2, duration_ps = 3, stats = 4.
 
-    Returns:
-        metadata_id, offset_ps, duration_ps, and begin and end of the stats, each of shape (n,).
-
     Raises:
         TraceError: If an event has an impossible time.
     """
     columns = tuple(np.empty(tags.size, np.int64) for _ in range(5))
-    for first in range(0, tags.size, _AT_ONCE):
-        some = slice(first, first + _AT_ONCE)
+    for first in range(0, tags.size, AT_ONCE):
+        some = slice(first, first + AT_ONCE)
         for column, values in zip(columns, _some_events(message, tags[some]), strict=True):
             column[some] = values
     metadata_id, offset, duration, begin, end = columns
     return metadata_id, offset, duration, begin, end
 
 
-def _some_events(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+def _some_events(message: Message, tags: Ints) -> EventColumns:
     at = tags + 1
     size, width = message.varints(at)
     at += width
@@ -89,8 +70,25 @@ def _some_events(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints, 
         columns.append(value.view(np.int64))
         at += width
     for row in _unusual_events(message, at, end):
-        _single_event(message, row, int(tags[row]), columns, at, int(end[row]))
+        single_event(message, row, int(tags[row]), columns, at, int(end[row]))
     metadata_id, offset, duration = columns
+    refuse_impossible_times(message, tags, offset, duration)
+    return metadata_id, offset, duration, at, end
+
+
+def refuse_impossible_times(message: Message, tags: Ints, offset: Ints, duration: Ints) -> None:
+    """
+    Refuse events that start or take longer than `MAX_PS`.
+
+    Args:
+        message: The trace.
+        tags: Tags of the events, shape (n,).
+        offset: Their offset_ps.
+        duration: Their duration_ps.
+
+    Raises:
+        TraceError: If an event has such a time.
+    """
     if duration.size and (
         min(int(duration.min()), int(offset.min()) + MAX_PS) < 0
         or max(int(duration.max()), int(offset.max())) > MAX_PS
@@ -100,7 +98,6 @@ def _some_events(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints, 
         )
         what = f"an event starts at {offset[bad[0]]} ps and takes {duration[bad[0]]} ps"
         raise message.error("XEvent", int(tags[bad[0]]), what)
-    return metadata_id, offset, duration, at, end
 
 
 def _unusual_events(message: Message, at: Ints, end: Ints) -> list[int]:
@@ -154,7 +151,7 @@ def stat_spans(message: Message, at: Ints) -> tuple[Ints, Ints]:
     return begin, end
 
 
-def _single_event(
+def single_event(
     message: Message, row: int, tag: int, columns: list[Ints], at: Ints, end: int
 ) -> None:
     """

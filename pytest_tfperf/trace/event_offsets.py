@@ -105,7 +105,7 @@ def _walked_in_parts(
     tags = visited[is_own]
     if singly:
         tags = np.sort(np.concatenate([tags, *singly]))
-    return tags, _behind(message, int(tags[-1]), end)
+    return tags, behind_event(message, int(tags[-1]), end)
 
 
 def _walked(
@@ -124,11 +124,11 @@ def _walked(
     tags = []
     while at < until and at not in known and message.bytes[at] == EVENT_TAG:
         tags.append(at)
-        at = _behind(message, at, end)
+        at = behind_event(message, at, end)
     return np.array(tags, np.int64), at
 
 
-def _behind(message: Message, at: int, end: int) -> int:
+def behind_event(message: Message, at: int, end: int) -> int:
     """
     Return the offset behind the event whose tag is at an offset.
 
@@ -136,6 +136,9 @@ def _behind(message: Message, at: int, end: int) -> int:
         message: The trace.
         at: Offset of the tag.
         end: Offset behind the line.
+
+    Raises:
+        TraceError: If the event is longer than the bytes left.
     """
     size, behind = message.varint(at + 1, end, "XLine.events")
     if size > end - behind:

@@ -19,8 +19,9 @@ import numpy as np
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.protobuf import BYTES, VARINT, Ints, Message
-from pytest_tfperf.trace.event_columns import MAX_PS, columns_of_each, distinct
-from pytest_tfperf.trace.event_offsets import EVENT_TAG, event_tags
+from pytest_tfperf.trace.event_columns import MAX_PS, EventColumns, distinct
+from pytest_tfperf.trace.event_decoder import columns_of_each, event_tags
+from pytest_tfperf.trace.event_offsets import EVENT_TAG
 from pytest_tfperf.trace.plane_limits import refuse_many_devices, refuse_many_planes
 from pytest_tfperf.trace.trace_bytes import message_of, read_message
 
@@ -266,7 +267,7 @@ class _PlaneLayout:
         """Offset of the tag of each event."""
         return np.concatenate([np.empty(0, np.int64), *(line.tags for line in self.lines)])
 
-    def decode(self, origin_ns: int, columns: tuple[Ints, Ints, Ints, Ints, Ints]) -> Plane:
+    def decode(self, origin_ns: int, columns: EventColumns) -> Plane:
         """Make the plane from its `event_columns`; `origin_ns` is the trace's origin."""
         counts = [line.tags.size for line in self.lines]
         line_index = np.repeat(np.arange(len(self.lines)), counts)

@@ -1,0 +1,111 @@
+"""
+Decoding of the events of a line by compiled code, or by NumPy where it was not compiled.
+
+Both give the same columns and the same errors. The compiled code takes half the time of a trace;
+`hatch_build.py` makes it where there is a C compiler.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_tfperf.protobuf import Ints, Message
+from pytest_tfperf.trace import event_columns, event_offsets
+from pytest_tfperf.trace.event_columns import AT_ONCE, EventColumns, batches
+
+SOURCE = Path(__file__).with_name("compiled_decoder.c")
+"""The compiled code's source, which wheels leave out."""
+LIBRARY = SOURCE.with_suffix(".so")
+"""The compiled code."""
+_OFFSET = ctypes.c_int64
+_ARRAY = ctypes.c_void_p
+
+
+def event_tags(message: Message, begin: int, end: int) -> tuple[Ints, int]:
+    """
+    Find the tags of consecutive events, as `event_offsets.event_tags` does.
+
+    Args:
+        message: The trace.
+        begin: Offset of the first tag.
+        end: Offset behind the line.
+    """
+    library = compiled_code()
+    if library is None:
+        return event_offsets.event_tags(message, begin, end)
+    behind, nothing = _OFFSET(begin), ctypes.c_void_p(None)
+    raw, at = _address(message.bytes), ctypes.byref(behind)
+    n_events = library.tfperf_find_events(raw, begin, end, end - begin, nothing, at)
+    tags = np.empty(n_events, np.int64)
+    library.tfperf_find_events(raw, begin, end, n_events, _address(tags), at)
+    if behind.value < end and message.bytes[behind.value] == event_offsets.EVENT_TAG:
+        event_offsets.behind_event(message, behind.value, end)  # raises the error
+    return tags, behind.value
+
+
+def decode_events(message: Message, tags: Ints) -> EventColumns:
+    """Decode the events at some tags, as `event_columns.event_columns` does."""
+    library = compiled_code()
+    if library is None:
+        return event_columns.event_columns(message, tags)
+    columns = tuple(np.empty(tags.size, np.int64) for _ in range(5))
+    raw, each = _address(message.bytes), [_address(column) for column in columns]
+    metadata_id, offset, duration, begin, end = columns
+    row = 0
+    while (
+        row := library.tfperf_decode_events(raw, _address(tags), row, tags.size, *each)
+    ) < tags.size:
+        numbers = [metadata_id, offset, duration]
+        event_columns.single_event(message, row, int(tags[row]), numbers, begin, int(end[row]))
+        row += 1
+    event_columns.refuse_impossible_times(message, tags, offset, duration)
+    return metadata_id, offset, duration, begin, end
+
+
+def columns_of_each(message: Message, tags: Sequence[Ints]) -> Iterator[EventColumns]:
+    """
+    Yield the columns of each plane; neighbours of few events are decoded together.
+
+    `tags` are those of each plane.
+    """
+    sizes = [each.size for each in tags]
+    for first, last in batches(sizes, AT_ONCE):
+        together = tags[first] if last - first == 1 else np.concatenate(tags[first:last])
+        columns = decode_events(message, together)
+        edges = np.cumsum([0, *sizes[first:last]]).tolist()
+        for begin, end in pairwise(edges):
+            metadata_id, *others = (column[begin:end] for column in columns)
+            yield (metadata_id, *others)  # type: ignore[misc]
+
+
+@functools.cache
+def compiled_code() -> ctypes.CDLL | None:
+    """
+    Load the compiled code.
+
+    Returns:
+        The library, or None if it was not compiled, is of another machine, or is older than its
+        source.
+    """
+    try:
+        if SOURCE.exists() and SOURCE.stat().st_mtime > LIBRARY.stat().st_mtime:
+            return None
+        library = ctypes.CDLL(str(LIBRARY))
+    except OSError:
+        return None
+    library.tfperf_find_events.argtypes = [_ARRAY, *[_OFFSET] * 3, *[_ARRAY] * 2]
+    library.tfperf_find_events.restype = _OFFSET
+    library.tfperf_decode_events.argtypes = [*[_ARRAY] * 2, *[_OFFSET] * 2, *[_ARRAY] * 5]
+    library.tfperf_decode_events.restype = _OFFSET
+    return library
+
+
+def _address(array: npt.NDArray[np.generic]) -> int:
+    return array.ctypes.data
