@@ -15,6 +15,7 @@ The number is the format of the rows.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -40,6 +41,7 @@ from pytest_tfperf.fleet.trace_rows import (
 from pytest_tfperf.json_file import plain_strings
 from pytest_tfperf.run_history.duck import connect, literal, rows_as_parquet, without_damaged
 from pytest_tfperf.run_history.stores import MOST_ROWS
+from pytest_tfperf.text import plain
 from pytest_tfperf.values import Json
 
 FORMAT = 1
@@ -305,11 +307,16 @@ def _read_tables(
         f"{where} LIMIT {MOST_ROWS + 1}"
     )
 
+    text = functools.cache(plain)  # most rows repeat the texts of others
+
     with closing(connect()) as base:
 
         def read(some: Sequence[str]) -> list[dict[str, Any]]:
             found = base.execute(query, {"paths": literal(some), **asked}).fetchall()
-            return [plain_strings(dict(zip(columns, row, strict=True))) for row in found]
+            cells = (
+                [text(cell) if isinstance(cell, str) else cell for cell in row] for row in found
+            )
+            return [dict(zip(columns, row, strict=True)) for row in cells]
 
         rows, unread = without_damaged(paths, read)
     if len(rows) > MOST_ROWS:
