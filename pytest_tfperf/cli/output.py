@@ -48,6 +48,13 @@ def add_output(parser: argparse.ArgumentParser, more: str) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
+def silence_libraries() -> None:
+    """Let libraries of file systems log nothing, since the command says what failed itself."""
+    import logging  # other commands start faster without it
+
+    logging.getLogger().addHandler(logging.NullHandler())
+
+
 def refuse(options: argparse.Namespace, rest: Sequence[str]) -> None:
     """Exit with a message if there are unrecognised arguments."""
     if rest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,15 @@ from rich.text import Text
 
 from pytest_tfperf.cli.console import width, write_out
 from pytest_tfperf.cli.history.project_settings import project_settings
-from pytest_tfperf.cli.output import FAILED, GOOD, add_command, json_text, meant, refuse
+from pytest_tfperf.cli.output import (
+    FAILED,
+    GOOD,
+    add_command,
+    json_text,
+    meant,
+    refuse,
+    silence_libraries,
+)
 from pytest_tfperf.cli.text_tables import Cells, laid_out
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.files import replace_file
@@ -107,6 +115,7 @@ def _history(options: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse(options, rest)
     if options.output is not None and options.output.suffix.lower() != ".html":
         raise TfperfError(f"{options.output}: a page of a history ends in .html")
+    silence_libraries()
     settings = project_settings()
     address = options.store or settings.history
     if not address:
@@ -207,22 +216,34 @@ def _trends(store: HistoryStore, options: argparse.Namespace) -> list[_Trend]:
         if options.test in (None, one.name, one.rows[-1].test, f"{one.rows[-1].file}::{one.name}")
     ]
     if not found:
-        print(f"tfperf: {_why_none([one.name for one in every], options)}", file=sys.stderr)
+        names = [one.name for one in every]
+        stored = [] if names else store.rows(Selection(metrics=(options.metric,)))
+        branches = {f"{row.branch} of {row.project}" for row in stored}
+        print(f"tfperf: {_why_none(names, branches, options)}", file=sys.stderr)
     return [
         _Trend(series=one, changes=level_changes(one.values, one.commits, unit=one.rows[-1].unit))
         for one in found
     ]
 
 
-def _why_none(names: Sequence[str], options: argparse.Namespace) -> str:
-    """Explain that no run is stored for what was asked."""
+def _why_none(names: Sequence[str], branches: Iterable[str], options: argparse.Namespace) -> str:
+    """
+    Explain that no run is stored for what was asked.
+
+    Args:
+        names: Tests of the project and branch that have runs.
+        branches: Without such tests, branches and their projects that have runs.
+        options: The options.
+    """
     if names:
         known = and_more(sorted(set(names)), _NAMED)
         return f"no run of {one_line(options.test)}{meant(options.test, names)}; stored: {known}"
     unknown = "" if options.metric in METRICS else meant(options.metric, METRICS)
     since = f" since {options.since}" if options.since else ""
     where = f"project {one_line(options.project)}, branch {one_line(options.branch)}{since}"
-    return f"no run with {one_line(options.metric)} is stored for {where}{unknown}"
+    known = and_more(sorted(map(one_line, branches)), _NAMED)
+    stored = f"; stored: {known}" if known else ""
+    return f"no run with {one_line(options.metric)} is stored for {where}{unknown}{stored}"
 
 
 def _overview(trends: Sequence[_Trend]) -> Iterator[RenderableType]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli.console import styled_lines, write_out
-from pytest_tfperf.cli.output import FAILED, GOOD, UNKNOWN, USAGE, json_text
+from pytest_tfperf.cli.output import FAILED, GOOD, UNKNOWN, USAGE, json_text, silence_libraries
 from pytest_tfperf.cli.phases import shown_progress
 from pytest_tfperf.errors import FleetError, TfperfError
 from pytest_tfperf.quantities import RATIO, format_quantity
@@ -95,6 +95,7 @@ def analyse_many(options: argparse.Namespace) -> int:
         raise FleetError("--executor and --shard need --into STORE")
     if options.output is not None or options.target_step_time is not None:
         raise FleetError("--into goes with neither -o nor --target-step-time")
+    silence_libraries()
     with _missing_packages():
         from pytest_tfperf.fleet.analyze import analyze_traces
 
@@ -120,6 +121,7 @@ def check_many(options: argparse.Namespace) -> int:
 
     if options.most < 1:
         raise FleetError("--most must be at least 1")
+    silence_libraries()
     with _missing_packages():
         from pytest_tfperf.fleet.fleet_check import check_store
 

@@ -126,7 +126,7 @@ def test_a_page(history, tmp_path):
         (("--metric", "step_tim"), 1, "no run with step_tim is stored for project demo, branch "),
         (("--since", "2027-01-01"), 1, "project demo, branch main since 2027-01-01"),
         (("--since", "soon"), 2, "'soon' is no date, such as 2026-11-24"),
-        (("--branch", "none"), 1, "project demo, branch none"),
+        (("--branch", "none"), 1, "project demo, branch none; stored: main of demo"),
     ],
 )
 def test_what_is_not_there(history, words, status, said):
