@@ -11,6 +11,7 @@ import pytest
 from helpers.paths import SUITES
 
 FOLDER = SUITES / "frameworks"
+TWO = "--xla_force_host_platform_device_count=2"
 ENVIRONMENT = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFORMS": "cpu"}
 
 
@@ -59,7 +60,7 @@ def test_processes_that_wait_for_each_other():
         subprocess.Popen(
             [*command, "two_processes.py"],
             cwd=FOLDER,
-            env={**ENVIRONMENT, "ADDRESS": address, "PROCESS": str(number)},
+            env={**ENVIRONMENT, "ADDRESS": address, "PROCESS": str(number), "XLA_FLAGS": TWO},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -71,7 +72,7 @@ def test_processes_that_wait_for_each_other():
     finally:
         for process in processes:
             process.kill()
-    assert [("1 passed" in text) for text in printed] == [True, True], printed
+    assert [("2 passed" in text) for text in printed] == [True, True], printed
 
 
 @pytest.mark.slow
