@@ -2,7 +2,7 @@
  * The events of a line of an XSpace, as event_offsets.py and event_columns.py decode them with NumPy.
  *
  * Field numbers are those of XLine and XEvent in tsl/profiler/protobuf/xplane.proto (openxla/xla).
- * Offsets are checked against the end of the line or the event. 16 readable bytes lie behind the
+ * Offsets are checked against the end of the line, the event or the message. 16 readable bytes lie behind the
  * message (PADDING in protobuf.py), and a varint takes at most ten, so none is read behind them.
  * What is not as most serialisers write it is left to Python, which also makes all errors.
  */
@@ -28,13 +28,16 @@ static int64_t read_varint(const uint8_t *bytes, int64_t at, uint64_t *value) {
     return -1;
 }
 
-/* Return the offset behind the sized field whose tag of one byte is at an offset, or -1 if it is behind `end`. */
-static int64_t behind_field(const uint8_t *bytes, int64_t tag, int64_t end) {
+/*
+ * Return the offset behind the sized field whose tag of one byte is at an offset, or -1 if that is behind `end`.
+ * `begin` becomes the offset of its content, or -1.
+ */
+static int64_t behind_field(const uint8_t *bytes, int64_t tag, int64_t end, int64_t *begin) {
     uint64_t size;
-    const int64_t begin = read_varint(bytes, tag + 1, &size);
-    if (begin < 0 || begin > end || size > (uint64_t)(end - begin))
+    *begin = read_varint(bytes, tag + 1, &size);
+    if (*begin < 0 || *begin > end || size > (uint64_t)(end - *begin))
         return -1;
-    return begin + (int64_t)size;
+    return *begin + (int64_t)size;
 }
 
 /*
@@ -42,9 +45,9 @@ static int64_t behind_field(const uint8_t *bytes, int64_t tag, int64_t end) {
  * `behind` becomes the offset behind the last one. There the bytes are of another field, or of an event that is damaged.
  */
 PUBLIC int64_t tfperf_find_events(const uint8_t *bytes, int64_t at, int64_t end, int64_t most, int64_t *tags, int64_t *behind) {
-    int64_t n = 0;
+    int64_t n = 0, begin;
     while (n < most && at < end && bytes[at] == EVENT_TAG) {
-        const int64_t next = behind_field(bytes, at, end);
+        const int64_t next = behind_field(bytes, at, end, &begin);
         if (next < 0)
             break;
         if (tags)
@@ -60,16 +63,17 @@ PUBLIC int64_t tfperf_find_events(const uint8_t *bytes, int64_t at, int64_t end,
  * Decode the events at `tags` from `row` on: metadata_id = 1, offset_ps = 2, duration_ps = 3, then stats = 4.
  * Return the first row that is of another form, or `n_rows`. The begin and the end of its content are written.
  */
-PUBLIC int64_t tfperf_decode_events(const uint8_t *bytes, const int64_t *tags, int64_t row, int64_t n_rows,
+PUBLIC int64_t tfperf_decode_events(const uint8_t *bytes, int64_t size, const int64_t *tags, int64_t row, int64_t n_rows,
                                     int64_t *metadata_id, int64_t *offset_ps, int64_t *duration_ps,
                                     int64_t *stats_begin, int64_t *stats_end) {
     int64_t *const numbers[N_NUMBERS] = {metadata_id, offset_ps, duration_ps};
     for (; row < n_rows; row++) {
-        uint64_t size;
-        int64_t at = read_varint(bytes, tags[row] + 1, &size);
-        const int64_t end = at + (int64_t)size;
+        int64_t at, content;
+        const int64_t end = behind_field(bytes, tags[row], size, &at);
         stats_begin[row] = at;
         stats_end[row] = end;
+        if (end < 0) /* a mapped file that has changed since its events were found */
+            return row;
         for (int place = 0; place < N_NUMBERS; place++) {
             uint64_t value = 0;
             if (at < end && bytes[at] == (place + 1) << 3) {
@@ -81,7 +85,7 @@ PUBLIC int64_t tfperf_decode_events(const uint8_t *bytes, const int64_t *tags, i
         }
         stats_begin[row] = at;
         while (at < end) {
-            at = bytes[at] == STAT_TAG ? behind_field(bytes, at, end) : -1;
+            at = bytes[at] == STAT_TAG ? behind_field(bytes, at, end, &content) : -1;
             if (at < 0)
                 return row;
         }

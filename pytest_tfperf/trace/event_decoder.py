@@ -44,10 +44,10 @@ def event_tags(message: Message, begin: int, end: int) -> tuple[Ints, int]:
     raw, at = _address(message.bytes), ctypes.byref(behind)
     n_events = library.tfperf_find_events(raw, begin, end, end - begin, nothing, at)
     tags = np.empty(n_events, np.int64)
-    library.tfperf_find_events(raw, begin, end, n_events, _address(tags), at)
+    n_events = library.tfperf_find_events(raw, begin, end, n_events, _address(tags), at)
     if behind.value < end and message.bytes[behind.value] == event_offsets.EVENT_TAG:
         event_offsets.behind_event(message, behind.value, end)  # raises the error
-    return tags, behind.value
+    return tags[:n_events], behind.value
 
 
 def decode_events(message: Message, tags: Ints) -> EventColumns:
@@ -58,13 +58,10 @@ def decode_events(message: Message, tags: Ints) -> EventColumns:
     columns = tuple(np.empty(tags.size, np.int64) for _ in range(5))
     raw, each = _address(message.bytes), [_address(column) for column in columns]
     metadata_id, offset, duration, begin, end = columns
-    row = 0
-    while (
-        row := library.tfperf_decode_events(raw, _address(tags), row, tags.size, *each)
-    ) < tags.size:
-        numbers = [metadata_id, offset, duration]
+    row, numbers = -1, [metadata_id, offset, duration]
+    raw_tags, decode = _address(tags), library.tfperf_decode_events
+    while (row := decode(raw, message.size, raw_tags, row + 1, tags.size, *each)) < tags.size:
         event_columns.single_event(message, row, int(tags[row]), numbers, begin, int(end[row]))
-        row += 1
     event_columns.refuse_impossible_times(message, tags, offset, duration)
     return metadata_id, offset, duration, begin, end
 
@@ -102,7 +99,7 @@ def compiled_code() -> ctypes.CDLL | None:
         return None
     library.tfperf_find_events.argtypes = [_ARRAY, *[_OFFSET] * 3, *[_ARRAY] * 2]
     library.tfperf_find_events.restype = _OFFSET
-    library.tfperf_decode_events.argtypes = [*[_ARRAY] * 2, *[_OFFSET] * 2, *[_ARRAY] * 5]
+    library.tfperf_decode_events.argtypes = [_ARRAY, _OFFSET, _ARRAY, *[_OFFSET] * 2, *[_ARRAY] * 5]
     library.tfperf_decode_events.restype = _OFFSET
     return library
 
