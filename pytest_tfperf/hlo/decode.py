@@ -65,6 +65,7 @@ def module_at(message: Message, begin: int, end: int) -> HloModule:
     """
     reader = _Reader(message)
     fields = reader.fields(begin, end, "HloModuleProto")
+    reader.frames = [line for span in fields.spans(17) for line in reader.stack_frames(*span)]
     computations: dict[int, HloComputation] = {}
     for span in fields.spans(3):
         computation = reader.computation(*span, computations)
@@ -130,14 +131,39 @@ class _Fields:
 class _Reader:
     """Decoder of the parts of one module; equal shapes are decoded once."""
 
-    __slots__ = ("message", "shapes")
+    __slots__ = ("frames", "message", "shapes")
 
     def __init__(self, message: Message) -> None:
         self.message = message
+        self.frames: list[tuple[str, int]] = []
         self.shapes: dict[bytes, Shape] = {}
 
     def fields(self, begin: int, end: int, where: str) -> _Fields:
         return _Fields(self.message, begin, end, where)
+
+    def stack_frames(self, begin: int, end: int) -> Iterator[tuple[str, int]]:
+        """
+        Yield file and line of each stack frame, whose ids count from 1.
+
+        StackFrameIndexProto: file_names = 1, file_locations = 3 (file_name_id = 1, line = 3),
+        stack_frames = 4 (file_location_id = 1).
+        """
+        fields = self.fields(begin, end, "StackFrameIndexProto")
+        names = {n: self.message.text(*span) for n, span in enumerate(fields.spans(1), 1)}
+        places = [self.fields(*span, "FileLocation") for span in fields.spans(3)]
+        lines = {
+            n: (names.get(place.integer(1), ""), place.integer(3))
+            for n, place in enumerate(places, 1)
+        }
+        for span in fields.spans(4):
+            yield lines.get(self.fields(*span, "StackFrame").integer(1), ("", 0))
+
+    def source(self, metadata: _Fields) -> tuple[str, int]:
+        """Return file and line of an instruction, which newer XLA tells by a stack frame."""
+        if metadata.found.get(3):
+            return metadata.text(3), metadata.integer(4)
+        frame = metadata.integer(15)
+        return self.frames[frame - 1] if 0 < frame <= len(self.frames) else ("", 0)
 
     def computation(
         self, begin: int, end: int, before: dict[int, HloComputation]
@@ -173,6 +199,7 @@ class _Reader:
             self.fields(0, 0, "OpMetadata")
         ]
         shapes = [self.shape(*span) for span in fields.spans(3)]
+        file, line = self.source(metadata[0])
         padding = [
             inner
             for span in fields.spans(21)
@@ -187,8 +214,8 @@ class _Reader:
             called=fields.integers(38),
             op_type=metadata[0].text(1),
             op_name=metadata[0].text(2),
-            source_file=metadata[0].text(3),
-            source_line=metadata[0].integer(4),
+            source_file=file,
+            source_line=line,
             parameter_number=fields.integer(9),
             tuple_index=fields.integer(13),
             dimensions=fields.integers(14),

@@ -2,7 +2,9 @@
 
 import pytest
 from helpers.hlo import module, op, parameters
+from helpers.xspace import field
 
+from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import source_line
 from pytest_tfperf.hlo.traversal import without_dead_code
 
@@ -36,3 +38,20 @@ def test_dead_code_is_removed_but_parameters_and_callees_stay():
 )
 def test_source_line_ignores_installed_packages(file, line):
     assert source_line(op("a", "tanh", "f32[8]", source_file=file, source_line=7)) == line
+
+
+@pytest.mark.parametrize(
+    ("frame", "line"), [(1, "model.py:7"), (2, "loss.py:9"), (3, None), (0, None), (-1, None)]
+)
+def test_source_line_of_a_stack_frame(frame, line):
+    """Newer JAX names the frame of each instruction; the module has the frames' lines."""
+    metadata = field(15, frame % 2**64) if frame else b""
+    instruction = field(1, "r") + field(2, "constant") + field(7, metadata) + field(35, 1)
+    part = field(1, "main") + field(2, instruction) + field(5, 1) + field(6, 1)
+    places = [field(1, 1) + field(3, 7), field(1, 2) + field(3, 9)]
+    frames = [field(1, 1), field(1, 2), field(1, 3)]  # the last one has no place
+    index = b"".join(field(1, name) for name in ("model.py", "loss.py"))
+    index += b"".join(field(3, place) for place in places)
+    index += b"".join(field(4, one) for one in frames)
+    made = decode_module(field(1, "m") + field(3, part) + field(6, 1) + field(17, index), "m")
+    assert source_line(made.entry.root) == line
