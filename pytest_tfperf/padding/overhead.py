@@ -8,7 +8,9 @@ from typing import Any
 
 from pytest_tfperf.errors import LayoutError, TfperfError
 from pytest_tfperf.hlo.decode import decode_module
+from pytest_tfperf.hlo.inlining import with_calls_inlined
 from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.hlo.traversal import without_dead_code
 from pytest_tfperf.op_types import multiplies_matrices
 from pytest_tfperf.padding.arrays import LARGEST_SKIPPED, Padding
 from pytest_tfperf.padding.graph_to_hlo import NotStatic, module_of
@@ -130,11 +132,14 @@ def _modules(recording: Recording) -> Modules:
 
 
 def lowered_modules(recording: Recording) -> Iterator[HloModule]:
-    """Yield the modules of a step before any optimisation; none if it was not lowered."""
+    """
+    Yield the modules of a step before any optimisation, functions inlined; none without lowering.
+    """
     if isinstance(recording.lowered, Unknown):
         return
     for n, (raw, _) in enumerate(recording.lowered):
-        yield decode_module(raw, f"{recording.name or 'step'}, module {n}")
+        module = decode_module(raw, f"{recording.name or 'step'}, module {n}")
+        yield without_dead_code(with_calls_inlined(module))
 
 
 def padding_table(padding: Padding, limit: int = _WORST) -> Table:

@@ -21,7 +21,13 @@ from pytest_tfperf.hlo.layout import (
     padded_dimensions,
     shape_text,
 )
-from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, Shape
+from pytest_tfperf.hlo.module import (
+    HloComputation,
+    HloInstruction,
+    HloModule,
+    Shape,
+    source_line,
+)
 from pytest_tfperf.hlo.traversal import ELEMENTWISE, bodies, is_convolution, is_identity
 from pytest_tfperf.padding.arrays import LARGEST_SKIPPED, Buffer, Padding
 from pytest_tfperf.padding.dimension_order import (
@@ -223,15 +229,17 @@ def _layouts(
 
 def _lines_of(part: HloComputation, lines: Mapping[str, str]) -> dict[int, str]:
     """Return the user's source line of each instruction; of a parameter that of its first use."""
+    own: dict[int, str] = {}
     known: dict[int, str] = {}
     for op in reversed(part.instructions.values()):
-        line = lines.get(_made_by(op), known.get(op.id))
-        if line is not None:
+        if stated := lines.get(_made_by(op)) or source_line(op):
+            own[op.id] = stated
+        if line := stated or known.get(op.id):
             known |= dict.fromkeys((op.id, *op.operands), line)
     return {
         key: line
         for key, line in known.items()
-        if part.instructions[key].opcode == "parameter" or _made_by(part.instructions[key]) in lines
+        if key in own or part.instructions[key].opcode == "parameter"
     }
 
 
