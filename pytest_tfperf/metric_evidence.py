@@ -89,7 +89,7 @@ EVIDENCE: dict[str, str] = {
 
 TENSORFLOW, JAX, PYTORCH = "TensorFlow", "JAX", "PyTorch"
 ANYWHERE, ON_ACCELERATORS, NOWHERE = "yes", "GPU, TPU", "–"
-ON_GPUS, ON_TPUS = "GPU", "TPU"
+ON_GPUS = "GPU"
 """Devices that can make a metric known."""
 OF_DEVICES = (
     "device_busy",
@@ -109,8 +109,7 @@ _DEVICES = {
 }
 _IN_JAX = {
     **dict.fromkeys(("xla_coverage", "graph_ops", "graph_reduction"), NOWHERE),
-    **dict.fromkeys(("input_capacity", "input_bound_at_target", "op_guide_findings"), NOWHERE),
-    **dict.fromkeys(("padding_overhead", "mxu_padding_overhead"), ON_TPUS),
+    **dict.fromkeys(("input_capacity", "input_bound_at_target"), NOWHERE),
     "host_overhead": ON_ACCELERATORS,
 }
 _UNTRACED = (

@@ -334,6 +334,10 @@ class Recording:
     result: Any = None
     """The last output of the steps."""
 
+    def unoptimised(self, _: str) -> Unknown:
+        """Return that a recording holds no program that an executable was made of."""
+        return UNSEEN
+
     @property
     def op_lines(self) -> dict[str, str]:
         """

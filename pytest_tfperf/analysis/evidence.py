@@ -16,6 +16,7 @@ from pytest_tfperf.analysis.device.op_events import device_ops, with_costs
 from pytest_tfperf.analysis.host.activity import eager_ops, model_processes
 from pytest_tfperf.analysis.host.op_times import OpTime, host_ops
 from pytest_tfperf.analysis.host.shown import (
+    JAX,
     PYTORCH,
     framework,
     why_compilations_hidden,
@@ -34,12 +35,14 @@ from pytest_tfperf.analysis.steps.breakdown import Breakdown, break_down
 from pytest_tfperf.analysis.steps.detect import Steps, find_steps
 from pytest_tfperf.analysis.steps.on_devices import on_the_device
 from pytest_tfperf.analysis.xla.executions import XlaUse, find_xla_use, step_executables
+from pytest_tfperf.analysis.xla.unoptimised import programs_before
 from pytest_tfperf.hlo.cost import Costs, module_costs
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recording import GrapplerPasses, Modules, OpGraph, Recording, StepGraph
 from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
 from pytest_tfperf.trace.devices import accelerators, device_name, refuse_many_steps
+from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.intervals import Spans, covered, intersect, merge
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Advice, Table, Unknown, Value
@@ -84,6 +87,14 @@ class StepCode(Protocol):
     @property
     def grappler(self) -> GrapplerPasses:
         """Contributions of Grappler's passes."""
+
+    def unoptimised(self, executable: str) -> bytes | Unknown:
+        """
+        Return the HLO module that an executable of JAX was made of.
+
+        Args:
+            executable: Its name in the trace's metadata.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,6 +226,18 @@ class Evidence:
             TraceError: If one of them is damaged.
         """
         return step_executables(self._trace, self.xla)
+
+    @cached_property
+    def lowered(self) -> Modules | Unknown:
+        """The HLO modules of a step before optimisation; only expensive analyses may read it."""
+        if self.recording.framework != JAX:
+            return self.code.lowered
+        if self.trace is None:
+            return Unknown(self.recording.ended or _NOTHING_TRACED)
+        if why := self.why_xla_unknown:
+            return Unknown(why)
+        ran = self.xla.in_metadata(live_modules(self.trace))
+        return programs_before(ran, len(self.xla.modules), self.code.unoptimised)
 
     @cached_property
     def costs(self) -> dict[str, Costs]:

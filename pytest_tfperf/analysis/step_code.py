@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.shown import JAX
+from pytest_tfperf.analysis.xla.hlo_ops import ops_of_hlo
 from pytest_tfperf.op_guide import findings as op_guide
 from pytest_tfperf.padding.gpu_alignment import gpu_alignment
 from pytest_tfperf.padding.measured import trace_generation
@@ -15,9 +16,11 @@ from pytest_tfperf.padding.overhead import (
     lowered_modules,
     padding_values,
 )
+from pytest_tfperf.recording import UNSEEN, OpGraph
 from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.values import Unknown, Value
 
+_NO_PROGRAM = "JAX shows the programs of a step before optimisation only if pytest runs it"
 TPU_METRICS = (op_guide.METRIC, MEMORY, MATRIX_UNIT)
 """Metrics about TPUs; others are of no use without one."""
 _NOT_ASKED = (
@@ -25,20 +28,15 @@ _NOT_ASKED = (
     "limit asks for it"
 )
 
-_OF_JAX = "padding of JAX's programs is measured where they run on a TPU, and not predicted"
-_NO_GRAPH = "the rules look at graphs of TensorFlow ops, and JAX has none"
-
 
 def analyse_padding(evidence: Evidence) -> Findings:
     """Find the padding on TPUs: measured where one ran the step, else predicted."""
     if _is_left_out(evidence, MEMORY) and _is_left_out(evidence, MATRIX_UNIT):
         return _left_out(MEMORY, MATRIX_UNIT)
-    trace, code = evidence.trace, evidence.code
-    recording = replace(evidence.completed, lowered=code.lowered, ops=code.ops)
-    if _ran_elsewhere_on_jax(evidence):
-        return Findings(
-            values={name: Value.unknown(name, _OF_JAX) for name in (MEMORY, MATRIX_UNIT)}
-        )
+    trace = evidence.trace
+    of_jax = evidence.recording.framework == JAX
+    ops = UNSEEN if of_jax else evidence.code.ops
+    recording = replace(evidence.completed, lowered=evidence.lowered, ops=ops)
     if trace is None:
         values, tables = padding_values(recording)
         return Findings(values=values, tables=tables)
@@ -57,7 +55,7 @@ def analyse_alignment(evidence: Evidence) -> Findings:
     """Find the matrix products whose sizes do not suit the tensor cores of the traced GPUs."""
     if evidence.trace is None:
         return Findings()
-    recording = replace(evidence.recording, lowered=evidence.code.lowered)
+    recording = replace(evidence.recording, lowered=evidence.lowered)
     known = recording.lowered and not isinstance(recording.lowered, Unknown)
     modules = lowered_modules(recording) if known else evidence.executables.values()
     table, advice = gpu_alignment(evidence.trace, modules)
@@ -68,9 +66,8 @@ def analyse_op_guide(evidence: Evidence) -> Findings:
     """Find the rules of the Cloud TPU op guide that the step breaks."""
     if _is_left_out(evidence, op_guide.METRIC):
         return _left_out(op_guide.METRIC)
-    if evidence.recording.framework == JAX:
-        return Findings(values={op_guide.METRIC: Value.unknown(op_guide.METRIC, _NO_GRAPH)})
-    recording = replace(evidence.completed, ops=evidence.code.ops)
+    ops = _ops_of_jax(evidence) if evidence.recording.framework == JAX else evidence.code.ops
+    recording = replace(evidence.completed, ops=ops)
     found = op_guide.shown_findings(recording)
     return Findings(
         values={op_guide.METRIC: op_guide.value(recording, found)},
@@ -79,10 +76,11 @@ def analyse_op_guide(evidence: Evidence) -> Findings:
     )
 
 
-def _ran_elsewhere_on_jax(evidence: Evidence) -> bool:
-    """Return whether JAX ran the steps, and on no TPU."""
-    trace = evidence.trace
-    return evidence.recording.framework == JAX and (trace is None or not tpus(trace))
+def _ops_of_jax(evidence: Evidence) -> OpGraph | Unknown:
+    """Return the ops of the programs of a step of JAX, before optimisation."""
+    if isinstance(evidence.lowered, Unknown):
+        return Unknown(evidence.lowered.why or _NO_PROGRAM)
+    return ops_of_hlo(lowered_modules(replace(evidence.recording, lowered=evidence.lowered)))
 
 
 def _is_left_out(evidence: Evidence, metric: str) -> bool:

@@ -26,7 +26,8 @@ def scope_of(metric: Metric, value: Value) -> str:
     """
     Return where a value holds: that of its metric, unless it is of optimised executables.
 
-    XLA optimises a program for a platform, so that its FLOPs differ from one to another.
+    XLA optimises a program for a platform, so that its FLOPs differ from one to another. FLOPs are
+    of executables where there is no program before optimisation (step_flops.py).
 
     Args:
         metric: The metric.

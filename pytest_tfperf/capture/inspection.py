@@ -14,7 +14,8 @@ from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.compiler.step_graph import InspectedGraph, grappler_passes, inspect_graph
 from pytest_tfperf.compiler.xla_fusion_dump import FusionStage, fusion_stages
-from pytest_tfperf.recording import GrapplerPasses, Modules, OpGraph, StepGraph
+from pytest_tfperf.frameworks.jax_programs import JaxPrograms
+from pytest_tfperf.recording import UNSEEN, GrapplerPasses, Modules, OpGraph, StepGraph
 from pytest_tfperf.values import Unknown
 
 _DUMP_S = 120.0  # for a process that imports TensorFlow and compiles the step
@@ -45,6 +46,7 @@ class StepInspection:
         max_seconds: float,
         depth: Depth,
         ended: str | None = None,
+        programs: JaxPrograms | None = None,
     ) -> None:
         """
         Store the inputs of the inspection.
@@ -56,10 +58,11 @@ class StepInspection:
             max_seconds: Time limit of lowering.
             depth: Extent of the inspection.
             ended: The reason why there are no traced steps, if there are none.
+            programs: The programs of JAX, if it ran the steps.
         """
         self.calls, self.depth = calls, depth
         self._probe, self._workload, self._ended = probe, workload, ended
-        self._max_seconds = max_seconds
+        self._max_seconds, self._programs = max_seconds, programs
         self._options = options_in_force()  # facts may be read under other ones
 
     @property
@@ -85,6 +88,15 @@ class StepInspection:
         if not isinstance(lowering, Unknown):
             return lowering.modules
         return Unknown(self._ended) if self._ended else lowering
+
+    def unoptimised(self, executable: str) -> bytes | Unknown:
+        """
+        Return the HLO module that an executable of JAX was made of.
+
+        Args:
+            executable: Its name in traces.
+        """
+        return UNSEEN if self._programs is None else self._programs.unoptimised(executable)
 
     @property
     def lowering_notes(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.frameworks.interface import JAX
 from pytest_tfperf.frameworks.jax_framework import own_functions
+from pytest_tfperf.frameworks.jax_programs import JaxPrograms
 from pytest_tfperf.machine.memory_use import MemoryUse
 from pytest_tfperf.recording import (
     UNSEEN,
@@ -101,7 +102,7 @@ class Observations:
     """Remarks on interference in the timed window."""
 
     def inspection(
-        self, workload: Mapping[str, Any], max_seconds: float, depth: Depth
+        self, workload: Mapping[str, Any], max_seconds: float, depth: Depth, framework: str
     ) -> StepInspection:
         """
         Return an inspection of the steps' code, for a profile that has ended.
@@ -110,9 +111,11 @@ class Observations:
             workload: Inputs and batch size of the steps.
             max_seconds: Time limit of lowering.
             depth: Extent of the inspection.
+            framework: The framework that ran the steps.
         """
         ended = None if self.traces else self.ended
-        return StepInspection(self.calls, self.probe, workload, max_seconds, depth, ended)
+        programs = JaxPrograms() if framework == JAX else None
+        return StepInspection(self.calls, self.probe, workload, max_seconds, depth, ended, programs)
 
     def recording(self, name: str, ran: Sequence[str], **others: Any) -> Recording:
         """

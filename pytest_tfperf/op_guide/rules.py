@@ -183,8 +183,8 @@ _ROWS = (
         detects="a sum whose only consumer is a product with one number",
         why="the product cannot fuse into the ops before the sum",
         rewrite=(
-            "multiply first: tf.reduce_sum(x * y, axis) instead of tf.reduce_sum(x, axis) * y; they"
-            " are equal except for rounding, since y is one number"
+            "multiply first: the sum of x * y instead of the sum of x, times y; they are equal"
+            " except for rounding, since y is one number"
         ),
         example="tf.reduce_sum(x, 1) * 0.5",
     ),

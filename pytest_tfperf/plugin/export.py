@@ -14,6 +14,7 @@ from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics import nearest
+from pytest_tfperf.plugin.profile_settings import evidence_of
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Unknown
 
@@ -25,7 +26,7 @@ _COMPILES = {
     "input of XLA",
     JAX: "call a jax.jit function in it",
 }
-_LOWERS = "JAX gives it of a jax.jit function: function.lower(*arguments).as_text('hlo')"
+_CALLS_NOTHING = ("it calls no tf.function that computes", "it calls no jax.jit function")
 
 
 def export_profile(recording: Recording, inspection: StepInspection, out: Path, stage: str) -> str:
@@ -68,12 +69,11 @@ def _optimized(recording: Recording, _: StepInspection) -> list[HloModule]:
 
 
 def _unoptimized(recording: Recording, inspection: StepInspection) -> list[HloModule]:
-    if recording.framework == JAX:
-        raise CaptureError(f"the step has no HLO of this stage: {_LOWERS}")
-    lowered = inspection.lowered
+    is_jax = recording.framework == JAX
+    lowered = evidence_of(recording, inspection).lowered if is_jax else inspection.lowered
     if isinstance(lowered, Unknown) or not lowered:
         why = lowered.why if isinstance(lowered, Unknown) else ""
-        raise CaptureError(f"the step has no HLO: {why or 'it calls no tf.function that computes'}")
+        raise CaptureError(f"the step has no HLO: {why or _CALLS_NOTHING[is_jax]}")
     modules = [decode_module(raw, f"module {n}") for n, (raw, _) in enumerate(lowered)]
     return sorted(
         modules,

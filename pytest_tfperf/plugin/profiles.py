@@ -32,6 +32,7 @@ from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.in_use import check_any_in_use, in_use, named, untraced_names
 from pytest_tfperf.frameworks.interface import JAX
 from pytest_tfperf.frameworks.jax_framework import own_functions
+from pytest_tfperf.frameworks.jax_programs import JaxPrograms
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.metrics import nearest
 from pytest_tfperf.plugin.profile_settings import (
@@ -201,13 +202,13 @@ class Profiles:
             workload: Inputs and batch size of the steps.
             examples: Examples of a step; by default the batch size.
         """
-        inspection = windows.observations.inspection(
-            workload, windows.plan.max_seconds, inspection_depth(wanted)
-        )
         observations = windows.observations
         traces = read_sessions(observations.traces or observations.cold)
         ran = frameworks_of(traces, untraced_names())
         ran = ran or tuple(framework.name for framework in in_use())[:1]
+        inspection = observations.inspection(
+            workload, windows.plan.max_seconds, inspection_depth(wanted), ran[0]
+        )
         recording = windows.recording(name, ran, workload=workload, result=result)
         if examples is None:
             examples = workload.get("batch")
@@ -226,12 +227,17 @@ class Profiles:
         Raises:
             TraceError: If there is no step in it.
         """
-        inspection = StepInspection(
-            calls, Probe(why=_BARE), {}, self.settings.plan.max_seconds, inspection_depth(wanted)
-        )
         if not traces:
             raise CaptureError(_NO_TRACE.format(" and ".join(untraced_names())))
         framework, *beside = frameworks_of(read_sessions(traces))
+        inspection = StepInspection(
+            calls,
+            Probe(why=_BARE),
+            {},
+            self.settings.plan.max_seconds,
+            inspection_depth(wanted),
+            programs=JaxPrograms() if framework == JAX else None,
+        )
         recording = Recording(
             name=name,
             trace=traces[framework],

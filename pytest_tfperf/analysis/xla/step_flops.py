@@ -17,6 +17,7 @@ from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.timing import timed_step
 from pytest_tfperf.analysis.xla.executions import XlaUse
+from pytest_tfperf.analysis.xla.unoptimised import differs_by_platform
 from pytest_tfperf.hlo.cost import Costs, OpCost, module_costs
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.op_types import multiplies_matrices
@@ -32,15 +33,50 @@ def analyse(evidence: Evidence) -> Findings:
     """Find the FLOPs of a step, their precision, and the share of the devices' peak."""
     if evidence.trace is None:
         return evidence.untraced("flops", "half_precision", "flops_utilization")
-    programs, n_devices = _programs(evidence)
-    values = work_values(programs, evidence.recording.op_lines, evidence.framework)
-    if evidence.recording.framework == JAX:  # which lowers nothing here but what it runs
-        values = {name: _on_its_platform(value) for name, value in values.items()}
+    if evidence.recording.framework == JAX:
+        values, n_devices = _of_jax(evidence), len(evidence.device_specs)
+    else:
+        programs, n_devices = _programs(evidence)
+        values = work_values(programs, evidence.recording.op_lines, evidence.framework)
     flops = values["flops"].number
     utilization = _utilization(evidence, None if flops is None else flops * n_devices)
     return Findings(
         values={**values, "flops_utilization": utilization}, notes=evidence.code.lowering_notes
     )
+
+
+def _of_jax(evidence: Evidence) -> dict[str, Value]:
+    """
+    Return flops and half_precision of a step of JAX.
+
+    They are of its programs before optimisation, which are the same everywhere. Where these are
+    unknown, or made for a platform, they are of its executables, and hold on their platform only.
+    """
+    before = work_values(_before_optimisation(evidence), framework=JAX)
+    if before["flops"].number is not None:
+        return before
+    found = work_values(_executables(evidence), framework=JAX)
+    return {name: _on_its_platform(value) for name, value in found.items()}
+
+
+def _before_optimisation(evidence: Evidence) -> Programs | Unknown:
+    lowered = evidence.lowered
+    if isinstance(lowered, Unknown) or evidence.runs_executor:
+        return lowered if isinstance(lowered, Unknown) else Unknown(_OUTSIDE)
+    name = evidence.recording.name or "step"
+    modules = [decode_module(raw, f"{name}, module {n}") for n, (raw, _) in enumerate(lowered)]
+    if any(map(differs_by_platform, modules)):
+        return Unknown("JAX makes another program of the step for another platform")
+    return [
+        (module_costs(module), runs) for module, (_, runs) in zip(modules, lowered, strict=True)
+    ]
+
+
+def _executables(evidence: Evidence) -> Programs | Unknown:
+    """Return the executables of a step as its modules."""
+    if evidence.why_xla_unknown:
+        return Unknown(evidence.why_xla_unknown)
+    return traced_programs(evidence.costs, evidence.xla, evidence.runs_executor)
 
 
 def _on_its_platform(value: Value) -> Value:
@@ -53,18 +89,13 @@ def _programs(evidence: Evidence) -> tuple[Programs | Unknown, int]:
     """
     Return the modules of a step: as it was lowered, else its executables.
 
-    Nothing is lowered of a bare trace, nor of a step of JAX, which runs executables alone.
+    Nothing is lowered of a bare trace.
 
     The number is that of the devices that run them: lowered functions hold the work of all.
     """
     recording, lowered = evidence.recording, evidence.code.lowered
-    only_ran = recording.bare or recording.framework == JAX
-    if only_ran and (isinstance(lowered, Unknown) or not lowered):
-        n_devices = len(evidence.device_specs)
-        if evidence.why_xla_unknown:
-            return Unknown(evidence.why_xla_unknown), n_devices
-        traced = traced_programs(evidence.costs, evidence.xla, evidence.runs_executor)
-        return traced, n_devices
+    if recording.bare and (isinstance(lowered, Unknown) or not lowered):
+        return _executables(evidence), len(evidence.device_specs)
     return lowered_programs(replace(recording, lowered=lowered), evidence.eager_ops[1]), 1
 
 
@@ -138,10 +169,7 @@ def traced_programs(
             "of other ops"
         )
     if runs_ops:
-        return Unknown(
-            "the steps also ran ops outside XLA, and the trace says nothing of their shapes and "
-            "types"
-        )
+        return Unknown(_OUTSIDE)
     if len(executables) < len(use.modules):
         return Unknown(
             f"the trace holds the HLO of {len(executables)} of the {len(use.modules)} executables "
@@ -230,6 +258,9 @@ def _named(op: OpCost, lines: Mapping[str, str]) -> str:
     return f"{name or op.name} at {line}" if line else name or op.name
 
 
+_OUTSIDE = (
+    "the steps also ran ops outside XLA, and the trace says nothing of their shapes and types"
+)
 _IN_16_BITS = {
     TENSORFLOW: "keras.mixed_precision.set_global_policy('mixed_bfloat16'), or cast the operands",
     JAX: "cast parameters and inputs to jnp.bfloat16; in Keras, "

@@ -35,6 +35,20 @@ def test_a_step_of_tensorflow_beside_a_jax_that_runs(tf_profile):
     assert "JAX" not in platform(tf_profile)
 
 
+@pytest.mark.tfperf(tpu="v6e", findings="all")
+def test_padding_is_that_of_the_same_step_in_tensorflow(tf_profile):
+    rows, w = np.ones((300, 100), "float32"), np.ones((100, 50), "float32")
+    in_jax = jax.jit(lambda x, w: jax.nn.relu(x @ w))
+    in_tf = tf.function(lambda x, w: tf.nn.relu(x @ w), jit_compile=True)
+    arguments = tf.constant(rows), tf.constant(w)
+    found = tf_profile(lambda: in_jax(rows, w), **FEW)
+    other = tf_profile(lambda: in_tf(*arguments), name="tf", **FEW)
+    assert found.padding_overhead == other.padding_overhead > 0
+    assert found.mxu_padding_overhead == other.mxu_padding_overhead > 0
+    assert found.op_guide_findings == other.op_guide_findings == 0
+    assert found.flops == other.flops == 2 * 300 * 100 * 50 + 300 * 50
+
+
 def test_a_step_of_jax_on_a_dataset_of_tensorflow(tf_profile):
     data = tf.data.Dataset.from_tensors(BATCH).repeat(100)
     found = tf_profile(lambda x: jax_step(x.numpy()), data, **FEW)

@@ -27,10 +27,13 @@ def test_pmap_runs_a_program_on_each_device(tf_profile):
     assert (found.xla_launches, found.eager_ops, found.flops) == (4, 0, 4 * 2 * 16**3)
 
 
+@pytest.mark.tfperf(tpu="v5e")
 def test_a_program_of_all_devices_is_their_work(tf_profile, rows):
     x, product = jax.device_put(ROWS, rows), jax.jit(lambda x, y: x @ y)
     found = tf_profile(lambda: product(x, ROWS), **FEW)
     assert (found.xla_launches, found.eager_ops, found.flops) == (4, 0, 2 * 64**3)
+    assert found.value("flops").detail["of_executables"]
+    assert "jit__lambda runs on 4 devices" in found.value("padding_overhead").why
 
 
 def test_all_executions_of_a_program_with_a_sum_are_in_its_step(tf_profile, rows):

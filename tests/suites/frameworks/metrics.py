@@ -46,6 +46,52 @@ def test_bfloat16_is_half_precision(tf_profile):
     assert tf_profile(lambda: dot(x), **FEW).half_precision == 1
 
 
+@pytest.mark.tfperf(tpu="v5e", findings="all")
+def test_padding_on_a_tpu_is_predicted_from_programs_that_were_compiled_before(tf_profile):
+    layer, rows = jax.jit(lambda x, w: jax.nn.relu(x @ w)), np.ones((100, 100), "float32")
+    w = jnp.ones((100, 100))
+    layer(rows, w)
+    found = tf_profile(lambda: layer(rows, w), **FEW)
+    assert found.flops == 2 * 100**3 + 100**2
+    assert "of_executables" not in found.value("flops").detail
+    assert found.padding_overhead == pytest.approx(104 * 128 / 100**2 - 1)  # 8 rows, 128 columns
+    assert found.mxu_padding_overhead == pytest.approx(104 * 128 * 128 / 100**3 - 1)
+    assert f"at {__file__}:" in found.value("padding_overhead").detail["where"]
+    assert found.op_guide_findings == 0
+
+
+@pytest.mark.tfperf(tpu="v5e", findings="all")
+def test_the_op_guide_names_the_line_of_a_transpose(tf_profile):
+    x = np.ones((64, 32, 256), "float32")
+    moved = jax.jit(lambda x: jnp.tanh(jnp.transpose(x, (1, 0, 2))) * 2)
+    value = tf_profile(lambda: moved(x), **FEW).value("op_guide_findings")
+    assert value.number == 1
+    assert f"TRANSPOSE at {__file__}" in value.detail["where"]
+
+
+def test_flops_of_what_jax_lowers_by_platform_are_those_of_the_executable(tf_profile):
+    total = jax.jit(lambda x: jnp.cumsum(x @ x.T))
+    found = tf_profile(lambda: total(np.ones((8, 8), "float32")), **FEW)
+    assert found.value("flops").detail["of_executables"]
+
+
+@pytest.mark.tfperf(tpu="v5e")
+def test_a_program_that_jax_has_freed_is_unknown(tf_profile, tmp_path):
+    compiled = jax.jit(lambda x: x @ x).lower(np.ones((64, 64), "float32")).compile()
+    found = tf_profile(lambda: compiled(np.ones((64, 64), "float32")), **FEW)
+    assert found.flops == 2 * 64**3
+    assert found.value("flops").detail["of_executables"]
+    assert "keep its jax.jit function alive" in found.value("padding_overhead").why
+    with pytest.raises(Exception, match="the step has no HLO: JAX does not hold the program"):
+        tf_profile.export(tmp_path / "step.txt", stage="unoptimized")
+
+
+def test_hlo_before_optimisation_is_exported(tf_profile, w, tmp_path):
+    tf_profile(lambda: product(BATCH, w), **FEW)
+    tf_profile.export(tmp_path / "step.txt", stage="unoptimized")
+    assert "dot(" in (tmp_path / "step.txt").read_text()
+
+
 def test_every_call_with_a_new_shape_is_traced_and_compiled(tf_profile):
     sizes, total = itertools.count(8), jax.jit(lambda x: x.sum())
     found = tf_profile(lambda: total(np.ones(next(sizes), "float32")), **FEW)
