@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sysconfig
@@ -35,15 +36,15 @@ class EventDecoder(BuildHookInterface):  # type: ignore[type-arg]
         build_data["artifacts"].append(library.as_posix())
 
     def _compiled(self, library: Path) -> bool:
-        compiler = shutil.which(os.environ.get("CC", "cc"))
-        if compiler is None:
+        compiler = shlex.split(os.environ.get("CC", "cc"))
+        if not compiler or shutil.which(compiler[0]) is None:
             self.app.display_info("No C compiler: NumPy decodes traces.")
             return False
         made = library.with_suffix(f".{os.getpid()}")
         options = ["-O2", "-shared", "-fPIC", "-o", str(made)]
-        result = subprocess.run([compiler, *options, str(Path(self.root, SOURCE))], check=False)
+        result = subprocess.run([*compiler, *options, str(Path(self.root, SOURCE))], check=False)
         if result.returncode:
-            self.app.display_warning(f"{compiler} failed: NumPy decodes traces.")
+            self.app.display_warning(f"{compiler[0]} failed: NumPy decodes traces.")
             return False
         made.replace(library)
         return True

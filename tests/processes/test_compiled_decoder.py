@@ -53,7 +53,7 @@ def test_a_wheel_has_the_compiled_decoder_and_not_its_source(checkout, tmp_path)
     ("environment", "said"),
     [
         ({"CC": "no-such-compiler"}, "No C compiler: NumPy decodes traces."),
-        ({"CC": "false"}, "failed: NumPy decodes traces."),
+        ({"CC": "false -m64"}, "false failed: NumPy decodes traces."),
         ({"HATCH_BUILD_NO_HOOKS": "true"}, ""),
     ],
 )
