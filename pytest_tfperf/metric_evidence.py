@@ -80,7 +80,11 @@ EVIDENCE: dict[str, str] = {
     "half_precision": _LOWERED,
     "flops": _LOWERED,
     "flops_utilization": "the evidence of `flops`, and a device whose peak rate is known",
-    "host_device_copies": _COPIES,
+    "host_device_copies": (
+        f"{_COPIES}. In JAX on a CPU, events of an array that Python puts on devices (`DevicePut`) "
+        "or reads (`np.asarray(jax.Array)`). NumPy reads an array on one CPU in place: "
+        "`np.asarray(x)` and `x.item()` copy nothing there"
+    ),
     "host_device_bytes": f"{_COPIES}, with their sizes",
     "kernel_launches": "events of a GPU's streams",
     "tensor_core_time": "kernels that multiply matrices or convolve, by their op or name",
@@ -111,6 +115,7 @@ _IN_JAX = {
     **dict.fromkeys(("xla_coverage", "graph_ops", "graph_reduction"), NOWHERE),
     **dict.fromkeys(("input_capacity", "input_bound_at_target"), NOWHERE),
     "host_overhead": ON_ACCELERATORS,
+    "host_device_copies": ANYWHERE,
 }
 _UNTRACED = (
     *("step_time", "step_time_p90", "step_time_p99", "first_step_time", "throughput", "epoch_gap"),

@@ -178,6 +178,27 @@ def dispatch_cause(names: Counter[str]) -> dict[str, str]:
     }
 
 
+def transfer_cause(puts: Counter[str], n_reads: int) -> dict[str, str]:
+    """
+    Return `where` and `try` for arrays that steps of JAX pass to devices and read back.
+
+    Args:
+        puts: Arrays by the function whose argument they are, "" for all others.
+        n_reads: Number of arrays that Python read.
+    """
+    named = {name: f"arguments of {name}" if name else "other arrays put" for name in puts}
+    found = Counter({named[name]: number for name, number in puts.items()})
+    found["read by Python"] += n_reads
+    remedy = {
+        "jax.device_put the arrays before the step": bool(puts),
+        "read results after the loop, or once in many steps": bool(n_reads),
+    }
+    return {
+        "where": f"to and from devices: {_tally(found.elements())}",
+        "try": "; ".join(text for text, is_apt in remedy.items() if is_apt),
+    }
+
+
 def eager_cause(types: Counter[str], seen: Iterable[tuple[str, str | None, int]]) -> dict[str, str]:
     """
     Return `where` and `try` for ops that run eagerly.

@@ -10,6 +10,8 @@ import numpy as np
 from pytest_tfperf.analysis.device.kernels import NO_GPU, is_kernel
 from pytest_tfperf.analysis.device.planes import gpu_kind
 from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.host.jax_transfers import BYTES, COPIES, jax_transfers
+from pytest_tfperf.analysis.host.shown import JAX
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.steps.on_devices import linked_kernels, own_steps
 from pytest_tfperf.analysis.xla.counts import per_step
@@ -20,7 +22,6 @@ from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace
 from pytest_tfperf.values import Value
 
-COPIES, BYTES = "host_device_copies", "host_device_bytes"
 _OF_THE_HOST = frozenset(
     {"tfperf", "step_num", "iterations", "function"}
 )  # sources of steps that hold the launches of their work
@@ -41,7 +42,9 @@ def analyse(evidence: Evidence) -> Findings:
     if trace is None or steps is None:
         return evidence.untraced("kernel_launches", COPIES, BYTES)
     launches = kernel_launches(trace, steps)
-    return Findings(values={"kernel_launches": launches, **copy_values(trace, steps)})
+    is_jax_on_cpu = evidence.framework == JAX and not accelerators(trace)
+    copied = jax_transfers(evidence, trace) if is_jax_on_cpu else copy_values(trace, steps)
+    return Findings(values={"kernel_launches": launches, **copied})
 
 
 def kernel_launches(trace: Trace, steps: Steps) -> Value:

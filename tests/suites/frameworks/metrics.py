@@ -53,7 +53,7 @@ def test_padding_on_a_tpu_is_predicted_from_programs_that_were_compiled_before(t
     layer(rows, w)
     found = tf_profile(lambda: layer(rows, w), **FEW)
     assert found.flops == 2 * 100**3 + 100**2
-    assert "of_executables" not in found.value("flops").detail
+    assert "of_platform" not in found.value("flops").detail
     assert found.padding_overhead == pytest.approx(104 * 128 / 100**2 - 1)  # 8 rows, 128 columns
     assert found.mxu_padding_overhead == pytest.approx(104 * 128 * 128 / 100**3 - 1)
     assert f"at {__file__}:" in found.value("padding_overhead").detail["where"]
@@ -69,10 +69,10 @@ def test_the_op_guide_names_the_line_of_a_transpose(tf_profile):
     assert f"TRANSPOSE at {__file__}" in value.detail["where"]
 
 
-def test_flops_of_what_jax_lowers_by_platform_are_those_of_the_executable(tf_profile):
+def test_flops_of_what_jax_lowers_by_platform_hold_there(tf_profile):
     total = jax.jit(lambda x: jnp.cumsum(x @ x.T))
     found = tf_profile(lambda: total(np.ones((8, 8), "float32")), **FEW)
-    assert found.value("flops").detail["of_executables"]
+    assert found.value("flops").detail["of_platform"]
 
 
 @pytest.mark.tfperf(tpu="v5e")
@@ -80,7 +80,7 @@ def test_a_program_that_jax_has_freed_is_unknown(tf_profile, tmp_path):
     compiled = jax.jit(lambda x: x @ x).lower(np.ones((64, 64), "float32")).compile()
     found = tf_profile(lambda: compiled(np.ones((64, 64), "float32")), **FEW)
     assert found.flops == 2 * 64**3
-    assert found.value("flops").detail["of_executables"]
+    assert found.value("flops").detail["of_platform"]
     assert "keep its jax.jit function alive" in found.value("padding_overhead").why
     with pytest.raises(Exception, match="the step has no HLO: JAX does not hold the program"):
         tf_profile.export(tmp_path / "step.txt", stage="unoptimized")
@@ -145,6 +145,52 @@ def test_ops_outside_jit_are_counted(tf_profile, w):
     assert "add" in found.value("eager_ops").detail["where"]
     assert "jax.jit" in found.value("eager_ops").detail["try"]
     assert found.xla_launches == 3
+
+
+ON_DEVICE = jnp.ones((64, 256))
+TRANSFERS = {
+    "none": (lambda w: product(ON_DEVICE, w), 0, 0),
+    "an argument": (lambda w: product(BATCH, w), 1, 0),
+    "two arguments": (lambda w: product(BATCH, np.ones((256, 8), "float32")), 2, 0),
+    "a put": (lambda w: product(jax.device_put(BATCH), w), 1, 0),
+    "a number outside jit": (lambda w: product(ON_DEVICE, w) + 2.0, 1, 0),
+    "a put of what is there": (lambda w: product(jax.device_put(ON_DEVICE), w), 0, 0),
+    "a copy on the device": (
+        lambda w: product(jax.device_put(ON_DEVICE, jax.devices()[0], may_alias=False), w),
+        0,
+        0,
+    ),
+    "a read": (lambda w: float(product(ON_DEVICE, w)[0, 0]), 2, 1),
+    "an argument and a read": (lambda w: jax.device_get(product(BATCH, w)), 1, 1),
+}
+
+
+@pytest.mark.parametrize("case", TRANSFERS)
+def test_planted_transfers_are_those_of_the_guard(tf_profile, w, capfd, case):
+    """An index outside jit passes two numbers. A guard of JAX logs no read on a CPU."""
+    step, n_puts, n_reads = TRANSFERS[case]
+    found = tf_profile(lambda: step(w), **FEW)
+    assert found.host_device_copies == n_puts + n_reads
+    assert "low" not in found.value("host_device_copies").detail
+    capfd.readouterr()
+    with jax.transfer_guard_host_to_device("log_explicit"):
+        step(w)
+    assert capfd.readouterr().err.count("host-to-device transfer") == n_puts
+    assert found.value("host_device_bytes").number == (0 if n_puts + n_reads == 0 else None)
+
+
+def test_numpy_reads_an_array_on_a_cpu_in_place(tf_profile, w):
+    address = np.asarray(ON_DEVICE).__array_interface__["data"][0]
+    assert address == ON_DEVICE.unsafe_buffer_pointer()
+    found = tf_profile(lambda: np.asarray(product(ON_DEVICE, w)).sum(), **FEW)
+    assert found.host_device_copies == 0
+
+
+def test_a_transfer_over_its_limit_names_the_function(tf_profile, w):
+    value = tf_profile(lambda: float(product(BATCH, w)[0, 0]), **FEW).value("host_device_copies")
+    assert "arguments of product ×6" in value.detail["where"]
+    assert "read by Python ×6" in value.detail["where"]
+    assert "device_put" in value.detail["try"]
 
 
 def test_a_function_of_the_user_with_a_name_of_jax_leaves_it_unknown(tf_profile):

@@ -1,0 +1,71 @@
+"""Count the arrays that steps of JAX on a CPU pass to devices and read back."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from pytest_tfperf.analysis import diagnosis
+from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.xla.counts import per_step
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.function_calls import called_function, jax_calls
+from pytest_tfperf.trace.nesting import enclosing
+from pytest_tfperf.trace.xspace import HOST, Trace
+from pytest_tfperf.values import Value
+
+COPIES, BYTES = "host_device_copies", "host_device_bytes"
+_PUTS = ("DevicePut", "DevicePutWithSharding")
+"""Events of an array on its way to devices (jaxlib 0.6 to 0.10): an argument, an explicit put."""
+_READS = ("np.asarray(jax.Array)",)
+"""Events of an array that JAX gives to Python (jaxlib 0.6 to 0.10)."""
+_BETWEEN_DEVICES = ("CopyToMemorySpace", "TfrtCpuBuffer::CopyToDevice")
+"""Events within a put of an array that is on a device already (jaxlib 0.10 and 0.6)."""
+_NONE_SHOWN = (
+    "the trace has no event of a transfer of JAX, and does not tell whether its version has them"
+)
+_NO_SIZE = "JAX does not say how large the {} arrays are that steps on a CPU pass or read"
+
+
+def jax_transfers(evidence: Evidence, trace: Trace) -> dict[str, Value]:
+    """
+    Return host_device_copies and host_device_bytes of a step of JAX on a CPU.
+
+    Each array counts once, whatever the number of devices that it goes to. The counts are those of
+    `jax.transfer_guard`, which logs the same transfers to a device.
+
+    Args:
+        evidence: The evidence of the trace.
+        trace: The trace of the steps, which has no accelerator.
+    """
+    host = Events.of(trace.plane(HOST))
+    puts, reads = _puts(host), host.called(*_READS)
+    why = evidence.why_xla_unknown
+    if why is None and not evidence.in_process and not len(puts) + len(reads):
+        why = _NONE_SHOWN
+    if why:
+        return {name: Value.unknown(name, why) for name in (COPIES, BYTES)}
+    steps = evidence.launched
+    puts, reads = (events.where(steps.of(events.start) >= 0) for events in (puts, reads))
+    counts = np.bincount(steps.of(np.concatenate([puts.start, reads.start])), minlength=len(steps))
+    cause = diagnosis.transfer_cause(_callers(host, puts), len(reads)) if counts.any() else {}
+    copies = per_step(COPIES, counts, steps.sizes, **cause)
+    if counts.any():
+        return {COPIES: copies, BYTES: Value.unknown(BYTES, _NO_SIZE.format(int(counts.sum())))}
+    return {COPIES: copies, BYTES: per_step(BYTES, counts, steps.sizes)}
+
+
+def _puts(host: Events) -> Events:
+    """Return the events of arrays on their way from Python to devices."""
+    puts = host.called(*_PUTS)
+    moved = enclosing(puts, host.called(*_BETWEEN_DEVICES))
+    return puts.where(~np.isin(np.arange(len(puts)), moved))
+
+
+def _callers(host: Events, puts: Events) -> Counter[str]:
+    """Count the puts by the function of JAX whose argument the array is, "" for all others."""
+    calls = jax_calls(host)
+    caller = enclosing(calls, puts)
+    names = [*(called_function(name) for name in calls.names), ""]
+    return Counter(names[place] for place in caller.tolist())

@@ -1,0 +1,63 @@
+"""Transfers of steps of JAX on a CPU, counted by hand; what a trace may leave out is unknown."""
+
+import pytest
+from helpers.xspace import at, line, plane, space
+
+from pytest_tfperf.analysis.device.launches import analyse
+from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.recording import UNSEEN, Recording
+from pytest_tfperf.trace.xspace import HOST, decode_trace
+
+CALL = at("PjitFunction(f)", 1, 3)
+RUN = at("dot.1", 5, 6, hlo_module="jit_f", hlo_op="dot.1", run_id=1, program_id=1)
+PUT, EXPLICIT = at("DevicePut", 1.5, 2), at("DevicePutWithSharding", 13, 14)
+READ = at("np.asarray(jax.Array)", 6, 7)
+
+
+def copies(*events, bare=False, gpu=False):
+    marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
+    host = plane(HOST, line("marks", *marks), line("python", *events), line("worker", RUN))
+    devices = [plane("/device:GPU:0", line("Stream #1", at("k", 1, 2)))] if gpu else []
+    recording = Recording(
+        name="", trace=None, workload={}, framework="JAX", bare=bare, lowered=UNSEEN
+    )
+    found = analyse(Evidence(recording, decode_trace(space(host, *devices))))
+    return found.values["host_device_copies"], found.values["host_device_bytes"]
+
+
+def test_steps_without_a_transfer_have_zero():
+    assert [value.number for value in copies(CALL)] == [0, 0]
+
+
+def test_puts_and_reads_count_in_their_step():
+    count, size = copies(CALL, PUT, READ, EXPLICIT)
+    assert (count.low(), count.high()) == (1, 2)
+    assert "how large the 3 arrays" in size.why
+    assert count.detail["where"] == (
+        "to and from devices: arguments of f, other arrays put, read by Python"
+    )
+    assert count.detail["try"].count(";") == 1
+
+
+@pytest.mark.parametrize("name", ["CopyToMemorySpace", "TfrtCpuBuffer::CopyToDevice"])
+def test_a_copy_between_devices_is_no_transfer_from_the_host(name):
+    assert copies(CALL, EXPLICIT, at(name, 13.1, 13.2))[0].number == 0
+    assert copies(CALL, EXPLICIT, at(name, 14.1, 14.2))[0].high() == 1  # not in it
+
+
+def test_transfers_outside_the_steps_do_not_count():
+    """Between two steps of an epoch is the period of the first."""
+    assert copies(CALL, at("DevicePut", 9.2, 9.4))[0].high() == 1
+    count, _ = copies(CALL, at("DevicePut", 19.2, 19.4), at("np.asarray(jax.Array)", 21, 22))
+    assert count.number == 0
+
+
+def test_a_trace_of_an_unknown_version_shows_them_only_by_one():
+    assert "does not tell whether its version has them" in copies(CALL, bare=True)[0].why
+    outside = at("DevicePut", 21, 22)
+    assert copies(CALL, outside, bare=True)[0].number == 0
+    assert copies(CALL, PUT, bare=True)[0].high() == 1
+
+
+def test_a_gpu_shows_its_own_copies():
+    assert copies(CALL, PUT, gpu=True)[0].number == 0
