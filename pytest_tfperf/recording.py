@@ -334,8 +334,8 @@ class Recording:
     result: Any = None
     """The last output of the steps."""
 
-    def unoptimised(self, _: str) -> Unknown:
-        """Return that a recording holds no program that an executable was made of."""
+    def programs(self, _: str) -> Unknown:
+        """Return that a recording holds no program of JAX."""
         return UNSEEN
 
     @property

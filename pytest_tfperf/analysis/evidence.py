@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -35,14 +35,19 @@ from pytest_tfperf.analysis.steps.breakdown import Breakdown, break_down
 from pytest_tfperf.analysis.steps.detect import Steps, find_steps
 from pytest_tfperf.analysis.steps.on_devices import on_the_device
 from pytest_tfperf.analysis.xla.executions import XlaUse, find_xla_use, step_executables
-from pytest_tfperf.analysis.xla.unoptimised import programs_before
+from pytest_tfperf.analysis.xla.unoptimised import (
+    LoweredProgram,
+    differs_by_platform,
+    on_its_platform,
+    programs_before,
+)
 from pytest_tfperf.hlo.cost import Costs, module_costs
+from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recording import GrapplerPasses, Modules, OpGraph, Recording, StepGraph
 from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
 from pytest_tfperf.trace.devices import accelerators, device_name, refuse_many_steps
-from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.intervals import Spans, covered, intersect, merge
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Advice, Table, Unknown, Value
@@ -88,13 +93,8 @@ class StepCode(Protocol):
     def grappler(self) -> GrapplerPasses:
         """Contributions of Grappler's passes."""
 
-    def unoptimised(self, executable: str) -> bytes | Unknown:
-        """
-        Return the HLO module that an executable of JAX was made of.
-
-        Args:
-            executable: Its name in the trace's metadata.
-        """
+    def programs(self, module: str) -> Sequence[LoweredProgram] | Unknown:
+        """Return the programs that JAX holds of executables of a module's name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,8 +236,30 @@ class Evidence:
             return Unknown(self.recording.ended or _NOTHING_TRACED)
         if why := self.why_xla_unknown:
             return Unknown(why)
-        ran = self.xla.in_metadata(live_modules(self.trace))
-        return programs_before(ran, len(self.xla.modules), self.code.unoptimised)
+        return programs_before(self.xla, self.executables, self.code.programs)
+
+    @cached_property
+    def programs(self) -> list[tuple[HloModule, float]] | Unknown:
+        """The modules of `lowered` with their runs. Raises: TraceError if one is damaged."""
+        if isinstance(self.lowered, Unknown):
+            return self.lowered
+        name = self.recording.name or "step"
+        return [
+            (decode_module(raw, f"{name}, module {n}"), runs)
+            for n, (raw, runs) in enumerate(self.lowered)
+        ]
+
+    def on_its_platform(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """
+        Mark values of the step's programs, if JAX makes other programs for other platforms.
+
+        Raises:
+            TraceError: If a program is damaged.
+        """
+        if self.recording.framework != JAX or isinstance(self.programs, Unknown):
+            return dict(values)
+        differs = any(differs_by_platform(module) for module, _ in self.programs)
+        return on_its_platform(values) if differs else dict(values)
 
     @cached_property
     def costs(self) -> dict[str, Costs]:

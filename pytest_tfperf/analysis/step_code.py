@@ -34,8 +34,7 @@ def analyse_padding(evidence: Evidence) -> Findings:
     if _is_left_out(evidence, MEMORY) and _is_left_out(evidence, MATRIX_UNIT):
         return _left_out(MEMORY, MATRIX_UNIT)
     trace = evidence.trace
-    of_jax = evidence.recording.framework == JAX
-    ops = UNSEEN if of_jax else evidence.code.ops
+    ops = UNSEEN if evidence.recording.framework == JAX else evidence.code.ops
     recording = replace(evidence.completed, lowered=evidence.lowered, ops=ops)
     if trace is None:
         values, tables = padding_values(recording)
@@ -48,6 +47,8 @@ def analyse_padding(evidence: Evidence) -> Findings:
         trace_generation(trace),
         len(use.modules) - len(found),
     )
+    if not tpus(trace):
+        values = evidence.on_its_platform(values)
     return Findings(values=values, tables=tables)
 
 
@@ -69,8 +70,9 @@ def analyse_op_guide(evidence: Evidence) -> Findings:
     ops = _ops_of_jax(evidence) if evidence.recording.framework == JAX else evidence.code.ops
     recording = replace(evidence.completed, ops=ops)
     found = op_guide.shown_findings(recording)
+    values = {op_guide.METRIC: op_guide.value(recording, found)}
     return Findings(
-        values={op_guide.METRIC: op_guide.value(recording, found)},
+        values=evidence.on_its_platform(values),
         tables=op_guide.table(found),
         notes=op_guide.notes(found, recording.ignore_findings),
     )

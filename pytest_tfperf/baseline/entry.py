@@ -11,7 +11,7 @@ from pytest_tfperf.analysis.differences.stage_differences import pipeline_labels
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.metrics import MACHINE, PLATFORM, PROGRAM, Metric
 from pytest_tfperf.results import Profile
-from pytest_tfperf.values import OF_EXECUTABLES, Json, Value
+from pytest_tfperf.values import OF_PLATFORM, Json, Value
 
 LISTS_OF_PLATFORMS = {
     "op_types": "ops by type",
@@ -24,17 +24,16 @@ LISTS = {"pipeline": "the input pipeline's stages", **LISTS_OF_PLATFORMS}
 
 def scope_of(metric: Metric, value: Value) -> str:
     """
-    Return where a value holds: that of its metric, unless it is of optimised executables.
+    Return where a value holds: that of its metric, unless its programs were made for a platform.
 
-    XLA optimises a program for a platform, so that its FLOPs differ from one to another. FLOPs are
-    of executables where there is no program before optimisation (step_flops.py).
+    XLA optimises executables for a platform, and JAX makes a few programs for one (unoptimised.py).
 
     Args:
         metric: The metric.
         value: The value.
     """
-    is_optimised = metric.scope == PROGRAM and value.detail.get(OF_EXECUTABLES, False)
-    return PLATFORM if is_optimised else metric.scope
+    is_narrower = metric.scope == PROGRAM and value.detail.get(OF_PLATFORM, False)
+    return PLATFORM if is_narrower else metric.scope
 
 
 def stored(profile: Profile, scope: str) -> Json:

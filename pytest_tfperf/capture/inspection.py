@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.compiler.step_graph import InspectedGraph, grappler_passes, inspect_graph
 from pytest_tfperf.compiler.xla_fusion_dump import FusionStage, fusion_stages
-from pytest_tfperf.frameworks.jax_programs import JaxPrograms
+from pytest_tfperf.frameworks.jax_programs import JaxProgram, JaxPrograms
 from pytest_tfperf.recording import UNSEEN, GrapplerPasses, Modules, OpGraph, StepGraph
 from pytest_tfperf.values import Unknown
 
@@ -89,14 +89,9 @@ class StepInspection:
             return lowering.modules
         return Unknown(self._ended) if self._ended else lowering
 
-    def unoptimised(self, executable: str) -> bytes | Unknown:
-        """
-        Return the HLO module that an executable of JAX was made of.
-
-        Args:
-            executable: Its name in traces.
-        """
-        return UNSEEN if self._programs is None else self._programs.unoptimised(executable)
+    def programs(self, module: str) -> Sequence[JaxProgram] | Unknown:
+        """Return the programs that JAX holds of executables of a module's name."""
+        return UNSEEN if self._programs is None else self._programs.named(module)
 
     @property
     def lowering_notes(self) -> tuple[str, ...]:

@@ -11,8 +11,12 @@ import gc
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from math import prod
 from typing import Any
 
+from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.jax_framework import loaded_jax
 from pytest_tfperf.protobuf import Message
 from pytest_tfperf.values import Unknown
@@ -23,15 +27,57 @@ _MODULE_ID = 5
 """HloModuleProto.id, the number behind an executable's name in traces (xla/service/hlo.proto)."""
 _OLD = "JAX {} drops the programs of functions before XLA optimises them: pip install 'jax>={}.{}'"
 _NOT_HERE = "this version of JAX does not show its programs as they were before XLA optimised them"
-_FREED = (
-    "JAX does not hold the program of {} as it was before XLA optimised it: keep its jax.jit "
-    "function alive, and clear no cache of JAX in the test"
-)
 _PARTED = (
     "{} runs on {} devices, and XLA alone decides how it divides the arrays of the program among "
     "them"
 )
 _UNREAD = "the program of {} could not be read as HLO: {}: {}"
+
+
+class JaxProgram:
+    """A compiled program that JAX holds, before and after optimisation."""
+
+    def __init__(self, lowered: Any) -> None:
+        self._lowered = lowered
+        self.name = str(lowered._name)
+
+    @cached_property
+    def number(self) -> int:
+        """The number behind its executable's name in traces, where the process itself compiles."""
+        message = Message(self.optimised, self.name)
+        fields = message.fields(0, message.size, "HloModuleProto")
+        ids = (message.signed(value) for number, _, value, _ in fields if number == _MODULE_ID)
+        return next(ids, 0)
+
+    @cached_property
+    def optimised(self) -> bytes:
+        """The HloModuleProto of its executable. Raises: as `unoptimised`."""
+        with self._errors_named():
+            module = self._lowered._executable.xla_executable.hlo_modules()[0]
+            return bytes(module.as_serialized_hlo_module_proto())
+
+    @cached_property
+    def unoptimised(self) -> bytes | Unknown:
+        """
+        The HloModuleProto that XLA made the executable of; unknown for several devices.
+
+        Raises:
+            CaptureError: If this version of JAX does not show it.
+        """
+        with self._errors_named():
+            attributes = self._lowered.stablehlo().operation.attributes
+            shared = [int(attributes[f"mhlo.num_{kind}"]) for kind in ("partitions", "replicas")]
+            if (n_devices := prod(shared)) > 1:
+                return Unknown(_PARTED.format(self.name, n_devices))
+            return bytes(self._lowered.hlo().as_serialized_hlo_module_proto())
+
+    @contextmanager
+    def _errors_named(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # private parts of JAX may change, and must not end the test
+            why = _UNREAD.format(self.name, type(error).__name__, error)
+            raise CaptureError(why) from error
 
 
 class JaxPrograms:
@@ -42,43 +88,15 @@ class JaxPrograms:
     """
 
     def __init__(self) -> None:
-        self._alive, self._why = _alive()
-        self._known: dict[str, bytes | Unknown] = {}
+        alive, self._why = _alive()
+        self._alive = [JaxProgram(one) for one in alive]
 
-    def unoptimised(self, executable: str) -> bytes | Unknown:
-        """
-        Return the serialised HloModuleProto that XLA made an executable of.
-
-        Args:
-            executable: Its name in traces, `module(program id)`.
-
-        Returns:
-            The reason why there is none, for programs of several devices among others.
-        """
-        if executable not in self._known:
-            self._known[executable] = self._found(executable)
-        return self._known[executable]
-
-    def _found(self, executable: str) -> bytes | Unknown:
+    def named(self, module: str) -> tuple[JaxProgram, ...] | Unknown:
+        """Return the programs whose executables have the name of a module, as `jit_step`."""
         if self._why:
             return Unknown(self._why)
-        module, number = _parts(executable)
-        try:
-            lowered = next(
-                (one for one in self._of(module) if _program_id(one._executable) == number), None
-            )
-            if lowered is None:
-                return Unknown(_FREED.format(module))
-            if (n_devices := _n_devices(lowered)) > 1:
-                return Unknown(_PARTED.format(module, n_devices))
-            return bytes(lowered.hlo().as_serialized_hlo_module_proto())
-        except Exception as error:  # private parts of JAX may change, and must not end the test
-            return Unknown(_UNREAD.format(module, type(error).__name__, error))
-
-    def _of(self, module: str) -> Iterator[Any]:
-        """Yield the programs whose executables have the name of a module."""
         wanted = _letters(module)
-        return (one for one in self._alive if _letters(one._name) == wanted)
+        return tuple(one for one in self._alive if _letters(one.name) == wanted)
 
 
 def _alive() -> tuple[list[Any], str]:
@@ -98,27 +116,6 @@ def _alive() -> tuple[list[Any], str]:
     return [one for one in found if one._executable is not None], ""
 
 
-def _parts(executable: str) -> tuple[str, int]:
-    """Split the name of an executable: `jit_step(12)` → `jit_step`, 12."""
-    module, _, number = executable.rpartition("(")
-    return module or executable, int(re.sub(r"[^-\d]", "", number) or -1)
-
-
 def _letters(name: str) -> str:
     """Return the letters of a name, alike for `jit(<lambda>)` and its module `jit__lambda`."""
     return re.sub(r"[\W_]", "", name)
-
-
-def _program_id(executable: Any) -> int:
-    """Return the number of an executable's module, by which traces call it."""
-    module = executable.xla_executable.hlo_modules()[0]
-    message = Message(module.as_serialized_hlo_module_proto(), "an executable of JAX")
-    fields = message.fields(0, message.size, "HloModuleProto")
-    ids = (message.signed(value) for number, _, value, _ in fields if number == _MODULE_ID)
-    return next(ids, 0)
-
-
-def _n_devices(lowered: Any) -> int:
-    """Return the number of devices that share a program, which its module states."""
-    attributes = lowered.stablehlo().operation.attributes
-    return int(attributes["mhlo.num_partitions"]) * int(attributes["mhlo.num_replicas"])

@@ -17,13 +17,13 @@ from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.timing import timed_step
 from pytest_tfperf.analysis.xla.executions import XlaUse
-from pytest_tfperf.analysis.xla.unoptimised import differs_by_platform
+from pytest_tfperf.analysis.xla.unoptimised import on_its_platform
 from pytest_tfperf.hlo.cost import Costs, OpCost, module_costs
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.op_types import multiplies_matrices
 from pytest_tfperf.recording import CALL, Recording
 from pytest_tfperf.text import and_more
-from pytest_tfperf.values import OF_EXECUTABLES, Source, Unknown, Value
+from pytest_tfperf.values import Source, Unknown, Value
 
 Programs = Sequence[tuple[Costs, float]]
 """The costs of each module of a step, and how often it runs in one."""
@@ -49,27 +49,21 @@ def _of_jax(evidence: Evidence) -> dict[str, Value]:
     """
     Return flops and half_precision of a step of JAX.
 
-    They are of its programs before optimisation, which are the same everywhere. Where these are
-    unknown, or made for a platform, they are of its executables, and hold on their platform only.
+    They are of its programs before optimisation. Where these are unknown, they are of its
+    executables, and hold on their platform only.
     """
-    before = work_values(_before_optimisation(evidence), framework=JAX)
-    if before["flops"].number is not None:
-        return before
-    found = work_values(_executables(evidence), framework=JAX)
-    return {name: _on_its_platform(value) for name, value in found.items()}
+    found = work_values(_before_optimisation(evidence), framework=JAX)
+    if found["flops"].number is not None:
+        return evidence.on_its_platform(found)
+    return on_its_platform(work_values(_executables(evidence), framework=JAX))
 
 
 def _before_optimisation(evidence: Evidence) -> Programs | Unknown:
-    lowered = evidence.lowered
-    if isinstance(lowered, Unknown) or evidence.runs_executor:
-        return lowered if isinstance(lowered, Unknown) else Unknown(_OUTSIDE)
-    name = evidence.recording.name or "step"
-    modules = [decode_module(raw, f"{name}, module {n}") for n, (raw, _) in enumerate(lowered)]
-    if any(map(differs_by_platform, modules)):
-        return Unknown("JAX makes another program of the step for another platform")
-    return [
-        (module_costs(module), runs) for module, (_, runs) in zip(modules, lowered, strict=True)
-    ]
+    if evidence.runs_executor:
+        return Unknown(_OUTSIDE)
+    if isinstance(evidence.programs, Unknown):
+        return evidence.programs
+    return [(module_costs(module), runs) for module, runs in evidence.programs]
 
 
 def _executables(evidence: Evidence) -> Programs | Unknown:
@@ -77,12 +71,6 @@ def _executables(evidence: Evidence) -> Programs | Unknown:
     if evidence.why_xla_unknown:
         return Unknown(evidence.why_xla_unknown)
     return traced_programs(evidence.costs, evidence.xla, evidence.runs_executor)
-
-
-def _on_its_platform(value: Value) -> Value:
-    if value.number is None:
-        return value
-    return replace(value, detail={**value.detail, OF_EXECUTABLES: True})
 
 
 def _programs(evidence: Evidence) -> tuple[Programs | Unknown, int]:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
 
+from pytest_tfperf.analysis.xla.executions import XlaUse, program_id
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.hlo.decode import decode_module
+from pytest_tfperf.hlo.fingerprint import hlo_hash
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.recording import Modules
-from pytest_tfperf.values import Unknown
+from pytest_tfperf.values import OF_PLATFORM, Unknown, Value
 
+_NO_HLO = "the trace holds the HLO of {} of the {} executables that ran"
+_FREED = (
+    "JAX does not hold the program of {} as it was before XLA optimised it: keep its jax.jit "
+    "function alive, and clear no cache of JAX in the test"
+)
 _BY_PLATFORM = frozenset(
     [
         "approx_top_k",
@@ -31,7 +42,7 @@ _BY_PLATFORM = frozenset(
     ]
 )
 """
-Primitives with rules of their own for some platforms, which change their FLOPs.
+Primitives with rules of their own for some platforms, which change FLOPs and arrays.
 
 Source: `mlir.register_lowering(…, platform=…)` in jax/_src (0.7 to 0.10). Other rules for platforms
 make the same products, or custom calls.
@@ -39,26 +50,77 @@ make the same products, or custom calls.
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*?(?=(?:_\d+)?(?:\.\d+)?(?:[^\w.]|$))")
 
 
+class LoweredProgram(Protocol):
+    """A compiled program that JAX holds, before and after optimisation."""
+
+    @property
+    def number(self) -> int:
+        """The number behind its executable's name in traces, where the process itself compiles."""
+
+    @property
+    def optimised(self) -> bytes:
+        """The HloModuleProto of its executable."""
+
+    @property
+    def unoptimised(self) -> bytes | Unknown:
+        """The HloModuleProto that XLA made the executable of."""
+
+
+Programs = Callable[[str], Sequence[LoweredProgram] | Unknown]
+"""Returns the programs that JAX holds of executables of a module's name."""
+
+
 def programs_before(
-    ran: Mapping[str, float], n_ran: int, unoptimised: Callable[[str], bytes | Unknown]
+    use: XlaUse, executables: Mapping[str, HloModule], programs: Programs
 ) -> Modules | Unknown:
     """
     Return the programs that a step's executables were made of.
 
     Args:
-        ran: Runs per step of the executables that ran, by their names in the trace's metadata.
-        n_ran: The number of executables that ran.
-        unoptimised: Returns the program that an executable was made of.
+        use: The executables that ran.
+        executables: Their modules by name.
+        programs: Returns programs that JAX holds.
     """
-    if len(ran) < n_ran:
-        return Unknown(f"the trace names {len(ran)} of the {n_ran} executables that ran")
+    if len(executables) < len(use.modules):
+        return Unknown(_NO_HLO.format(len(executables), len(use.modules)))
+    runs = use.in_metadata(executables)
     found = []
-    for name, runs in ran.items():
-        program = unoptimised(name)
+    for name, module in executables.items():
+        try:
+            program = _program_before(name, module, programs(name.partition("(")[0]))
+        except TfperfError as error:
+            return Unknown(str(error))
         if isinstance(program, Unknown):
             return program
-        found.append((program, runs))
+        found.append((program, runs[name]))
     return tuple(found)
+
+
+def _program_before(
+    name: str, module: HloModule, programs: Sequence[LoweredProgram] | Unknown
+) -> bytes | Unknown:
+    """
+    Return the program that an executable was made of.
+
+    Compilers in plugins number executables by themselves. So a number tells the program where
+    there is one of its name, and else its instructions do.
+
+    Args:
+        name: Name of the executable.
+        module: Its module.
+        programs: The programs that JAX holds of its module's name.
+    """
+    if isinstance(programs, Unknown):
+        return programs
+    numbered = [one for one in programs if one.number == program_id(name)]
+    if len(programs) == 1 and numbered:
+        return numbered[0].unoptimised
+    digest = hlo_hash(module)
+    alike = [one for one in programs if hlo_hash(decode_module(one.optimised, name)) == digest]
+    if len(alike) > 1:
+        alike = [one for one in alike if one in numbered] or alike
+    made = {one.unoptimised for one in alike}
+    return made.pop() if len(made) == 1 else Unknown(_FREED.format(name.partition("(")[0]))
 
 
 def differs_by_platform(module: HloModule) -> bool:
@@ -70,6 +132,16 @@ def differs_by_platform(module: HloModule) -> bool:
             if op.opcode == "custom-call" or _names_one(op.op_name):
                 return True
     return False
+
+
+def on_its_platform(values: Mapping[str, Value]) -> dict[str, Value]:
+    """Mark known values as those of one platform, which a baseline stores for it alone."""
+    return {
+        name: value
+        if value.number is None
+        else replace(value, detail={**value.detail, OF_PLATFORM: True})
+        for name, value in values.items()
+    }
 
 
 def _names_one(text: str) -> bool:

@@ -32,8 +32,9 @@ def test_a_program_of_all_devices_is_their_work(tf_profile, rows):
     x, product = jax.device_put(ROWS, rows), jax.jit(lambda x, y: x @ y)
     found = tf_profile(lambda: product(x, ROWS), **FEW)
     assert (found.xla_launches, found.eager_ops, found.flops) == (4, 0, 2 * 64**3)
-    assert found.value("flops").detail["of_executables"]
-    assert "jit__lambda runs on 4 devices" in found.value("padding_overhead").why
+    assert found.host_device_copies == 1  # the array ROWS, to four devices
+    assert found.value("flops").detail["of_platform"]
+    assert "jit(<lambda>) runs on 4 devices" in found.value("padding_overhead").why
 
 
 def test_all_executions_of_a_program_with_a_sum_are_in_its_step(tf_profile, rows):

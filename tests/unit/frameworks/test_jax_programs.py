@@ -1,4 +1,4 @@
-"""The program that an executable was made of, by the number in its name, or why there is none."""
+"""The programs that JAX holds, by the name of their modules, or why there are none."""
 
 import sys
 from types import SimpleNamespace
@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from helpers.xspace import field
 
+from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.jax_programs import JaxPrograms
 from pytest_tfperf.values import Unknown
 
@@ -41,22 +42,24 @@ def jax(monkeypatch):
     return made
 
 
-def why(executable, programs=None):
-    found = (programs or JaxPrograms()).unoptimised(executable)
+def why(programs, module="jit_step"):
+    found = programs.named(module)
     assert isinstance(found, Unknown)
     return found.why
 
 
-def test_programs_of_one_name_are_told_apart_by_their_numbers(jax):
+def test_programs_of_one_name_have_numbers(jax):
     jax()
-    alive = [MeshComputation("jit(<lambda>)", number) for number in (3, 4)]
-    programs = JaxPrograms()
-    assert programs.unoptimised("jit__lambda(4)") == b"program 4"
-    assert programs.unoptimised("jit__lambda(3)") == b"program 3"
-    assert "keep its jax.jit function alive" in why("jit__lambda(5)", programs)
-    assert "does not hold the program of jit__lambda as it was" in why("jit__lambda", programs)
-    assert "jit_step" in why("jit_step(3)", programs)
-    assert len(alive) == 2
+    alive = [MeshComputation(name, 3 + n) for n, name in enumerate(["jit(<lambda>)"] * 2)]
+    alive.append(MeshComputation("jit(step)", 9))
+    found = JaxPrograms().named("jit__lambda")
+    assert sorted((one.number, one.unoptimised) for one in found) == [
+        (3, b"program 3"),
+        (4, b"program 4"),
+    ]
+    assert [one.number for one in JaxPrograms().named("jit_step")] == [9]
+    assert JaxPrograms().named("jit_other") == ()
+    assert len(alive) == 3
 
 
 def test_programs_stay_alive_until_they_are_asked_for(jax):
@@ -64,20 +67,21 @@ def test_programs_stay_alive_until_they_are_asked_for(jax):
     alive = [MeshComputation("jit(step)", 7)]
     programs = JaxPrograms()
     alive.clear()
-    assert programs.unoptimised("jit_step(7)") == b"program 7"
+    assert [one.unoptimised for one in programs.named("jit_step")] == [b"program 7"]
 
 
 def test_a_program_that_was_never_compiled_ran_nowhere(jax):
     jax()
     alive = MeshComputation("jit(step)", 7, executable=False)
-    assert "keep its jax.jit function alive" in why("jit_step(7)")
+    assert JaxPrograms().named("jit_step") == ()
     assert alive._executable is None
 
 
 def test_a_program_of_several_devices_is_not_that_of_one(jax):
     jax()
     alive = MeshComputation("jit(step)", 7, partitions=4)
-    assert "jit_step runs on 4 devices" in why("jit_step(7)")
+    (program,) = JaxPrograms().named("jit_step")
+    assert "jit(step) runs on 4 devices" in program.unoptimised.why
     assert alive.raw
 
 
@@ -91,18 +95,22 @@ def test_a_program_of_several_devices_is_not_that_of_one(jax):
 )
 def test_versions_that_show_no_program(jax, version, kind, said):
     jax(version, kind)
-    assert said in why("jit_step(7)")
+    assert said in why(JaxPrograms())
 
 
 def test_without_jax_there_is_no_program(monkeypatch):
     monkeypatch.delitem(sys.modules, "jax", raising=False)
-    assert "does not show its programs" in why("jit_step(7)")
+    assert "does not show its programs" in why(JaxPrograms())
 
 
-def test_an_error_of_a_private_part_is_the_reason(jax):
+def test_an_error_of_a_private_part_is_named(jax):
     jax()
     alive = MeshComputation("jit(step)", 7)
     alive.hlo = lambda: 1 / 0
-    assert "jit_step could not be read as HLO: ZeroDivisionError: division by zero" in why(
-        "jit_step(7)"
-    )
+    alive._executable.xla_executable.hlo_modules = list
+    (program,) = JaxPrograms().named("jit_step")
+    said = r"jit\(step\) could not be read as HLO"
+    with pytest.raises(CaptureError, match=f"{said}: ZeroDivisionError: division by zero"):
+        _ = program.unoptimised
+    with pytest.raises(CaptureError, match=f"{said}: IndexError"):
+        _ = program.number

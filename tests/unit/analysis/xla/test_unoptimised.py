@@ -1,26 +1,92 @@
 """The programs of a step of JAX before optimisation, and those that are the same everywhere."""
 
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 from helpers.hlo import encoded, module, op, parameters, trace_of
 
 from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.xla.executions import XlaUse
 from pytest_tfperf.analysis.xla.step_flops import analyse
 from pytest_tfperf.analysis.xla.unoptimised import differs_by_platform, programs_before
+from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
-from pytest_tfperf.values import OF_EXECUTABLES, Unknown
+from pytest_tfperf.values import OF_PLATFORM, Unknown
 
 
-def test_each_program_runs_as_often_as_its_executable():
-    found = programs_before({"f(1)": 2.0, "g(2)": 0.5}, 2, lambda name: name.encode())
-    assert found == ((b"f(1)", 2.0), (b"g(2)", 0.5))
+@dataclass(frozen=True)
+class Program:
+    """A program that JAX holds: its number, and the rows that it adds before and after."""
+
+    number: int
+    rows: int
+    before: int | Unknown = 5
+
+    @property
+    def optimised(self):
+        return encoded(twice(self.rows))
+
+    @property
+    def unoptimised(self):
+        return self.before if isinstance(self.before, Unknown) else encoded(twice(self.before))
+
+
+def before(*programs, executables=(("f(1)", 3),), ran=None):
+    runs = ran or {name: 2.0 for name, _ in executables}
+    none = np.zeros(1, int)
+    found = {name: twice(rows) for name, rows in executables}
+    held = programs[0] if programs and isinstance(programs[0], Unknown) else programs
+    return programs_before(XlaUse(none, none, runs), found, lambda module: held)
+
+
+def test_a_program_runs_as_often_as_its_executable():
+    assert before(Program(1, 3)) == ((encoded(twice(5)), 2.0),)
+
+
+@pytest.mark.parametrize(
+    "programs",
+    [
+        (Program(7, 3),),  # compilers in plugins have numbers of their own
+        (Program(1, 4, before=6), Program(2, 3)),
+        (Program(1, 3), Program(2, 3, before=6)),  # of two alike, the number tells
+        (Program(7, 3), Program(8, 3)),  # or they are the same before
+    ],
+)
+def test_the_instructions_tell_the_program(programs):
+    assert before(*programs) == ((encoded(twice(5)), 2.0),)
+
+
+@pytest.mark.parametrize(
+    ("programs", "why"),
+    [
+        ((), "JAX does not hold the program of f as it was before"),
+        ((Program(7, 4),), "keep its jax.jit function alive"),
+        ((Program(7, 3), Program(8, 3, before=6)), "JAX does not hold the program of f"),
+        ((Program(1, 3, before=Unknown("it runs on 4 devices")),), "it runs on 4 devices"),
+        ((Unknown("JAX 0.6.1 drops them"),), "JAX 0.6.1 drops them"),
+    ],
+)
+def test_why_there_is_no_program(programs, why):
+    assert why in before(*programs).why
 
 
 def test_one_unknown_program_leaves_the_step_unknown():
-    found = programs_before({"f(1)": 1.0, "g(2)": 1.0}, 2, lambda name: Unknown(f"{name} is freed"))
-    assert found == Unknown("f(1) is freed")
-    missing = programs_before({"f(1)": 1.0}, 2, lambda name: b"")
-    assert missing == Unknown("the trace names 1 of the 2 executables that ran")
+    both = (("f(1)", 3), ("g(2)", 4))
+    assert isinstance(before(Program(1, 3), executables=both), Unknown)
+    missing = before(Program(1, 3), ran={"f(1)": 1.0, "g(2)": 1.0})
+    assert missing == Unknown("the trace holds the HLO of 1 of the 2 executables that ran")
+
+
+def test_an_error_of_jax_is_the_reason():
+    class Broken(Program):
+        @property
+        def unoptimised(self):
+            raise CaptureError("the program could not be read")
+
+    assert before(Broken(1, 3)) == Unknown("the program could not be read")
 
 
 @pytest.mark.parametrize(
@@ -50,13 +116,16 @@ def twice(rows, name="jit(f)/add"):
 
 
 class Inspection:
-    """An inspection that gives one program, or a reason."""
+    """An inspection of a step whose only program JAX holds, or a reason."""
 
-    def __init__(self, found):
-        self.found, self.lowering_notes = found, ()
+    lowering_notes = ()
 
-    def unoptimised(self, executable):
-        assert executable == "jit_f(4)"
+    def __init__(self, unoptimised):
+        known = SimpleNamespace(number=4, unoptimised=unoptimised)
+        self.found = unoptimised if isinstance(unoptimised, Unknown) else (known,)
+
+    def programs(self, module):
+        assert module == "jit_f"
         return self.found
 
 
@@ -66,17 +135,13 @@ def flops(inspection):
     return analyse(Evidence(recording, trace, inspection=inspection)).values["flops"]
 
 
-def test_flops_are_of_the_program_before_optimisation():
-    value = flops(Inspection(encoded(twice(64))))
-    assert (value.number, OF_EXECUTABLES in value.detail) == (64 * 256, False)
+@pytest.mark.parametrize(("name", "is_narrow"), [("add", False), ("cumsum", True)])
+def test_flops_are_of_the_program_before_optimisation(name, is_narrow):
+    value = flops(Inspection(encoded(twice(64, f"jit(f)/{name}"))))
+    assert (value.number, OF_PLATFORM in value.detail) == (64 * 256, is_narrow)
 
 
-@pytest.mark.parametrize("found", [encoded(twice(64, "cumsum")), Unknown("it was freed")])
-def test_flops_of_the_executable_hold_on_its_platform(found):
-    value = flops(Inspection(found))
-    assert (value.number, value.detail[OF_EXECUTABLES]) == (3 * 256, True)
-
-
-def test_a_saved_trace_has_executables_alone():
-    value = flops(None)
-    assert (value.number, value.detail[OF_EXECUTABLES]) == (3 * 256, True)
+@pytest.mark.parametrize("inspection", [None, Inspection(Unknown("it was freed"))])
+def test_flops_of_the_executable_hold_on_its_platform(inspection):
+    value = flops(inspection)
+    assert (value.number, value.detail[OF_PLATFORM]) == (3 * 256, True)
