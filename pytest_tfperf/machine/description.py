@@ -31,10 +31,9 @@ _CI_BRANCHES = (
 """Variables of CI systems with the branch, the first that is set counts."""
 
 
-@functools.cache
 def describe(frameworks: tuple[Framework, ...]) -> Json:
     """
-    Describe the environment of steps in this process.
+    Describe the environment of steps in this process, with the precision as it is set now.
 
     Args:
         frameworks: The frameworks that run the steps.
@@ -43,6 +42,14 @@ def describe(frameworks: tuple[Framework, ...]) -> Json:
         `platform`, the class for which stored structure is valid; `machine`, the fields for which
         stored times are valid; and `setting`, fields that are shown when a value changed.
     """
+    lasting = _lasting(frameworks)
+    precision = " ".join({framework.precision(): "" for framework in frameworks})
+    return {**lasting, "setting": {**lasting["setting"], "precision": precision}}
+
+
+@functools.cache
+def _lasting(frameworks: tuple[Framework, ...]) -> Json:
+    """Return the parts of the description that stay the same in a process."""
     versions = {framework.name: framework.version() for framework in frameworks}
     minors = {name: ".".join(version.split(".")[:2]) for name, version in versions.items()}
     devices = max((framework.accelerators() for framework in frameworks), key=len, default=[])
@@ -61,7 +68,6 @@ def describe(frameworks: tuple[Framework, ...]) -> Json:
             **{name.lower(): version for name, version in versions.items()},
             "keras": _version("keras"),
             "python": platform.python_version(),
-            "precision": " ".join({framework.precision(): "" for framework in frameworks}),
             "xla_flags": os.environ.get("XLA_FLAGS", ""),
             "tf_xla_flags": os.environ.get("TF_XLA_FLAGS", ""),
         },

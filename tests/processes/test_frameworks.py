@@ -23,7 +23,7 @@ ENVIRONMENT = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFOR
         pytest.param("metrics", 34, marks=pytest.mark.slow),
         pytest.param("beside_tensorflow", 7, marks=pytest.mark.slow),
         pytest.param("known_metrics", 3, marks=pytest.mark.slow),
-        pytest.param("forms", 7, marks=pytest.mark.slow),
+        pytest.param("forms", 8, marks=pytest.mark.slow),
         pytest.param("keras_on_jax", 9, marks=pytest.mark.slow),
         pytest.param("keras_on_torch", 4, marks=pytest.mark.slow),
     ],

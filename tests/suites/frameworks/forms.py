@@ -1,6 +1,9 @@
 """Every form of a profile with steps of JAX, as users write them."""
 
+import os
 import sys
+
+os.environ["JAX_ENABLE_X64"] = "1"  # as a user's shell sets it
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +24,12 @@ def test_a_loop_of_the_user(tf_profile):
         loss(batch)
     assert tf_profile.profile.xla_launches == 1
     assert tf_profile.profile.value("input_wait").number is not None
+
+
+def test_64_bits_from_the_environment(tf_profile):
+    found = tf_profile(lambda: jax.jit(lambda x: x + 1)(np.ones((64, 64))), **FEW)
+    assert found.peak_memory == 2 * 8 * 64**2
+    assert tf_profile.environment()["setting"]["precision"] == "x64"
 
 
 def test_bracketed_steps(tf_profile):
@@ -66,5 +75,5 @@ def test_exports(tf_profile, tmp_path):
     tf_profile.export(tmp_path / "timeline.json")
     tf_profile.export(tmp_path / "step.txt")
     assert "HloModule jit_loss" in (tmp_path / "step.txt").read_text()
-    with pytest.raises(Exception, match="the step has no HLO"):
-        tf_profile.export(tmp_path / "raw.txt", stage="unoptimized")
+    tf_profile.export(tmp_path / "raw.txt", stage="unoptimized")
+    assert "HloModule jit_loss" in (tmp_path / "raw.txt").read_text()
