@@ -110,7 +110,7 @@ def _alive() -> tuple[list[Any], str]:
     numbers = re.match(r"(\d+)\.(\d+)", str(jax.__version__))
     if numbers is not None and tuple(map(int, numbers.groups())) < _OLDEST:
         return [], _OLD.format(jax.__version__, *_OLDEST)
-    found = [one for one in gc.get_objects() if type(one) is kind]
+    found = [one for one in gc.get_referrers(kind) if type(one) is kind]  # all objects of a class
     if any(not hasattr(one, name) for one in found for name in ("_name", "_executable", "_hlo")):
         return [], _NOT_HERE
     return [one for one in found if one._executable is not None], ""
