@@ -7,8 +7,10 @@ Field numbers are those of xla/service/hlo.proto and xla/xla_data.proto (openxla
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
+from pytest_tfperf.files import is_installed
 from pytest_tfperf.hlo.module import (
     DTYPES,
     ConvolutionDimensions,
@@ -20,6 +22,8 @@ from pytest_tfperf.hlo.module import (
     WindowDimension,
 )
 from pytest_tfperf.protobuf import BYTES, VARINT, Message
+
+T = TypeVar("T")
 
 _SCALARS = {
     "pred": (2, ""),
@@ -145,18 +149,22 @@ class _Reader:
         """
         Yield file and line of each stack frame, whose ids count from 1.
 
+        A frame of an installed package gives way to its nearest caller outside of one.
         StackFrameIndexProto: file_names = 1, file_locations = 3 (file_name_id = 1, line = 3),
-        stack_frames = 4 (file_location_id = 1).
+        stack_frames = 4 (file_location_id = 1, parent_frame_id = 2).
         """
         fields = self.fields(begin, end, "StackFrameIndexProto")
-        names = {n: self.message.text(*span) for n, span in enumerate(fields.spans(1), 1)}
+        names = ["", *(self.message.text(*span) for span in fields.spans(1))]
         places = [self.fields(*span, "FileLocation") for span in fields.spans(3)]
-        lines = {
-            n: (names.get(place.integer(1), ""), place.integer(3))
-            for n, place in enumerate(places, 1)
-        }
-        for span in fields.spans(4):
-            yield lines.get(self.fields(*span, "StackFrame").integer(1), ("", 0))
+        lines = [("", 0), *((_at(names, one.integer(1), ""), one.integer(3)) for one in places)]
+        frames = [self.fields(*span, "StackFrame") for span in fields.spans(4)]
+        found = [_at(lines, one.integer(1), ("", 0)) for one in frames]
+        users: list[tuple[str, int] | None] = []
+        for number, (line, frame) in enumerate(zip(found, frames, strict=True)):
+            caller = frame.integer(2) - 1  # callers come first
+            behind = users[caller] if 0 <= caller < number else None
+            users.append(behind if is_installed(line[0]) else line)
+        yield from (user or line for user, line in zip(users, found, strict=True))
 
     def source(self, metadata: _Fields) -> tuple[str, int]:
         """Return file and line of an instruction, which newer XLA tells by a stack frame."""
@@ -331,3 +339,8 @@ class _Reader:
         return ConvolutionDimensions(
             one(7), one(8), many(11), one(3), one(4), many(6), one(9), one(10), many(12)
         )
+
+
+def _at(values: Sequence[T], place: int, other: T) -> T:
+    """Return the value at a place; another one where there is none."""
+    return values[place] if 0 <= place < len(values) else other

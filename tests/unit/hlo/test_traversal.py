@@ -40,18 +40,33 @@ def test_source_line_ignores_installed_packages(file, line):
     assert source_line(op("a", "tanh", "f32[8]", source_file=file, source_line=7)) == line
 
 
+INSTALLED = "/venv/lib/python3.11/site-packages/flax/linear.py"
+
+
 @pytest.mark.parametrize(
-    ("frame", "line"), [(1, "model.py:7"), (2, "loss.py:9"), (3, None), (0, None), (-1, None)]
+    ("frame", "file"),
+    [
+        (1, "model.py"),
+        (2, "loss.py"),  # its caller is model.py
+        (3, "loss.py"),  # a layer of a package, whose caller is loss.py
+        (4, INSTALLED),  # without a caller
+        (5, ""),  # without a place
+        (0, ""),
+        (-1, ""),
+        (6, ""),
+    ],
 )
-def test_source_line_of_a_stack_frame(frame, line):
+def test_the_user_s_frame_of_an_instruction_is_its_source(frame, file):
     """Newer JAX names the frame of each instruction; the module has the frames' lines."""
     metadata = field(15, frame % 2**64) if frame else b""
     instruction = field(1, "r") + field(2, "constant") + field(7, metadata) + field(35, 1)
     part = field(1, "main") + field(2, instruction) + field(5, 1) + field(6, 1)
-    places = [field(1, 1) + field(3, 7), field(1, 2) + field(3, 9)]
-    frames = [field(1, 1), field(1, 2), field(1, 3)]  # the last one has no place
-    index = b"".join(field(1, name) for name in ("model.py", "loss.py"))
+    names = ("model.py", "loss.py", INSTALLED)
+    places = [field(1, number) + field(3, 10 * number) for number in (1, 2, 3)]
+    frames = [(1, 0), (2, 1), (3, 2), (3, 0), (9, 0)]  # (place, caller)
+    index = b"".join(field(1, name) for name in names)
     index += b"".join(field(3, place) for place in places)
-    index += b"".join(field(4, one) for one in frames)
+    index += b"".join(field(4, field(1, place) + field(2, caller)) for place, caller in frames)
     made = decode_module(field(1, "m") + field(3, part) + field(6, 1) + field(17, index), "m")
-    assert source_line(made.entry.root) == line
+    line = 10 * (names.index(file) + 1) if file else 0
+    assert (made.entry.root.source_file, made.entry.root.source_line) == (file, line)
