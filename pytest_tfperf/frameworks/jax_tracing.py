@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import re
 import sys
@@ -9,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pytest_tfperf.frameworks.jax_explanations import change_in, explained_function
 from pytest_tfperf.frameworks.jax_framework import loaded_jax
-from pytest_tfperf.text import and_more, elide
 
 _WITHIN = "DynamicJaxprTrace"
 """The kind of the trace in which a function becomes a program (jax/_src/interpreters)."""
@@ -24,18 +25,10 @@ _LOGGERS = (
 """Loggers of the explanations of cache misses."""
 _EXPLAINS_FIRST = (0, 9)
 """The oldest JAX that explains a trace before it begins; older ones explain it afterwards."""
+_EXPLAINS = (_LOGGERS[0], "explain")
+"""The module and the function that explain a trace."""
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _MISS, _OTHER_MISS = "TRACING CACHE MISS", "PERSISTENT COMPILATION CACHE MISS"
-_FUNCTION = re.compile(r"(?:\n  for |never seen function:\n    )(?P<name>\S+) (?:defined at|id=)")
-_REDEFINED = "a new function of a line that was traced before: define it once"
-_TYPES = re.compile(r"\* at (?P<path>.+?), now (?P<now>.+?) and before (?P<before>\S+)")
-_STATIC = re.compile(
-    r"\* at input path \[\d+\](?P<path>\S+), now .*?Static\(val=(?P<now>.*?)\) and before "
-    r".*?Static\(val=(?P<before>.*?)\),"
-)
-_NEST = re.compile(r"\* at input path (?P<path>\S+), now (?P<change>.+)")
-_URL = re.compile(r"https?://\S+")
-_MOST_CHANGES, _LONGEST = 3, 60
-
 Report = Callable[[str, str], None]
 """Receives the name of a traced function, and the change since its last trace ("": none)."""
 
@@ -123,7 +116,7 @@ class _Explanations(logging.Filter):
     def __init__(self, are_wanted: bool, report: Report) -> None:
         super().__init__()
         self._are_wanted, self._report = are_wanted, report
-        self._last = ""
+        self._last, self._change = "", ""
         self._is_reported = False
 
     @contextmanager
@@ -145,57 +138,37 @@ class _Explanations(logging.Filter):
         if not text.startswith((_MISS, _OTHER_MISS)):
             return True
         if text.startswith(_MISS) and _WITHIN not in (traces := _open_traces()):
-            self._last = text
+            self._last, self._change = text, change_in(text, _explained_parameters())
             # JAX 0.10 has no event of a trace under a derivative or vmap
             self._is_reported = len(traces) > 1
             if self._is_reported:
-                self._report(explained_function(text), change_in(text))
+                self._report(explained_function(text), self._change)
         return self._are_wanted
 
     def traced(self, name: str) -> None:
         """Report a trace with its explanation, if there is one, unless that was reported."""
         text, self._last = self._last, ""
+        change = self._change if explained_function(text) == name else ""
         is_reported, self._is_reported = self._is_reported, False
         if not (is_reported and len(_open_traces()) > 1):
-            self._report(name, change_in(text) if explained_function(text) == name else "")
+            self._report(name, change)
 
 
-def explained_function(explanation: str) -> str:
-    """Return the name of the function that an explanation is of."""
-    found = _FUNCTION.search(explanation)
-    return found["name"] if found else "function"
-
-
-def change_in(explanation: str) -> str:
+def _explained_parameters() -> list[str]:
     """
-    Return the change that JAX's explanation of a cache miss names, as `x f32[8] → f32[5]`.
+    Return the positional parameters of the function that JAX is explaining; empty if unknown.
 
-    It is empty for the first trace of a function (`explain` in
-    jax/_src/interpreters/partial_eval.py).
+    An explanation has the numbers of arguments alone.
     """
-    if "defined on the same line" in explanation:
-        return _REDEFINED
-    text = _URL.sub("", explanation)
-    static = [_shown(found, "static argument ") for found in _STATIC.finditer(text)]
-    typed = [_shown(found) for found in _TYPES.finditer(text) if "input path" not in found[0]]
-    nested = [
-        f"argument {found['path']}: {found['change']}"
-        for found in _NEST.finditer(text)
-        if "Static(" not in found[0]
-    ]
-    if changes := [*static, *typed, *nested]:
-        return and_more([elide(change, 2 * _LONGEST) for change in changes], _MOST_CHANGES)
-    return _rest(text)
-
-
-def _shown(found: re.Match[str], kind: str = "") -> str:
-    before, now = (elide(found[key], _LONGEST) for key in ("before", "now"))
-    return f"{kind}{found['path']} {before} → {now}"
-
-
-def _rest(text: str) -> str:
-    """Return the last line of an explanation of another kind, empty for a first trace."""
-    lines = [line.strip(" *:") for line in text.splitlines() if line.strip()]
-    if len(lines) < 2 or "never seen function" in text:
-        return ""
-    return elide(lines[-1], 2 * _LONGEST)
+    # private: the caller that logs has the function (`explain` in partial_eval.py, JAX 0.9 to 0.10)
+    frame = inspect.currentframe()
+    while (
+        frame is not None and (frame.f_globals.get("__name__"), frame.f_code.co_name) != _EXPLAINS
+    ):
+        frame = frame.f_back
+    function = frame.f_locals.get("fun") if frame else None
+    try:
+        found = inspect.signature(function).parameters.values() if callable(function) else ()
+    except (TypeError, ValueError):  # a function in C without a signature
+        return []
+    return [one.name for one in found if one.kind in _POSITIONAL]

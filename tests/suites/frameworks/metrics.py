@@ -116,8 +116,15 @@ def test_traces_under_derivatives_count_once(tf_profile):
     ("arguments", "change"),
     [
         ([(np.ones(3, "float32"), 2), (np.ones(3, "int32"), 2)], "x f32[3] → i32[3]"),
-        ([(np.ones(3, "float32"), 2), (np.ones(3, "float32"), 3)], "static argument [1] 2 → 3"),
-        ([({"a": np.ones(3)}, 2), ({"a": np.ones(3), "b": np.ones(3)}, 2)], "key sets: {'b'}"),
+        ([(np.ones(3, "float32"), 2), (np.ones(3, "float32"), 3)], "static argument n: 2 → 3"),
+        (
+            [({"a": np.ones(3)}, 2), ({"a": np.ones(3), "b": np.ones(3)}, 2)],
+            "argument x: a dict gained the key 'b'",
+        ),
+        (
+            [(2.0, 2), (np.float32(2), 2)],
+            "x f32[] (as of a Python number) → f32[] (as of an array)",
+        ),
     ],
 )
 def test_the_change_that_traces_again_is_named(tf_profile, arguments, change):

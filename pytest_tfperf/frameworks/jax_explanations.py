@@ -1,0 +1,178 @@
+"""Say in plain words what JAX's explanation of a cache miss names as the cause of a new trace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pytest_tfperf.text import and_more, elide, plural
+
+# the texts are those of `explain` in jax/_src/interpreters/partial_eval.py, and of
+# `equality_errors_pytreedef` in jax/_src/tree_util.py (JAX 0.9 to 0.10)
+_FUNCTION = re.compile(r"(?:\n  for |never seen function:\n    )(?P<name>\S+) (?:defined at|id=)")
+_DIFFERENCE = re.compile(
+    r"\n  \* (?:at )?(?P<at>[^\n]+?)(?:,| differs:) now (?P<now>.+?)(?=\n  \* |$(?!\n))", re.S
+)
+_NODE = "input path "
+_STATIC = re.compile(r"\.Static'> with pytree metadata Static\(val=(.*)\)$", re.S)
+_KIND = re.compile(r"<class '(?:[^']*\.)?([^'.]+)'>|(list|tuple)(?= of length)")
+_SIZE = re.compile(r"(?:with (?P<children>\d+) child(?:ren)?|of length (?P<length>\d+))$")
+_METADATA = " with pytree metadata "
+_KEYS = re.compile(r"symmetric difference of key sets: \{(.*)\}$")
+_KEY = re.compile(r"'[^']*'|\"[^\"]*\"|[^\s,()\[\]]+")
+_PATH = re.compile(r"\[(?P<part>[01])\](?:\[(?P<key>\d+|'[^']*')\](?P<rest>.*))?$")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_WEAK = {"{weak_type=True}": " (as of a Python number)", "{weak_type=False}": " (as of an array)"}
+_URL = re.compile(r"https?://\S+")
+_WHOLE = {
+    "defined on the same line": "a new function of a line that was traced before: define it once",
+    "never seen function": "",
+    "Debug info doesn't match": "the names of its arguments changed",
+    "explanation unavailable": "JAX does not say why",
+}
+"""Explanations that name no difference, by what they contain."""
+_CONTEXT = "Tracing context doesn't match"
+_MOST_CHANGES, _LONGEST = 3, 60
+
+
+def explained_function(explanation: str) -> str:
+    """Return the name of the function that an explanation is of."""
+    found = _FUNCTION.search(explanation)
+    return found["name"] if found else "function"
+
+
+def change_in(explanation: str, parameters: Sequence[str] = ()) -> str:
+    """
+    Return the change that JAX's explanation of a cache miss names, as `x f32[8] → f32[5]`.
+
+    It is empty for the first trace of a function.
+
+    Args:
+        explanation: The explanation.
+        parameters: Names of the function's positional parameters, as far as they are known.
+    """
+    text = _URL.sub("", explanation)
+    changes = []
+    for found in _DIFFERENCE.finditer(text):
+        now, _, before = found["now"].partition(" and before ")
+        if found["at"].startswith(_NODE):
+            before, _, why = before.partition(", so ")
+            changes.append(_of_node(found["at"].removeprefix(_NODE), before, now, why, parameters))
+        else:
+            setting = "the setting " if _CONTEXT in text else ""
+            changes.append(f"{setting}{found['at']} {_type(before)} → {_type(now)}")
+    if changes:
+        return and_more([elide(change, 2 * _LONGEST) for change in changes], _MOST_CHANGES)
+    if _CONTEXT in text:
+        return "a setting of JAX changed, in jax.config or by a context manager"
+    return next((change for part, change in _WHOLE.items() if part in text), _rest(text))
+
+
+def _type(text: str) -> str:
+    """Return a type or value; JAX adds `({})` for the layout of an array over no devices."""
+    text = elide(text.strip().replace("({})", ""), _LONGEST)
+    for weak, words in _WEAK.items():
+        text = text.replace(weak, words)
+    return text
+
+
+def _of_node(path: str, before: str, now: str, why: str, parameters: Sequence[str]) -> str:
+    """
+    Return the change of an argument's structure.
+
+    Args:
+        path: Its path, `[0]` of all positional arguments, `[1]` of all keywords.
+        before: The former node, as JAX describes it.
+        now: The new node.
+        why: What JAX says of the two.
+        parameters: Names of positional parameters.
+    """
+    was, is_now = _STATIC.search(before), _STATIC.search(now)
+    if was and is_now:
+        return f"static {_argument(path, parameters)}: {_values(was[1], is_now[1])}"
+    n_before, n_now = _size(before), _size(now)
+    if path == "[0]" and n_before is not None and n_now is not None:
+        return f"{plural(n_now, 'positional argument')}, before {n_before}"
+    keys = _KEYS.search(why)
+    if keys and n_before is not None and n_now is not None:
+        found = _KEY.findall(keys[1])
+        if path == "[1]":
+            names = and_more(sorted(key.strip("'") for key in found), _MOST_CHANGES)
+            return f"other keyword arguments: {names}"
+        return f"{_argument(path, parameters)}: a dict {_of_keys(found, n_now - n_before)}"
+    return f"{_argument(path, parameters)}: {_of_kinds(before, now)}"
+
+
+def _argument(path: str, parameters: Sequence[str]) -> str:
+    """Return the name of an argument and the path in it, as `argument batch['image']`."""
+    found = _PATH.match(path)
+    if not found or not found["key"]:
+        return f"argument {path}"
+    key = found["key"]
+    if found["part"] == "1":
+        return f"argument {key.strip(chr(39))}{found['rest']}"
+    name = parameters[int(key)] if int(key) < len(parameters) else key
+    return f"argument {name}{found['rest']}"
+
+
+def _values(before: str, now: str) -> str:
+    """Return the change of a static value; objects that differ by their address alone are new."""
+    plain = _ADDRESS.sub("", now)
+    if plain != now and plain == _ADDRESS.sub("", before):
+        return f"another {elide(plain, _LONGEST)}, which does not equal the one before"
+    return " → ".join(elide(" ".join(value.split()), _LONGEST) for value in (before, now))
+
+
+def _of_keys(keys: Sequence[str], growth: int) -> str:
+    """
+    Return the change of a dict's keys.
+
+    Args:
+        keys: The keys that one of both dicts has.
+        growth: The number of new keys, less that of lost ones.
+    """
+    named = and_more(sorted(keys), _MOST_CHANGES)
+    noun = "the key" if len(keys) == 1 else "the keys"
+    if abs(growth) != len(keys):
+        return f"gained or lost {noun} {named}"
+    return f"{'gained' if growth > 0 else 'lost'} {noun} {named}"
+
+
+def _of_kinds(before: str, now: str) -> str:
+    """Return the change of a node's type, size or metadata."""
+    kind, other = _kind(before), _kind(now)
+    was, is_now = before.partition(_METADATA)[2], now.partition(_METADATA)[2]
+    if was and kind == "dict":
+        old, new = _KEY.findall(was), _KEY.findall(is_now)
+        lost = and_more([key for key in old if key not in new], _MOST_CHANGES)
+        gained = and_more([key for key in new if key not in old], _MOST_CHANGES)
+        return f"a dict has {gained} for the key {lost}" if gained else "a dict has other keys"
+    if was:
+        return f"the metadata of {kind}: {_values(was, is_now)}"
+    sizes = _size(before), _size(now)
+    if None in sizes:
+        return f"{_with_article(kind)} became {_with_article(other)}"
+    return f"{_with_article(kind)} of {sizes[0]} became one of {sizes[1]}"
+
+
+def _kind(node: str) -> str:
+    found = _KIND.search(node)
+    return (found[1] or found[2]) if found else ""
+
+
+def _size(node: str) -> int | None:
+    found = _SIZE.search(node)
+    return int(found["children"] or found["length"]) if found else None
+
+
+def _with_article(kind: str) -> str:
+    """Return a kind of node with its article; a leaf has no kind."""
+    if kind in ("", "NoneType"):
+        return "None" if kind else "an array or number"
+    return f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"
+
+
+def _rest(text: str) -> str:
+    """Return the last line of an explanation of another kind."""
+    lines = [line.strip(" *:") for line in text.splitlines() if line.strip()]
+    return elide(lines[-1], 2 * _LONGEST) if len(lines) > 1 else ""
