@@ -1,7 +1,8 @@
 """
 The results of traces, as objects below one folder of any file system.
 
-An object never changes, and others see all of it or nothing, so writers need no lock:
+Others see all of an object or nothing, so writers need no lock. An object never changes, but for
+errors of traces that could not be read, which the next run tries again:
 
     metrics-1/SHA256.parquet         a row for each metric of a trace of this content
     steps-1/SHA256.parquet           a row for each of its steps
@@ -10,7 +11,8 @@ An object never changes, and others see all of it or nothing, so writers need no
     seen-1/FINGERPRINT-SHA256.json   the content of a trace whose file system told this fingerprint
     runs-1/KEY.parquet               the skew between the hosts of a run
 
-The number is the format of the rows.
+The number is the format of the rows. A file system may tell no fingerprint, as some web servers do.
+Then such names have a hash of the trace's address, and its error is emptied once it could be read.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import functools
 import hashlib
 import json
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -71,7 +74,7 @@ class SeenTrace:
     key: str
     """Name of its tables: the hash of its content, or the fingerprint if it was not read."""
     modified: float
-    """Time of its last change; 0 if it is unknown."""
+    """Time of its last change, or when it was looked at if that is unknown."""
     why: str = ""
     """The reason if it could not be read, else empty."""
 
@@ -159,14 +162,16 @@ class FleetStore:
 
     def add_seen(self, trace: TraceFile, sha256: str) -> None:
         """Store that a trace has this content; its result must be stored before."""
-        content = {"trace": trace.name, "modified": trace.modified}
+        content = {"trace": trace.name, "modified": _changed(trace)}
         key = f"{trace.fingerprint or _key(trace.name, sha256)}-{sha256}"
         self._put(self._path(_SEEN, f"{key}.json"), json.dumps(content).encode())
+        if not trace.fingerprint and self.has(ERRORS, _key(trace.name)):
+            self._put_error(_key(trace.name), [])
 
     def add_unread(self, trace: TraceFile, why: str) -> None:
         """Store the reason why a trace could not be read; later runs try it again."""
-        key = trace.fingerprint or _key(trace.name)
-        self.add_table(ERRORS, key, [error_row(trace, "", why)])
+        row = {**error_row(trace, "", why), "modified": _changed(trace)}
+        self._put_error(trace.fingerprint or _key(trace.name), [row])
 
     def seen(self) -> tuple[list[SeenTrace], tuple[str, ...]]:
         """
@@ -188,7 +193,7 @@ class FleetStore:
         return [newest[name] for name in sorted(newest)], tuple(unread)
 
     def rows(
-        self, kind: str, keys: Iterable[str], metrics: Sequence[str] = ()
+        self, kind: str, keys: Iterable[str], metrics: Sequence[str] = (), anew: bool = False
     ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
         """
         Return rows of tables, and sentences on damaged ones.
@@ -197,6 +202,7 @@ class FleetStore:
             kind: Kind of the tables.
             keys: Their names.
             metrics: Only rows of these metrics; all if empty.
+            anew: True for tables that may have changed.
 
         Raises:
             FleetError: If the store cannot be read.
@@ -205,7 +211,7 @@ class FleetStore:
         unread: list[str] = []
         with blaming(f"{self.name} cannot be read"):
             paths = [self._path(kind, f"{key}.parquet") for key in keys]
-            paths = paths if self._copies is None else self._copies.of(paths)
+            paths = paths if self._copies is None else self._copies.of(paths, anew)
             for first in range(0, len(paths), _AT_A_TIME):
                 some, sentences = _read_tables(
                     paths[first : first + _AT_A_TIME], _COLUMNS[kind], metrics
@@ -217,7 +223,7 @@ class FleetStore:
     def _failures(self, index: StoreIndex, unread: list[str]) -> list[SeenTrace]:
         """Return the traces that could not be read, and not since."""
         keys = sorted(key for key in index.errors if len(key) == 32 and key not in index.seen)
-        rows, sentences = self.rows(ERRORS, keys)
+        rows, sentences = self.rows(ERRORS, keys, anew=True)
         unread += sentences
         return [
             SeenTrace(
@@ -246,6 +252,10 @@ class FleetStore:
             except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
                 unread.append(f"{path} is left out: {error}")
         return found
+
+    def _put_error(self, key: str, rows: Sequence[Json]) -> None:
+        path = self._path(ERRORS, f"{key}.parquet")
+        self._put(path, rows_as_parquet(rows, _COLUMNS[ERRORS]))
 
     def _put(self, path: str, content: bytes) -> None:
         with blaming(f"{self.name} cannot be written"):
@@ -282,6 +292,11 @@ class FleetStore:
         ending = ".parquet"
         names = self._names(kind)
         return frozenset(name.removesuffix(ending) for name in names if name.endswith(ending))
+
+
+def _changed(trace: TraceFile) -> float:
+    """Return the time of the last change of a trace, which is before now if it is unknown."""
+    return time.time() if trace.modified is None else trace.modified
 
 
 def _key(*parts: str) -> str:

@@ -1,9 +1,17 @@
-"""Local copies of remote objects, in the user's cache; the objects never change."""
+"""
+Local copies of remote objects, in the user's cache.
+
+Objects do not change, so each is fetched once. The copies that were used last are kept, up to a
+limit for all stores of the user together.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import fsspec
@@ -12,6 +20,10 @@ from pytest_tfperf.files import cache_folder, replacing
 
 _AT_A_TIME = 256
 """Objects in one request to the file system, which fetches them beside each other."""
+MOST_BYTES = 4 << 30
+"""Bytes of all copies, from which the ones not used for longest are removed: 33 kB a trace."""
+IN_USE_S = 3600.0
+"""Seconds since the last use in which a copy stays, since another process may read it."""
 
 
 class LocalCopies:
@@ -25,20 +37,64 @@ class LocalCopies:
 
     def __init__(self, files: fsspec.AbstractFileSystem, address: str) -> None:
         digest = hashlib.sha256(address.encode()).hexdigest()[:16]
-        self._files, self._folder = files, cache_folder() / "trace_results" / digest
+        self._files, self._all = files, cache_folder() / "trace_results"
+        self._folder = self._all / digest
 
-    def of(self, paths: Iterable[str]) -> list[str]:
-        """Return the local paths of objects; what is not there yet is fetched."""
+    def of(self, paths: Iterable[str], anew: bool = False) -> list[str]:
+        """
+        Return the local paths of objects; what is not there yet is fetched.
+
+        Args:
+            paths: Paths of the objects.
+            anew: True for objects that may have changed, to fetch them all.
+        """
         wanted = list(paths)
-        absent = [path for path in wanted if not self._copy(path).exists()]
+        absent = [path for path in wanted if anew or not self._is_there(path)]
         for first in range(0, len(absent), _AT_A_TIME):
             fetched = self._files.cat(absent[first : first + _AT_A_TIME], recursive=False)
             for path, content in fetched.items():
                 with replacing(self._copy(path)) as file:
                     file.write(content)
-        return [str(self._copy(path)) for path in wanted]
+        copies = [str(self._copy(path)) for path in wanted]
+        if absent:
+            _remove_oldest(self._all, set(copies))
+        return copies
+
+    def _is_there(self, path: str) -> bool:
+        """Return whether an object has a copy, and note its use."""
+        try:
+            os.utime(self._copy(path))
+        except FileNotFoundError:
+            return False
+        except OSError:  # as in a cache that is only read
+            return self._copy(path).exists()
+        return True
 
     def _copy(self, path: str) -> Path:
         """Return the path of a copy, which keeps the folders that name project and class."""
         parts = [part for part in path.strip("/").split("/") if part not in ("", ".", "..")]
         return self._folder.joinpath(*parts)
+
+
+def _remove_oldest(folder: Path, kept: Collection[str]) -> None:
+    """Remove the copies not used for longest until the rest is within the limit, but those kept."""
+    found = sorted(_copies(folder))
+    n_bytes = sum(size for _, size, _ in found)
+    latest = time.time() - IN_USE_S
+    for used, size, path in found:
+        if n_bytes <= MOST_BYTES or used > latest:
+            return
+        if path not in kept:
+            with suppress(OSError):  # another process may have removed it
+                Path(path).unlink()
+            n_bytes -= size
+
+
+def _copies(folder: Path) -> Iterator[tuple[float, int, str]]:
+    """Yield time of the last use, size and path of each copy."""
+    for root, _, names in os.walk(folder):
+        for name in names:
+            path = Path(root, name)
+            with suppress(OSError):
+                status = path.lstat()
+                yield status.st_mtime, status.st_size, str(path)

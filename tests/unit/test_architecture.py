@@ -64,6 +64,8 @@ TIMESTAMPS = {
     ("plugin/conclude.py", "now"),  # the date of a run, from which nothing is computed
     ("machine/wall_clock.py", "time"),  # watched for jumps, since the profiler dates events by it
     ("temporary.py", "time"),  # compared with the times of files, which come from that clock too
+    ("fleet/object_cache.py", "time"),  # the same
+    ("fleet/fleet_store.py", "time"),  # the date of a look, compared with the dates of other traces
 }
 
 

@@ -1,5 +1,6 @@
 """Many traces of each kind of file system, by threads and processes: nothing lost, nothing twice."""
 
+import hashlib
 import multiprocessing
 import os
 import signal
@@ -15,7 +16,7 @@ from helpers.fleets import different_traces, stored, tables_of, waiting_trace, w
 from helpers.histories import bucket
 
 from pytest_tfperf.errors import FleetError
-from pytest_tfperf.fleet import analyze_traces
+from pytest_tfperf.fleet import analyze_traces, trace_files
 from pytest_tfperf.fleet.executors import LocalProcesses
 from pytest_tfperf.fleet.fleet_store import FleetStore
 from pytest_tfperf.fleet.trace_files import TraceFile
@@ -140,6 +141,48 @@ def test_a_trace_that_cannot_be_read_is_tried_again(tmp_path, threads, monkeypat
     assert len(stored(store, "errors")) == 2
     assert analyze_traces(glob, str(store), executor=threads).errors == ()
     assert len(stored(store, "metrics")) == 2
+
+
+class TestWithoutFingerprint:
+    """Traces of a file system that tells neither a time nor a checksum, as some web servers do."""
+
+    @pytest.fixture(autouse=True)
+    def _untold(self, monkeypatch):
+        monkeypatch.setattr(trace_files, "_TIMES", ())
+        monkeypatch.setattr(trace_files, "_SUMS", ())
+
+    @pytest.fixture(params=["folder", "memory"])
+    def fleet(self, request, tmp_path, threads):
+        """A store, and a function that analyses one trace into it, whose content or error is given."""
+        folder = request.param == "folder"
+        store = FleetStore(str(tmp_path / "s") if folder else f"memory://{uuid.uuid4().hex}")
+
+        def analyse(content):
+            glob = write_traces(tmp_path / "traces", {"a": content or b""})
+            with pytest.MonkeyPatch.context() as patch:
+                if content is None:
+                    patch.setattr(TraceFile, "read", lambda self: 1 / 0)
+                return analyze_traces(glob, store._address, executor=threads)
+
+        return store, analyse
+
+    def test_a_failure_ends_with_the_next_result(self, fleet):
+        store, analyse = fleet
+        for _ in range(2):  # also a second time
+            assert analyse(None).errors[0][1] == "cannot be read: division by zero"
+            [failed], _ = store.seen()
+            assert failed.why == "cannot be read: division by zero"
+            assert analyse(waiting_trace(1)).errors == ()
+            [seen], unread = store.seen()
+            assert (seen.why, unread) == ("", ())
+            assert seen.key in store.index().analysed
+
+    def test_the_newest_content_counts(self, fleet):
+        store, analyse = fleet
+        for content in (waiting_trace(1), waiting_trace(2), waiting_trace(3)):
+            analyse(content)
+            [seen], _ = store.seen()
+            assert seen.key == hashlib.sha256(content).hexdigest()
 
 
 def test_a_huge_trace_is_refused_unread(tmp_path, threads):
