@@ -6,7 +6,7 @@ from pytest_tfperf.cli.main import command_parser
 
 HEAD = """# The tfperf command
 
-{description} All commands work without TensorFlow but `doctor`. {epilog}
+{description} All commands but `doctor` work without TensorFlow and JAX. {epilog}
 
 On a terminal, tables fit its width and say what they left out. In a file or a pipe they are whole, and `COLUMNS=100` sets a width.
 This page is written by `docs/generate.py` from the parsers in `pytest_tfperf/cli`.

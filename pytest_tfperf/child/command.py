@@ -27,6 +27,7 @@ _MOST_OWN_ARGUMENTS = 4  # that `PytestRun.command` puts before those of this ru
 SAME_ENVIRONMENT = {
     "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # of JAX
 }
 """Variables of children whose times are compared; they must share GPU memory and hash alike."""
 

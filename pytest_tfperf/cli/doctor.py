@@ -32,8 +32,8 @@ def add_commands(commands: Any) -> None:
         (
             "Say what this machine is fit for: check the profiler, and run two processes of the "
             "same code alternately to find the noise and the smallest slow-down detectable. "
-            "Takes about 40 s, up to 90 s on a busy machine, and needs TensorFlow. Exit status 1 "
-            "if one of its checks failed, 2 without TensorFlow."
+            "Takes about 40 s, up to 90 s on a busy machine, and needs TensorFlow or JAX. Exit "
+            "status 1 if one of its checks failed, 2 without both."
         ),
         "--seconds 20",
     )
@@ -49,7 +49,7 @@ def add_commands(commands: Any) -> None:
 
 def _doctor(options: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse(options, rest)
-    from pytest_tfperf.doctor.examine import examine  # numpy, TensorFlow
+    from pytest_tfperf.doctor.examine import examine  # numpy, a framework
     from pytest_tfperf.doctor.sections import sections_json
 
     found: list[Section] = []

@@ -24,8 +24,9 @@ from pytest_tfperf.doctor.sections import (
 )
 from pytest_tfperf.doctor.turn_sections import noise_section, resolution_section
 from pytest_tfperf.errors import CaptureError, TraceError
-from pytest_tfperf.frameworks.in_use import in_use
-from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow, sync_devices
+from pytest_tfperf.frameworks.in_use import synchronise
+from pytest_tfperf.frameworks.installed import load_installed
+from pytest_tfperf.frameworks.interface import Framework
 from pytest_tfperf.machine.cores import (
     can_pin,
     can_stop,
@@ -52,26 +53,29 @@ def examine(seconds: float, say: Say) -> Iterator[Section]:
         say: Called when a phase begins.
 
     Raises:
-        CaptureError: If TensorFlow cannot be imported.
+        CaptureError: If neither TensorFlow nor JAX can be imported.
     """
     # warnings of TensorFlow may say what is wrong, its notes do not
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     os.environ |= SAME_ENVIRONMENT  # leaves GPU memory to the processes that take turns
     load = load_average()
-    say("starting TensorFlow", None)
-    load_tensorflow()
-    environment = describe(in_use())
-    yield machine_section(environment)
+    say("starting TensorFlow and JAX, as far as they are installed", None)
+    frameworks, refused = load_installed()
+    first, *more = frameworks
+    also = {one.name: f"{one.version()}: its profiler is checked too" for one in more}
+    yield machine_section(describe((first,)), {**also, **refused})
     with closing(Cleanup()) as cleanup:
-        accelerators = environment["machine"]["accelerators"]
-        say("checking the profiler", None)
-        profiler = profiler_section(_profiler_checks(cleanup.folder, accelerators))
+        checks: list[SelfCheck] = []
+        for framework in frameworks:
+            say(f"checking the profiler of {framework.name}", None)
+            checks += _profiler_checks(framework, cleanup.folder)
+        profiler = profiler_section(checks)
         yield profiler
         cores = pinnable_cores()
         say("watching for interference", _WATCHED_S * (1 + _WARM_UP))
         conditions = MachineConditions(
             load=None if load is None else (load, len(usable_cores())),
-            remarks=_remarks(_WATCHED_S),
+            remarks=_remarks(first.name, _WATCHED_S),
             watched_s=_WATCHED_S,
             can_stop=can_stop(),
             can_pin=can_pin(cores),
@@ -81,38 +85,43 @@ def examine(seconds: float, say: Say) -> Iterator[Section]:
             yield fitness_section(profiler, (), BUDGET_S)
             return
         choices = (cores, ()) if conditions.can_pin else ((),)
-        kinds = [same_code_turns(choice, seconds, cleanup, say) for choice in choices]
+        kinds = [same_code_turns(first.name, choice, seconds, cleanup, say) for choice in choices]
     yield noise_section(kinds)
     yield resolution_section(kinds, BUDGET_S)
     yield fitness_section(profiler, kinds, BUDGET_S)
 
 
-def _profiler_checks(folder: Path, accelerators: str) -> Sequence[SelfCheck]:
-    """Return the checks of two short sessions of the profiler."""
-    n_devices = 0 if accelerators == "none" else len(accelerators.split(", "))
+def _profiler_checks(framework: Framework, folder: Path) -> Sequence[SelfCheck]:
+    """Return the checks of two short sessions of a framework's profiler."""
+    name = framework.name
     try:
-        step = convolution_step()
+        step = convolution_step(name)
         step()
-        traces = [record_steps(step, _N_STEPS, folder) for _ in range(2)]
+        traces = [record_steps(name, step, _N_STEPS, folder) for _ in range(2)]
         refuses = refuses_second(folder)
     except (CaptureError, TraceError) as error:
         failed = SelfCheck(
+            framework=name,
             name="session",
             passed=False,
             found=str(error),
             advice="a profiler session must start and write its trace",
         )
         return (failed,)
-    second = SelfCheck(name=_EXCLUSIVE, passed=True, found="a second one is refused")
+    second = SelfCheck(
+        framework=name, name=_EXCLUSIVE, passed=True, found="a second one is refused"
+    )
     if not refuses:
         second = SelfCheck(
+            framework=name,
             name=_EXCLUSIVE,
             passed=False,
             found="a second one starts while another runs",
             advice="stop profilers of your own before a step is profiled; "
-            "this TensorFlow does not report them",
+            f"this {name} does not report them",
         )
-    return (*check_traces(traces, _N_STEPS, n_devices, _admin_only()), second)
+    n_devices = len(framework.accelerators())
+    return (*check_traces(name, traces, _N_STEPS, n_devices, _admin_only()), second)
 
 
 def _admin_only() -> bool | None:
@@ -122,10 +131,10 @@ def _admin_only() -> bool | None:
         return None
 
 
-def _remarks(seconds: float) -> Sequence[str]:
+def _remarks(framework: str, seconds: float) -> Sequence[str]:
     """Return interference that is noticed while steps run here, without the first of them."""
     notes: list[str] = []
-    step = convolution_step()
+    step = convolution_step(framework)
     _run_for(step, seconds * _WARM_UP)
     with conditions_noted(notes):
         _run_for(step, seconds)
@@ -136,4 +145,4 @@ def _run_for(step: Callable[[], Any], seconds: float) -> None:
     deadline = time.perf_counter() + seconds
     while time.perf_counter() < deadline:
         step()
-    sync_devices()
+    synchronise()

@@ -1,4 +1,4 @@
-"""Check from the traces of two short sessions that TensorFlow's profiler works here."""
+"""Check from the traces of two short sessions that a framework's profiler works here."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.trace_errors import faults
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW
 from pytest_tfperf.text import plural
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.xspace import Trace
@@ -17,13 +18,12 @@ _PERMISSION = (
     "and a reboot; a container needs --cap-add=SYS_ADMIN"
 )  # developer.nvidia.com, ERR_NVGPUCTRPERM
 _NO_PLANE = (
-    "TensorFlow's messages on stderr say why it traces no device; on an NVIDIA GPU it needs "
-    f"libcupti (pip install 'tensorflow[and-cuda]') and the permission to use it: {_PERMISSION}"
+    "{}'s messages on stderr say why it traces no device; on an NVIDIA GPU it needs libcupti "
+    f"(pip install '{{}}') and the permission to use it: {_PERMISSION}"
 )
-_UNMARKED = (
-    "profiles would miss steps: is this a TensorFlow from 2.18 to 2.22, "
-    "and is the disk of the temporary folder full?"
-)
+_WITH_CUDA = {TENSORFLOW: "tensorflow[and-cuda]", JAX: "jax[cuda12]"}
+_UNMARKED = "profiles would miss steps: is this {}, and is the disk of the temporary folder full?"
+_VERSIONS = {TENSORFLOW: "a TensorFlow from 2.18 to 2.22", JAX: "a JAX from 0.6.1 to 0.10"}
 _INCOMPLETE = (
     "metrics of incomplete traces are unknown; fewer traced steps (trace_steps=) drop fewer events"
 )
@@ -33,6 +33,8 @@ _INCOMPLETE = (
 class SelfCheck:
     """The result of one check of the profiler."""
 
+    framework: str
+    """Name of the framework whose profiler was checked."""
     name: str
     """What must work."""
     passed: bool
@@ -44,22 +46,31 @@ class SelfCheck:
 
 
 def check_traces(
-    traces: Sequence[Trace], n_steps: int, n_devices: int, admin_only: bool | None
+    framework: str,
+    traces: Sequence[Trace],
+    n_steps: int,
+    n_devices: int,
+    admin_only: bool | None,
 ) -> tuple[SelfCheck, ...]:
     """
     Return the checks of sessions over marked steps.
 
     Args:
+        framework: Name of the framework that ran them.
         traces: The trace of each session.
         n_steps: Marked steps of each session.
-        n_devices: Number of accelerators that TensorFlow has.
+        n_devices: Number of accelerators that it has.
         admin_only: True if NVIDIA's driver lets only administrators use its counters; None without
             that driver.
     """
     n_planes = len(accelerators(traces[-1]))
-    found = [_markers(traces, n_steps), _planes(n_planes, n_devices), _whole(traces)]
+    found = [
+        _markers(framework, traces, n_steps),
+        _planes(framework, n_planes, n_devices),
+        _whole(framework, traces),
+    ]
     if admin_only is not None and n_devices:
-        found.insert(2, _permission(traces, n_planes, admin_only))
+        found.insert(2, _permission(framework, traces, n_planes, admin_only))
     return tuple(found)
 
 
@@ -76,14 +87,20 @@ def reads_admin_only(parameters: str) -> bool | None:
     return {"0": False, "1": True}.get(values.get("RmProfilingAdminOnly", ""))
 
 
-def _markers(traces: Sequence[Trace], n_steps: int) -> SelfCheck:
+def _markers(framework: str, traces: Sequence[Trace], n_steps: int) -> SelfCheck:
     counts = [_n_steps(trace) for trace in traces]
     found = (
         f"{n_steps} steps marked in each of {len(traces)} sessions, "
         f"{' and '.join(map(str, counts))} found"
     )
     passed = all(count == n_steps for count in counts)
-    return SelfCheck(name="markers", passed=passed, found=found, advice="" if passed else _UNMARKED)
+    return SelfCheck(
+        framework=framework,
+        name="markers",
+        passed=passed,
+        found=found,
+        advice="" if passed else _UNMARKED.format(_VERSIONS[framework]),
+    )
 
 
 def _n_steps(trace: Trace) -> int:
@@ -94,19 +111,30 @@ def _n_steps(trace: Trace) -> int:
     return len(steps) if steps.source == "tfperf" else 0
 
 
-def _planes(n_planes: int, n_devices: int) -> SelfCheck:
+def _planes(framework: str, n_planes: int, n_devices: int) -> SelfCheck:
     if not n_devices:
-        return SelfCheck(name="device plane", passed=True, found="no accelerator: CPU only")
+        return SelfCheck(
+            framework=framework,
+            name="device plane",
+            passed=True,
+            found="no accelerator: CPU only",
+        )
     found = (
         f"{n_planes or 'none'} in the trace; "
-        f"TensorFlow has {plural(n_devices, 'accelerator')}, the steps ran on one"
+        f"{framework} has {plural(n_devices, 'accelerator')}, the steps ran on one"
     )
     return SelfCheck(
-        name="device plane", passed=n_planes > 0, found=found, advice="" if n_planes else _NO_PLANE
+        framework=framework,
+        name="device plane",
+        passed=n_planes > 0,
+        found=found,
+        advice="" if n_planes else _NO_PLANE.format(framework, _WITH_CUDA[framework]),
     )
 
 
-def _permission(traces: Sequence[Trace], n_planes: int, admin_only: bool) -> SelfCheck:
+def _permission(
+    framework: str, traces: Sequence[Trace], n_planes: int, admin_only: bool
+) -> SelfCheck:
     """
     Check the permission by the trace.
 
@@ -117,6 +145,7 @@ def _permission(traces: Sequence[Trace], n_planes: int, admin_only: bool) -> Sel
     who = "administrators only (RmProfilingAdminOnly 1)" if admin_only else "every user"
     what = "kernels are traced" if n_planes and not refused else "no kernel is traced"
     return SelfCheck(
+        framework=framework,
         name="CUPTI permission",
         passed=passed,
         found=f"{who}; {what}",
@@ -124,9 +153,10 @@ def _permission(traces: Sequence[Trace], n_planes: int, admin_only: bool) -> Sel
     )
 
 
-def _whole(traces: Sequence[Trace]) -> SelfCheck:
+def _whole(framework: str, traces: Sequence[Trace]) -> SelfCheck:
     found = list(dict.fromkeys(fault for trace in traces for fault in faults(trace)))
     return SelfCheck(
+        framework=framework,
         name="whole traces",
         passed=not found,
         found="; ".join(found) or "no error, no event dropped",

@@ -45,7 +45,7 @@ from pytest_tfperf.doctor.sample_steps import convolution_step
 
 
 def {_TEST}(tf_profile):
-    tf_profile(convolution_step(), warmup=10, steps=20, trace_steps=2)
+    tf_profile(convolution_step("{{}}"), warmup=10, steps=20, trace_steps=2)
 """
 
 
@@ -54,12 +54,13 @@ Say = Callable[[str, "float | None"], None]
 
 
 def same_code_turns(
-    cores: Sequence[int], seconds: float, cleanup: Cleanup, say: Say
+    framework: str, cores: Sequence[int], seconds: float, cleanup: Cleanup, say: Say
 ) -> SameCodeTurns:
     """
     Run turns of two fresh processes of the same code.
 
     Args:
+        framework: Name of the framework that runs the step.
         cores: One core for this process, and those for the two; empty for any.
         seconds: Time for all turns.
         cleanup: Holds the processes and their files.
@@ -69,7 +70,7 @@ def same_code_turns(
     process_sd = process_spread(constant, stored_residuals(cores[1:]), ()).sd
     before = _conditions()
     try:
-        turns = _run_turns(cores, seconds, cleanup, say)
+        turns = _run_turns(framework, cores, seconds, cleanup, say)
     except PairedError as error:
         return SameCodeTurns(pinned=bool(cores), noise=Unknown(str(error)))
     found = residuals([pair_estimate(turns.log_ratios)], constant, ratio=1.0)
@@ -98,7 +99,9 @@ def _conditions() -> Conditions:
     return replace(read_conditions(), clock_mhz=None, gpus=())
 
 
-def _run_turns(cores: Sequence[int], seconds: float, cleanup: Cleanup, say: Say) -> PairedTurns:
+def _run_turns(
+    framework: str, cores: Sequence[int], seconds: float, cleanup: Cleanup, say: Say
+) -> PairedTurns:
     """
     Run turns of two fresh processes.
 
@@ -107,7 +110,7 @@ def _run_turns(cores: Sequence[int], seconds: float, cleanup: Cleanup, say: Say)
     """
     children: list[ChildProcess] = []
     time = TurnTime(seconds=seconds, most_s=seconds)
-    folder = _suite(cleanup.folder / "step")
+    folder = _suite(cleanup.folder / "step", framework)
     kind = "pinned" if cores else "on any core"
     say(f"starting two processes {kind}", None)
     try:
@@ -141,11 +144,11 @@ def _run_turns(cores: Sequence[int], seconds: float, cleanup: Cleanup, say: Say)
             child.kill()
 
 
-def _suite(folder: Path) -> Path:
+def _suite(folder: Path, framework: str) -> Path:
     """Write the test of the step, and return its folder."""
     folder.mkdir(exist_ok=True)
     (folder / "pytest.ini").write_text("[pytest]\n", "utf-8")
-    (folder / _FILE).write_text(_TEST_FILE, "utf-8")
+    (folder / _FILE).write_text(_TEST_FILE.format(framework), "utf-8")
     return folder
 
 

@@ -8,20 +8,27 @@ from typing import Any
 
 from pytest_tfperf.capture.sessions import Session, StepMark, read_sessions
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks.in_use import start_devices
-from pytest_tfperf.frameworks.interface import TENSORFLOW
-from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow, sync_devices
+from pytest_tfperf.frameworks.in_use import start_devices, synchronise
+from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW
+from pytest_tfperf.frameworks.jax_framework import load_jax
+from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow
 from pytest_tfperf.trace.xspace import Trace
 
 
-def convolution_step() -> Callable[[], Any]:
-    """Return a training step of a small convolutional network: some milliseconds on a few cores."""
+def convolution_step(framework: str) -> Callable[[], Any]:
+    """
+    Return a training step of a small convolutional network: some milliseconds on a few cores.
+
+    Args:
+        framework: Name of the framework that runs it.
+    """
+    return _STEPS[framework]()
+
+
+def _step_of_tensorflow() -> Callable[[], Any]:
     tf = load_tensorflow()
-    kernels = [
-        tf.Variable(tf.random.stateless_normal(shape, (3, 4)) * 0.05)
-        for shape in ((3, 3, 3, 32), (3, 3, 32, 32))
-    ]
-    images = tf.random.stateless_normal((32, 32, 32, 3), (5, 6))
+    kernels = [tf.Variable(tf.random.stateless_normal(shape, (3, 4)) * 0.05) for shape in _KERNELS]
+    images = tf.random.stateless_normal(_IMAGES, (5, 6))
 
     def step() -> Any:
         with tf.GradientTape() as tape:
@@ -35,11 +42,46 @@ def convolution_step() -> Callable[[], Any]:
     return compiled
 
 
-def record_steps(step: Callable[[], Any], n_steps: int, folder: Path) -> Trace:
+def _step_of_jax() -> Callable[[], Any]:
+    jax = load_jax()
+    state = [[jax.random.normal(jax.random.key(3), shape) * 0.05 for shape in _KERNELS]]
+    images = jax.random.normal(jax.random.key(5), _IMAGES)
+
+    def convolved(images: Any, kernel: Any, stride: int) -> Any:
+        layout = ("NHWC", "HWIO", "NHWC")
+        strides = (stride, stride)
+        return jax.lax.conv_general_dilated(
+            images, kernel, strides, "SAME", dimension_numbers=layout
+        )
+
+    def loss(kernels: Any) -> Any:
+        hidden = jax.nn.relu(convolved(images, kernels[0], 2))
+        return (convolved(hidden, kernels[1], 1) ** 2).mean()
+
+    def update(kernels: Any) -> Any:
+        value, gradients = jax.value_and_grad(loss)(kernels)
+        return value, [k - 0.01 * g for k, g in zip(kernels, gradients, strict=True)]
+
+    compiled = jax.jit(update)
+
+    def step() -> Any:
+        value, state[0] = compiled(state[0])
+        return value
+
+    return step
+
+
+_IMAGES = (32, 32, 32, 3)
+_KERNELS = ((3, 3, 3, 32), (3, 3, 32, 32))
+_STEPS = {TENSORFLOW: _step_of_tensorflow, JAX: _step_of_jax}
+
+
+def record_steps(framework: str, step: Callable[[], Any], n_steps: int, folder: Path) -> Trace:
     """
     Return the trace of a session over marked steps.
 
     Args:
+        framework: Name of the framework that runs the step, and has run it.
         step: The step.
         n_steps: How often it runs.
         folder: A folder for the trace.
@@ -55,8 +97,8 @@ def record_steps(step: Callable[[], Any], n_steps: int, folder: Path) -> Trace:
             mark = StepMark("doctor", n)
             step()
             mark.end()
-        sync_devices()
-        return read_sessions(session.stop())[TENSORFLOW]
+        synchronise()
+        return read_sessions(session.stop())[framework]
     finally:
         session.discard()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 
 from pytest_tfperf.doctor.profiler_check import SelfCheck
 from pytest_tfperf.results import FORMAT
@@ -51,23 +52,35 @@ def sections_json(sections: Iterable[Section]) -> Json:
     return report
 
 
-def machine_section(environment: Json) -> Section:
-    """Return the machine class, the platform and the setting of `description.describe`."""
+def machine_section(environment: Json, others: Mapping[str, str] = MappingProxyType({})) -> Section:
+    """
+    Return the machine class, the platform and the setting of `description.describe`.
+
+    Args:
+        environment: That description.
+        others: A remark on each further framework, by its name.
+    """
     set_values = [f"{name} {value}" for name, value in environment["setting"].items() if value]
     rows = [(name, str(value)) for name, value in environment["machine"].items()]
     rows += [("platform", environment["platform"]), ("setting", ", ".join(set_values))]
+    rows += others.items()
     return Section(
         key="machine",
         title="machine class (times are comparable within it)",
         rows=rows,
-        data=environment,
+        data={**environment, "others": dict(others)},
     )
 
 
 def profiler_section(checks: Sequence[SelfCheck]) -> Section:
     """Return what the checks of the profiler found."""
+    is_alone = len({check.framework for check in checks}) == 1
     rows = [
-        (check.name, f"{'ok' if check.passed else 'FAILED'}: {check.found}") for check in checks
+        (
+            check.name if is_alone else f"{check.framework}: {check.name}",
+            f"{'ok' if check.passed else 'FAILED'}: {check.found}",
+        )
+        for check in checks
     ]
     return Section(
         key="profiler",

@@ -30,6 +30,20 @@ def loaded_jax() -> Any | None:
     return jax if hasattr(jax, "jit") else None  # a failed import leaves a part of it
 
 
+def load_jax() -> Any:
+    """
+    Import the module `jax`, which only commands with steps of their own do.
+
+    Raises:
+        CaptureError: If it cannot be imported, or is too old.
+    """
+    try:
+        import jax  # noqa: F401
+    except ImportError as error:
+        raise CaptureError(f"JAX cannot be imported ({error}): pip install jax") from error
+    return _jax()
+
+
 def jax_computes() -> bool:
     """
     Return whether JAX has a device in this process.

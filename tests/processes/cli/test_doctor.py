@@ -1,5 +1,6 @@
 """`tfperf doctor` from outside: once for real, and where it cannot run."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -43,7 +44,10 @@ def test_a_real_machine(tmp_path):
     found = json.loads(done.stdout)
     assert (found["format"], found["good"]) == (2, True)
     assert found["machine"]["machine"]["tensorflow"]
-    assert [check["passed"] for check in found["profiler"]["checks"]] == [True] * 4
+    installed = {"TensorFlow"} | ({"JAX"} if importlib.util.find_spec("jax") else set())
+    checks = found["profiler"]["checks"]
+    assert [check["passed"] for check in checks] == [True] * 4 * len(installed)
+    assert {check["framework"] for check in checks} == installed
     assert (
         found["profiler"]["checks"][0]["found"]
         == "5 steps marked in each of 2 sessions, 5 and 5 found"
@@ -62,9 +66,51 @@ def test_a_real_machine(tmp_path):
     ]
 
 
-def test_without_tensorflow_it_says_what_to_install(tmp_path):
+HIDE = """
+import sys
+from importlib.machinery import PathFinder
+
+
+class Rest(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        hidden = name.partition(".")[0] in {names}
+        return None if hidden else super().find_spec(name, path, target)
+
+
+sys.meta_path[:] = [Rest if finder is PathFinder else finder for finder in sys.meta_path]
+"""
+
+
+def hidden(folder, *names):
+    """The variables of a Python that does not find these modules; it reads the file at its start."""
+    (folder / "sitecustomize.py").write_text(HIDE.replace("{names}", repr(names)))
+    return {"PYTHONPATH": str(folder)}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
+def test_without_tensorflow_it_checks_jax(tmp_path):
+    done = doctor(tmp_path, "--seconds=1", "--json", **hidden(tmp_path, "tensorflow", "keras"))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert set(found["machine"]["machine"]) == {"accelerators", "cpu", "cores", "jax", "system"}
+    assert found["machine"]["others"] == {}
+    assert [check["framework"] for check in found["profiler"]["checks"]] == ["JAX"] * 4
+    assert all(kind["noise"]["step_s"] > 0 for kind in found["noise"]["turns"])
+
+
+def test_without_a_framework_it_says_what_to_install(tmp_path):
+    done = doctor(tmp_path, **hidden(tmp_path, "tensorflow", "jax"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("tfperf: neither TensorFlow nor JAX is installed")
+    assert "pip install" in done.stderr
+
+
+def test_a_tensorflow_that_cannot_be_imported_is_named(tmp_path):
+    variables = hidden(tmp_path, "jax")
     (tmp_path / "tensorflow.py").write_text("raise ImportError('no TensorFlow here')")
-    done = doctor(tmp_path, PYTHONPATH=str(tmp_path))
+    done = doctor(tmp_path, **variables)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("tfperf: TensorFlow cannot be imported (no TensorFlow here)")
     assert "pip install" in done.stderr

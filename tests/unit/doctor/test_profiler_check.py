@@ -17,8 +17,10 @@ def trace(n_steps, *planes, **texts):
     return decode_trace(space(plane("/host:CPU", line("python", *marks)), *planes, **texts))
 
 
-def found(traces, n_devices=0, admin_only=None):
-    return {check.name: check for check in check_traces(traces, 5, n_devices, admin_only)}
+def found(traces, n_devices=0, admin_only=None, framework="TensorFlow"):
+    checks = check_traces(framework, traces, 5, n_devices, admin_only)
+    assert {check.framework for check in checks} == {framework}
+    return {check.name: check for check in checks}
 
 
 def test_a_machine_without_accelerator_is_good():
@@ -57,6 +59,13 @@ def test_a_gpu_without_a_plane_is_a_failure_that_says_what_to_do():
     assert "NVreg_RestrictProfilingToAdminUsers=0" in check.advice
     assert "--cap-add=SYS_ADMIN" in check.advice
     assert "libcupti" in check.advice
+
+
+def test_advice_is_of_the_framework():
+    checks = found([trace(4), trace(5)], n_devices=1, framework="JAX")
+    assert "a JAX from 0.6.1 to 0.10" in checks["markers"].advice
+    assert "JAX has 1 accelerator" in checks["device plane"].found
+    assert "pip install 'jax[cuda12]'" in checks["device plane"].advice
 
 
 def test_a_gpu_with_a_plane_is_good():

@@ -27,8 +27,8 @@ ENVIRONMENT = {
     "machine": {"accelerators": "none", "cpu": "AMD EPYC", "cores": 2},
     "setting": {"tensorflow": "2.21.0", "xla_flags": "", "python": "3.11.7"},
 }
-GOOD = SelfCheck(name="markers", passed=True, found="5 of 5")
-BAD = SelfCheck(name="device plane", passed=False, found="none", advice="ask the administrator")
+GOOD = SelfCheck(framework="TensorFlow", name="markers", passed=True, found="5 of 5")
+BAD = replace(GOOD, name="device plane", passed=False, found="none", advice="ask the administrator")
 
 
 def lines_of(section):
@@ -63,6 +63,20 @@ def test_the_machine_class_platform_and_setting():
         "  cores         2",
         "  platform      cpu, TensorFlow 2.21, oneDNN on",
         "  setting       tensorflow 2.21.0, python 3.11.7",
+    ]
+
+
+def test_a_second_framework_has_a_remark():
+    section = machine_section(ENVIRONMENT, {"JAX": "0.10.2: its profiler is checked too"})
+    assert lines_of(section)[-1] == "  JAX           0.10.2: its profiler is checked too"
+    assert section.data["others"] == {"JAX": "0.10.2: its profiler is checked too"}
+
+
+def test_checks_of_several_frameworks_have_their_names():
+    section = profiler_section([GOOD, replace(GOOD, framework="JAX")])
+    assert lines_of(section)[1:] == [
+        "  TensorFlow: markers  ok: 5 of 5",
+        "  JAX: markers         ok: 5 of 5",
     ]
 
 

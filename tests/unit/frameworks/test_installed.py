@@ -1,0 +1,56 @@
+"""Frameworks that are installed: those that can be imported, and why others cannot."""
+
+import importlib.util
+
+import pytest
+
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.frameworks import installed
+from pytest_tfperf.frameworks.jax_framework import Jax
+from pytest_tfperf.frameworks.tensorflow_framework import TensorFlow
+
+FRAMEWORKS = {"TensorFlow": ("tensorflow", TensorFlow()), "JAX": ("jax", Jax())}
+
+
+def refuse():
+    raise CaptureError("it is too old")
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """Install frameworks by name: True for one that can be imported."""
+
+    def install(**can_load):
+        loaders = {
+            name: (*FRAMEWORKS[name], (lambda: None) if can_load.get(name) else refuse)
+            for name in FRAMEWORKS
+        }
+        modules = {FRAMEWORKS[name][0] for name in can_load}
+        monkeypatch.setattr(installed, "_LOADERS", loaders)
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: name in modules or None)
+
+    return install
+
+
+@pytest.mark.parametrize(
+    ("can_load", "names", "refused"),
+    [
+        ({"TensorFlow": True, "JAX": True}, ["TensorFlow", "JAX"], {}),
+        ({"JAX": True}, ["JAX"], {}),
+        ({"TensorFlow": True, "JAX": False}, ["TensorFlow"], {"JAX": "it is too old"}),
+        ({"TensorFlow": False, "JAX": True}, ["JAX"], {"TensorFlow": "it is too old"}),
+    ],
+)
+def test_those_that_can_be_imported_are_loaded(given, can_load, names, refused):
+    given(**can_load)
+    found = installed.load_installed()
+    assert ([framework.name for framework in found[0]], found[1]) == (names, refused)
+
+
+@pytest.mark.parametrize(
+    ("can_load", "why"), [({}, "neither TensorFlow nor JAX"), ({"JAX": False}, "^it is too old$")]
+)
+def test_without_any_there_is_an_error(given, can_load, why):
+    given(**can_load)
+    with pytest.raises(CaptureError, match=why):
+        installed.load_installed()
