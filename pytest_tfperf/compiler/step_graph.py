@@ -78,6 +78,8 @@ def grappler_passes(functions: Sequence[Optimized], asked: bool = False) -> Grap
         functions: The functions that Grappler optimised.
         asked: Whether to run the ablation in larger graphs too.
     """
+    if not functions:  # TensorFlow may not be loaded
+        return GrapplerPasses()
     try:
         left = leftovers((function, graph) for function, graph, _ in functions)
     except Exception:  # an error of TensorFlow's must not end the user's test

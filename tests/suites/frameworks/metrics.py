@@ -1,8 +1,11 @@
 """Truths of steps of JAX, counted by hand, in a process that never imports TensorFlow."""
 
 import itertools
+import os
 import sys
 import time
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"  # the guard of transfers logs warnings
 
 import jax
 import jax.experimental
