@@ -2,7 +2,7 @@
 Measure the processor time of `tfperf history` on a large store, and of the change points in it.
 
     python benchmarks/history_table.py                     # 10,000 runs of 20 tests
-    python benchmarks/history_table.py --against 09d72bc   # and with the package of a commit, on the same store
+    python benchmarks/history_table.py --against REV       # and with the package of a commit, on the same store
 
 It fills a store in a temporary folder: runs of one machine class with a step time a test, all different. Noise is 2 %. One test in two has ten changes of
 level: six lasting ones of 3 to 10 %, and two regressions of 6 % that are mended 50 runs later. The command runs in a new process each,
