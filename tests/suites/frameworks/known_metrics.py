@@ -12,7 +12,11 @@ from pytest_tfperf.metrics import METRICS
 IDS = np.ones((32, 64), "int32") * (np.arange(64) < 48)
 WEIGHTS = np.ones((64, 64), "float32")
 
-N_BATCHES, N_STEPS = 100, 5000  # several epochs and timed blocks, on a busy machine too
+N_BATCHES = 500
+MANY = (
+    20_000  # steps of JAX, some 20 µs each: several epochs and timed blocks, on a busy machine too
+)
+FEWER = 5_000  # steps with a dataset
 
 tf_step = tf.function(lambda ids: tf.cast(ids, tf.float32) @ WEIGHTS, jit_compile=True)
 
@@ -35,19 +39,19 @@ def as_documented(profile, framework):
 @pytest.mark.tfperf(target_step_time="1 ms", tpu="v5e", findings="all")
 def test_jax(tf_profile, jax_step):
     data = [{"ids": IDS, "mask": IDS}] * N_BATCHES
-    found = tf_profile(lambda batch: jax_step(batch["ids"]), data, steps=N_STEPS)
+    found = tf_profile(lambda batch: jax_step(batch["ids"]), data, steps=MANY)
     as_documented(found, JAX)
 
 
 @pytest.mark.tfperf(target_step_time="1 ms", tpu="v5e")
 def test_jax_on_a_dataset_of_tensorflow(tf_profile, jax_step):
     data = tf.data.Dataset.from_tensors({"ids": IDS, "mask": IDS}).repeat(N_BATCHES)
-    found = tf_profile(lambda batch: jax_step(batch["ids"].numpy()), data, steps=N_STEPS)
+    found = tf_profile(lambda batch: jax_step(batch["ids"].numpy()), data, steps=FEWER)
     as_documented(found, JAX)
 
 
 @pytest.mark.tfperf(target_step_time="1 ms", tpu="v5e", findings="all")
 def test_tensorflow(tf_profile):
     data = tf.data.Dataset.from_tensors({"ids": IDS, "mask": IDS}).repeat(N_BATCHES)
-    found = tf_profile(lambda batch: tf_step(batch["ids"]), data, steps=N_STEPS)
+    found = tf_profile(lambda batch: tf_step(batch["ids"]), data, steps=FEWER)
     as_documented(found, TENSORFLOW)
