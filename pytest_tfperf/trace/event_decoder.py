@@ -24,6 +24,8 @@ SOURCE = Path(__file__).with_name("compiled_decoder.c")
 """The compiled code's source, which wheels leave out."""
 LIBRARY = SOURCE.with_suffix(".so")
 """The compiled code."""
+SHORT = 1 << 10
+"""Bytes of a line below which a walk in Python takes less time than two calls of compiled code."""
 _OFFSET = ctypes.c_int64
 _ARRAY = ctypes.c_void_p
 
@@ -37,7 +39,7 @@ def event_tags(message: Message, begin: int, end: int) -> tuple[Ints, int]:
         begin: Offset of the first tag.
         end: Offset behind the line.
     """
-    library = compiled_code()
+    library = compiled_code() if end - begin >= SHORT else None
     if library is None:
         return event_offsets.event_tags(message, begin, end)
     behind, nothing = _OFFSET(begin), ctypes.c_void_p(None)

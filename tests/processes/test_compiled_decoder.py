@@ -89,6 +89,7 @@ from pytest_tfperf.errors import TraceError
 from pytest_tfperf.trace import event_decoder
 from pytest_tfperf.trace.xspace import decode_trace
 event_decoder.LIBRARY = event_decoder.SOURCE = Path({str(library)!r})
+event_decoder.SHORT = 0
 assert event_decoder.compiled_code()._name == {str(library)!r}
 n_read = 0
 for path in sorted(SYNTHETIC.glob("*.pb")):

@@ -25,6 +25,14 @@ needs_compiler = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def short_lines_too():
+    """Short lines go to the compiled code as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(event_decoder, "SHORT", 0)
+        yield
+
+
 @needs_compiler
 def test_the_decoder_is_compiled_where_there_is_a_compiler():
     assert event_decoder.compiled_code() is not None, "pip install -e . compiles it again"
