@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import fastjsonschema  # noqa: F401 - pytester removes modules that its test imported first
 import hypothesis
 import pytest
 
@@ -62,8 +63,6 @@ def _use_own_temporary_folder(config):
 @pytest.fixture
 def pytester(pytester, pytestconfig, monkeypatch):
     """pytest's own, which forgets the options of the environment."""
-    import fastjsonschema  # noqa: F401 - a run in this process removes what it imported first
-
     monkeypatch.setenv(ADDOPTS, _without_neighbours(pytestconfig))
     return pytester
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from pytest_tfperf.errors import TfperfError
@@ -29,23 +30,28 @@ def find_last_run(start: Path) -> Path:
     """
     Return the kept run of the project that a folder belongs to: of the nearest folder above.
 
-    A file that another user put there is none, as in the folder of all users' temporary files.
+    A folder above the root of a git repository does not count, nor the folder of all users'
+    temporary files above a project, nor a file that another user put anywhere.
 
     Raises:
         TfperfError: If there is none.
     """
     for folder in (start, *start.parents):
         file = folder / _PLACE
-        if file.is_file() and _is_trusted(file, start):
+        if file.is_file() and _is_of_project(file, folder, start):
             return file
+        if (folder / ".git").exists():
+            break
     raise TfperfError(
         f"no results of a pytest run: no {_PLACE.as_posix()} in {start} or above. pytest writes it "
         "when it has profiled a test, unless its cache is off or has another cache_dir"
     )
 
 
-def _is_trusted(file: Path, start: Path) -> bool:
-    """Return whether a file is this user's, the superuser's, or of the owner of the folder."""
+def _is_of_project(file: Path, folder: Path, start: Path) -> bool:
+    """Return whether the last run of a folder above `start` can be that of its project."""
     if not hasattr(os, "getuid"):
         return True
+    if folder != start and folder.stat().st_mode & stat.S_ISVTX:  # as /tmp
+        return False
     return file.stat().st_uid in (os.getuid(), 0, start.stat().st_uid)

@@ -29,6 +29,30 @@ def test_the_nearest_one_is_taken(tmp_path):
     assert find_last_run(tmp_path / "project").is_relative_to(tmp_path / "project")
 
 
+def test_that_of_the_folder_of_temporary_files_is_not_taken_for_a_project_in_it(tmp_path):
+    """It is of the project only for who works in that folder itself."""
+    cache = tmp_path / ".pytest_cache/d/tfperf"
+    keep_last_run(RUN, cache)
+    (project := tmp_path / "project").mkdir()
+    assert find_last_run(project).is_relative_to(cache)
+    tmp_path.chmod(0o1777)
+    assert find_last_run(tmp_path).is_relative_to(cache)
+    with pytest.raises(TfperfError, match="no results of a pytest run"):
+        find_last_run(project)
+
+
+def test_that_of_a_folder_above_the_repository_is_not_taken(tmp_path):
+    keep_last_run(RUN, tmp_path / ".pytest_cache/d/tfperf")
+    inner = tmp_path / "project/tests"
+    inner.mkdir(parents=True)
+    assert find_last_run(inner)
+    (tmp_path / "project/.git").mkdir()
+    with pytest.raises(TfperfError, match="no results of a pytest run"):
+        find_last_run(inner)
+    keep_last_run(RUN, tmp_path / "project/.pytest_cache/d/tfperf")
+    assert find_last_run(inner).is_relative_to(tmp_path / "project")
+
+
 def test_where_there_is_none_one_sentence_says_so(tmp_path):
     with pytest.raises(
         TfperfError, match=r"^no results of a pytest run: no \.pytest_cache/d/"
