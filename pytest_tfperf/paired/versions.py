@@ -18,11 +18,9 @@ from pytest_tfperf.child.command import (
     uncovered_environment,
 )
 from pytest_tfperf.child.xla_flags import autoclustering_environment
-from pytest_tfperf.errors import PairedError
 from pytest_tfperf.paired import child_extension
 from pytest_tfperf.paired.child_extension import TwoPythons
 from pytest_tfperf.paired.interpreter import (
-    FLAG,
     Interpreter,
     ask,
     distinct_name,
@@ -108,7 +106,6 @@ def find_versions(config: pytest.Config, target: Target, folder: Path) -> Versio
         assert target.ref is not None
         tree = write_tree(target.ref, Path(config.invocation_params.dir), folder)
         return Versions(tree=tree, name=target.ref)
-    _refuse_misread_path(config, target.python)
     environment = uncovered_environment()
     ours = ask(sys.executable, (), environment)
     alone = tree_alone(config.rootpath, "")
@@ -118,24 +115,6 @@ def find_versions(config: pytest.Config, target: Target, folder: Path) -> Versio
         return Versions(tree=replace(alone, ref=name), name=name, pythons=(ours, theirs))
     tree = write_tree(target.ref, Path(config.invocation_params.dir), folder)
     return Versions(tree=tree, name=f"{target.ref} with {name}", pythons=(ours, theirs))
-
-
-def _refuse_misread_path(config: pytest.Config, python: Path) -> None:
-    """
-    Refuse a path in an argument of its own where pytest has taken it for a path of tests.
-
-    It looks for the project's configuration before it knows the options of plugins. Source: pytest,
-    "Initialization: determining rootdir and configfile".
-    """
-    here, found = Path(config.invocation_params.dir), config.inipath
-    if FLAG in config.invocation_params.args and (
-        found is None or not here.is_relative_to(found.parent)
-    ):
-        raise PairedError(
-            f"{FLAG} {python}: write it with =, as {FLAG}={python}; else pytest takes the path for "
-            f"one of tests, and looks for the project's configuration there (rootdir: "
-            f"{config.rootpath})"
-        )
 
 
 def pytest_run(

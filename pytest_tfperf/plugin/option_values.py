@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from os import environ
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.config.findpaths import determine_setup  # private, in pytest 8.4 to 9.2
 
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import parse_limit_lines, parse_steps
@@ -31,8 +34,12 @@ from pytest_tfperf.plugin.option_kinds import (
     Option,
 )
 from pytest_tfperf.plugin.options import REPORT_SUFFIXES, TABLE, Options
+from pytest_tfperf.plugin.workers import is_worker
 from pytest_tfperf.quantities import RATIO, parse_quantity
 from pytest_tfperf.quantities import SECONDS as SECONDS_UNIT
+
+_SETUP: Mapping[str, Any] = {"override_ini": None} if pytest.version_tuple >= (9, 0) else {}
+"""Arguments of pytest's `determine_setup` that its version needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +67,12 @@ def read_options(config: pytest.Config, metrics: Mapping[str, Metric] = METRICS)
         metrics: All metrics of the run; by default the built-in ones.
 
     Raises:
-        LimitError: If a value cannot be understood, or two flags cannot be used together; the
-            message names the flag or ini value.
+        LimitError: If a value cannot be understood, two flags cannot be used together, or pytest
+            took a value for a path of tests; the message names the flag or ini value.
     """
     _refuse_contradictions(config)
+    if not is_worker(config):
+        _refuse_moved_project(config)
     values = {}
     for name, option in TABLE.items():
         given = _given(option, config, metrics)
@@ -106,6 +115,45 @@ def _refuse_contradictions(config: pytest.Config) -> None:
                 f"--tfperf-report {path}: the file ending must be one of "
                 f"{', '.join(REPORT_SUFFIXES)}"
             )
+
+
+def _refuse_moved_project(config: pytest.Config) -> None:
+    """
+    Check that no flag's value changed the project that pytest runs in.
+
+    pytest looks for the rootdir and its ini file before it knows the flags of plugins. Then a value
+    that is a word of its own counts as a path of tests if it exists (docs.pytest.org, "Finding the
+    rootdir"). The limits and settings of the project's ini file would be lost silently.
+    """
+    flags = {option.flag for option in TABLE.values() if option.flag and option.kind != SWITCH}
+    words = [*shlex.split(environ.get("PYTEST_ADDOPTS", "")), *config.invocation_params.args]
+    taken = {value: f"{flag}={value}" for flag, value in pairwise(map(str, words)) if flag in flags}
+    wanted, found = _project(config), _project(config, taken)
+    if wanted == found:
+        return
+    raise LimitError(
+        f"pytest would run in {_shown(found)} instead of {_shown(wanted)}, since it takes "
+        f"{' and '.join(taken)} for a path of tests. Write {' '.join(taken.values())}, with an "
+        "equals sign"
+    )
+
+
+def _project(config: pytest.Config, more: Iterable[str] = ()) -> tuple[Path, Path | None]:
+    """Return the rootdir and the ini file of the tests that are given, and of more paths."""
+    known = config.known_args_namespace
+    rootdir, ini, *_ = determine_setup(
+        inifile=known.inifilename,
+        args=[*known.file_or_dir, *more],
+        rootdir_cmd_arg=known.rootdir or None,
+        invocation_dir=config.invocation_params.dir,
+        **_SETUP,
+    )
+    return rootdir, ini
+
+
+def _shown(project: tuple[Path, Path | None]) -> str:
+    rootdir, ini = project
+    return f"{rootdir} with {ini.name if ini else 'no ini file'}"
 
 
 def _given(

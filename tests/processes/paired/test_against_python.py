@@ -249,6 +249,6 @@ def test_a_path_that_pytest_takes_for_one_of_tests_is_refused(project, pythons):
     arguments = ("-p", "tfperf", "--tfperf-against-python", pythons[1])
     run = project.run(*arguments, against=None)
     assert run.status == pytest.ExitCode.USAGE_ERROR
-    assert f"write it with =, as --tfperf-against-python={pythons[1]}; else pytest" in run.text
+    assert f"Write --tfperf-against-python={pythons[1]}, with an equals sign" in run.text
     run = project.run(*arguments, "tests", "-k", "same", against=None, python=pythons[0])
     assert run.status == pytest.ExitCode.OK, run.text
