@@ -49,7 +49,9 @@ _READ_COLUMNS = ", ".join(
     )
 )
 """Columns of new rows; each file of a query has its place in it as `file_index`."""
-_AT_A_TIME = 256
+_AT_A_TIME = 2048
+"""Objects in one query, which costs as much as reading some hundred of them."""
+_IN_A_REQUEST = 256
 """Objects in one request to the file system, which fetches them beside each other."""
 
 
@@ -239,10 +241,12 @@ class OpenIndex:
         """
         Read files into a table in memory, which is bounded: small files can claim many rows.
 
-        The other half of the memory is left to what writes them.
+        The other half of the memory is left to what writes them. Rows in any order take half the
+        time.
         """
         self._base.execute("DROP TABLE IF EXISTS new_rows")
         self._base.execute(f"SET memory_limit = '{duck.MEMORY_MB // 2}MB'")
+        self._base.execute("SET preserve_insertion_order = false")
         try:
             self._base.execute(
                 f"CREATE TEMP TABLE new_rows AS SELECT {_READ_COLUMNS} "  # noqa: S608  # our own names
@@ -250,6 +254,7 @@ class OpenIndex:
                 asked,
             )
         finally:
+            self._base.execute("SET preserve_insertion_order = true")
             self._base.execute(f"SET memory_limit = '{duck.MEMORY_MB}MB'")
 
 
@@ -284,10 +289,11 @@ def _local_files(
     if fetch is None:
         yield {path: path for path in paths}
         return
-    contents = fetch(paths)
     with tempfile.TemporaryDirectory(dir=folder) as copies:
         files = {path: Path(copies) / f"{number}.parquet" for number, path in enumerate(paths)}
-        with blaming_index():
-            for path, file in files.items():
-                file.write_bytes(contents[path])
+        for first in range(0, len(paths), _IN_A_REQUEST):
+            contents = fetch(paths[first : first + _IN_A_REQUEST])
+            with blaming_index():
+                for path, content in contents.items():
+                    files[path].write_bytes(content)
         yield {path: str(file) for path, file in files.items()}

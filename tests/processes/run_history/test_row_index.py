@@ -162,9 +162,15 @@ class TestReadOnce:
             assert len(open_store(address).rows(STEP_TIMES)) == 2
         assert list(map(len, fetched)) == [2]
 
-    def test_more_objects_than_in_one_request(self, address, monkeypatch):
+    def test_more_objects_than_in_one_query(self, address, monkeypatch):
         monkeypatch.setattr(index_tables, "_AT_A_TIME", 2)
         assert len(open_store(address).rows(STEP_TIMES)) == 3
+
+    def test_more_objects_than_in_one_request(self, monkeypatch):
+        monkeypatch.setattr(index_tables, "_IN_A_REQUEST", 2)
+        address = f"memory://{time.time_ns()}"
+        store_of(*map(run_at, range(5)), store=open_store(address))
+        assert len(open_store(address).rows(STEP_TIMES)) == 5
 
     def test_a_damaged_object_is_tried_each_time(self, address, monkeypatch):
         bad = next(Path(address).rglob("*.parquet")).with_name("bad-run.parquet")
