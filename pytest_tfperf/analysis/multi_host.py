@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,10 +25,11 @@ from pytest_tfperf.text import plural
 from pytest_tfperf.trace.devices import gpus, tpus
 from pytest_tfperf.trace.logdir import host_of
 from pytest_tfperf.trace.xspace import Trace, read_trace
-from pytest_tfperf.values import Source, Step, Value
+from pytest_tfperf.values import Source, Value
 
 _TIME = "step_time"
-_IDLE = ("collective", "other")  # a host that is ahead waits for the others in these
+IDLE_PARTS = ("collective", "other")
+"""Parts of a step in which a host that is ahead waits for the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,29 @@ class AnalysedTrace:
         metrics = self.profile.metrics
         wait = input_wait(metrics["input_bound"], self.step_time)
         return replace(self.profile, metrics={**metrics, _TIME: self.step_time, "input_wait": wait})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostWork:
+    """
+    The work of one host: the part of its steps that is neither collective nor other.
+
+    If the hosts of a job wait for each other, the periods of their steps are alike.
+    """
+
+    host: str
+    """Name of the host."""
+    steps: Mapping[str, float]
+    """Work by the name of the step, in one unit for all hosts."""
+
+    @staticmethod
+    def of(profile: Profile) -> HostWork:
+        """Return the work of the host that a profile is of, in seconds."""
+        steps: dict[str, float] = {}
+        for step in profile.steps:
+            idle_s = sum(step.parts_s[part] for part in IDLE_PARTS)
+            steps[step.name] = steps.get(step.name, 0.0) + step.period_s - idle_s
+        return HostWork(host=profile.name, steps=steps)
 
 
 def profiles_of_job(
@@ -87,7 +111,7 @@ def analyse_job(
             done(trace)
     analysed = [one for one in found if isinstance(one, AnalysedTrace)]
     if len(analysed) > 1:
-        skew = host_skew([one.profile for one in analysed])
+        skew = host_skew([HostWork.of(one.profile) for one in analysed])
         analysed = [replace(one, profile=_with_skew(one.profile, skew)) for one in analysed]
         analysed[0] = replace(analysed[0], profile=_with_job(analysed))
     return analysed, [error for error in found if isinstance(error, TraceError)]
@@ -139,33 +163,27 @@ def analyse_trace(trace: Trace, target_step_time_s: float | None = None) -> Anal
     )
 
 
-def host_skew(profiles: Sequence[Profile]) -> Value:
-    """
-    Return slowest ÷ median host − 1, by the work of each in the steps that all of them have.
-
-    If the hosts of a job wait for each other, their periods are alike. So work is the part of a
-    period that is neither collective nor other.
-    """
-    common = set.intersection(*({step.name for step in profile.steps} for profile in profiles))
-    work = [
-        sum(_work(step) for step in profile.steps if step.name in common) for profile in profiles
-    ]
+def host_skew(hosts: Sequence[HostWork]) -> Value:
+    """Return slowest ÷ median host − 1, by the work of each in the steps that all of them have."""
+    common = set.intersection(*(set(one.steps) for one in hosts))
+    work = [sum(one.steps[name] for name in common) for one in hosts]
     if not common:
         return Value.unknown(
             "step_skew", "the hosts have no step in common: number the steps alike on all of them"
         )
-    if statistics.median(work) <= 0:
+    median = statistics.median(work)
+    if median <= 0:
         return Value.unknown(
             "step_skew", "the hosts did no work in the steps that they have in common"
         )
     slowest = max(range(len(work)), key=work.__getitem__)
     return Value.of(
         "step_skew",
-        work[slowest] / statistics.median(work) - 1,
+        work[slowest] / median - 1,
         Source.TRACE,
-        n_hosts=len(profiles),
+        n_hosts=len(hosts),
         n_steps=len(common),
-        where=f"the slowest host is {profiles[slowest].name}",
+        where=f"the slowest host is {hosts[slowest].host}",
     )
 
 
@@ -201,7 +219,3 @@ def _devices(trace: Trace) -> str:
     """Name the accelerators of a trace."""
     counts = {"GPU": len(gpus(trace)), "TPU core": len(tpus(trace))}
     return ", ".join(plural(n, kind) for kind, n in counts.items() if n)
-
-
-def _work(step: Step) -> float:
-    return step.period_s - sum(step.parts_s[part] for part in _IDLE)

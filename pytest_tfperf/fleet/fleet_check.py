@@ -195,7 +195,7 @@ def _values(
         contents: The contents.
         metrics: The metrics.
     """
-    rows, unread = store.rows(METRICS, sorted(contents), metrics)
+    rows, unread = store.rows(METRICS, sorted(contents), metrics=metrics)
     found: dict[str, dict[str, Value]] = {}
     wrong = []
     for row in rows:

@@ -17,13 +17,11 @@ Then such names have a hash of the trace's address, and its error is emptied onc
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -33,18 +31,16 @@ import fsspec
 from pytest_tfperf.errors import FleetError
 from pytest_tfperf.files import open_regular, replacing
 from pytest_tfperf.fleet.object_cache import LocalCopies
+from pytest_tfperf.fleet.result_tables import read_tables
 from pytest_tfperf.fleet.trace_files import TraceFile, blaming, is_of, without_secret
 from pytest_tfperf.fleet.trace_rows import (
     METRIC_COLUMNS,
-    OPTIONAL,
     RUN_COLUMNS,
     STEP_COLUMNS,
     error_row,
 )
 from pytest_tfperf.json_file import plain_strings
-from pytest_tfperf.run_history.duck import connect, literal, rows_as_parquet, without_damaged
-from pytest_tfperf.run_history.stores import MOST_ROWS
-from pytest_tfperf.text import plain
+from pytest_tfperf.run_history.duck import rows_as_parquet
 from pytest_tfperf.values import Json
 
 FORMAT = 1
@@ -193,7 +189,13 @@ class FleetStore:
         return [newest[name] for name in sorted(newest)], tuple(unread)
 
     def rows(
-        self, kind: str, keys: Iterable[str], metrics: Sequence[str] = (), anew: bool = False
+        self,
+        kind: str,
+        keys: Iterable[str],
+        *,
+        metrics: Sequence[str] = (),
+        columns: Sequence[str] = (),
+        anew: bool = False,
     ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
         """
         Return rows of tables, and sentences on damaged ones.
@@ -202,6 +204,7 @@ class FleetStore:
             kind: Kind of the tables.
             keys: Their names.
             metrics: Only rows of these metrics; all if empty.
+            columns: Only these columns; all if empty.
             anew: True for tables that may have changed.
 
         Raises:
@@ -209,13 +212,13 @@ class FleetStore:
         """
         found: list[dict[str, Any]] = []
         unread: list[str] = []
+        types = _COLUMNS[kind]
+        shown = {name: types[name] for name in columns or types}
         with blaming(f"{self.name} cannot be read"):
             paths = [self._path(kind, f"{key}.parquet") for key in keys]
             paths = paths if self._copies is None else self._copies.of(paths, anew)
             for first in range(0, len(paths), _AT_A_TIME):
-                some, sentences = _read_tables(
-                    paths[first : first + _AT_A_TIME], _COLUMNS[kind], metrics
-                )
+                some, sentences = read_tables(paths[first : first + _AT_A_TIME], shown, metrics)
                 found += some
                 unread += sentences
         return found, tuple(unread)
@@ -301,45 +304,3 @@ def _changed(trace: TraceFile) -> float:
 
 def _key(*parts: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-
-
-def _read_tables(
-    paths: Sequence[str], columns: Mapping[str, str], metrics: Sequence[str]
-) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    """
-    Return rows of local files, which others may have written, and sentences on damaged ones.
-
-    Args:
-        paths: The files.
-        columns: Type of each column in SQL; rows have no others, and no absent text or number.
-        metrics: Only rows of these metrics; all if empty.
-    """
-    shown = ", ".join(_column(name, kind) for name, kind in columns.items())
-    where = " WHERE list_contains($metrics, metric)" if metrics else ""
-    asked = {"metrics": list(metrics)} if metrics else {}
-    query = (
-        f"SELECT * FROM (SELECT {shown} FROM read_parquet($paths, hive_partitioning = false))"  # noqa: S608  # our own names
-        f"{where} LIMIT {MOST_ROWS + 1}"
-    )
-
-    text = functools.cache(plain)  # most rows repeat the texts of others
-
-    with closing(connect()) as base:
-
-        def read(some: Sequence[str]) -> list[dict[str, Any]]:
-            found = base.execute(query, {"paths": literal(some), **asked}).fetchall()
-            cells = (
-                [text(cell) if isinstance(cell, str) else cell for cell in row] for row in found
-            )
-            return [dict(zip(columns, row, strict=True)) for row in cells]
-
-        rows, unread = without_damaged(paths, read)
-    if len(rows) > MOST_ROWS:
-        raise FleetError(f"more than {MOST_ROWS:,} rows in {len(paths)} tables")
-    return rows, unread
-
-
-def _column(name: str, kind: str) -> str:
-    cast = f"CAST({name} AS {kind})"
-    absent = "''" if kind == "VARCHAR" else "0"
-    return f"{cast if name in OPTIONAL else f'coalesce({cast}, {absent})'} AS {name}"

@@ -11,13 +11,11 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
-from pytest_tfperf.analysis.multi_host import host_skew
+from pytest_tfperf.analysis.multi_host import IDLE_PARTS, HostWork, host_skew
 from pytest_tfperf.fleet.fleet_store import RUNS, STEPS, FleetStore, StoreIndex
 from pytest_tfperf.fleet.trace_files import run_and_host
-from pytest_tfperf.fleet.trace_rows import step_of
 from pytest_tfperf.json_file import plain_strings
-from pytest_tfperf.results import Profile
-from pytest_tfperf.values import Step, Value
+from pytest_tfperf.values import Value
 
 _WHERE = "the slowest host is "
 
@@ -81,14 +79,11 @@ def align_runs(
 
 def skew_of(store: FleetStore, hosts: Mapping[str, str]) -> Value:
     """Return the skew of the hosts of a run, whose contents have tables of steps."""
-    steps = _steps(store, set(hosts.values()))
+    steps = _work_by_step(store, set(hosts.values()))
     if len(hosts) < 2 or any(content not in steps for content in hosts.values()):
         return Value.unknown("step_skew", "the steps of fewer than two hosts are stored")
     return host_skew(
-        [
-            Profile(name=host, metrics={}, steps=steps[content])
-            for host, content in sorted(hosts.items())
-        ]
+        [HostWork(host=host, steps=steps[content]) for host, content in sorted(hosts.items())]
     )
 
 
@@ -105,9 +100,12 @@ def _aligned(store: FleetStore, run: str, hosts: Mapping[str, str], n_unread: in
     )
 
 
-def _steps(store: FleetStore, contents: Iterable[str]) -> dict[str, tuple[Step, ...]]:
-    rows, _ = store.rows(STEPS, sorted(contents))
-    found: dict[str, list[Step]] = {}
-    for row in sorted(rows, key=lambda row: row["step"]):
-        found.setdefault(row["sha256"], []).append(step_of(row))
-    return {content: tuple(steps) for content, steps in found.items()}
+def _work_by_step(store: FleetStore, contents: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Return the work in each step of each content, by the name of the step, in nanoseconds."""
+    idle = tuple(f"{part}_ns" for part in IDLE_PARTS)
+    rows, _ = store.rows(STEPS, sorted(contents), columns=("sha256", "name", "period_ns", *idle))
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        steps, name = found.setdefault(row["sha256"], {}), row["name"]
+        steps[name] = steps.get(name, 0.0) + row["period_ns"] - sum(row[part] for part in idle)
+    return found

@@ -11,7 +11,7 @@ from pytest_tfperf.analysis.multi_host import AnalysedTrace
 from pytest_tfperf.fleet.trace_files import TraceFile, run_and_host
 from pytest_tfperf.json_file import plain_strings
 from pytest_tfperf.metrics import METRICS
-from pytest_tfperf.values import PARTS, Json, Step, Value
+from pytest_tfperf.values import PARTS, Json, Value
 
 _OF_TRACE = {
     "trace": "VARCHAR",
@@ -145,15 +145,6 @@ def value_of(row: Mapping[str, Any]) -> Value:
             "why": None if known else row["why"] or "the store does not tell why",
             "detail": {"padding": "", **detail} if "tpu" in detail else detail,
         }
-    )
-
-
-def step_of(row: Mapping[str, Any]) -> Step:
-    """Return the step of its row."""
-    return Step(
-        name=row["name"],
-        period_s=row["period_ns"] / _NS,
-        parts_s={part: row[f"{part}_ns"] / _NS for part in PARTS},
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from helpers.builders import profile
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.multi_host import host_skew, profiles_of_job
+from pytest_tfperf.analysis.multi_host import HostWork, host_skew, profiles_of_job
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.values import PARTS, Step
 
@@ -19,7 +19,7 @@ def host(name, work_ms, numbers=range(4)):
         "collective": (10 - work_ms) * 1e-3,
     }
     steps = tuple(Step(name=f"train {number}", period_s=0.01, parts_s=parts) for number in numbers)
-    return profile(name, steps=steps)
+    return HostWork.of(profile(name, steps=steps))
 
 
 def test_skew_is_the_slowest_over_the_median_by_work():
