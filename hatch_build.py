@@ -6,18 +6,19 @@ Without one the wheel is pure Python, and NumPy decodes. So it is with HATCH_BUI
 
 from __future__ import annotations
 
+import ctypes
 import os
-import re
 import shlex
-import shutil
 import subprocess
-import sysconfig
+import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCE = Path("pytest_tfperf", "trace", "compiled_decoder.c")
+_LIMIT_S = 60
 
 
 class EventDecoder(BuildHookInterface):  # type: ignore[type-arg]
@@ -28,23 +29,34 @@ class EventDecoder(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, _: str, build_data: dict[str, Any]) -> None:
         """Compile it; a wheel with it is for one platform, and for any version of Python."""
         library = SOURCE.with_suffix(".so")
-        if not self._compiled(Path(self.root, library)):
+        try:
+            self._compile(Path(self.root, library))
+        except FileNotFoundError:
+            self.app.display_info("No C compiler: NumPy decodes traces.")
             return
-        platform = re.sub(r"[-.]", "_", sysconfig.get_platform())
+        except (OSError, ValueError, AttributeError, subprocess.SubprocessError) as error:
+            self.app.display_warning(f"No C compiler that works: NumPy decodes traces. {error}")
+            return
+        platform = self.build_config.builder.get_best_matching_tag().rpartition("-")[2]
         build_data["tag"] = f"py3-none-{platform}"
         build_data["pure_python"] = False
-        build_data["artifacts"].append(library.as_posix())
+        build_data["force_include"][str(Path(self.root, library))] = library.as_posix()
 
-    def _compiled(self, library: Path) -> bool:
-        compiler = shlex.split(os.environ.get("CC", "cc"))
-        if not compiler or shutil.which(compiler[0]) is None:
-            self.app.display_info("No C compiler: NumPy decodes traces.")
-            return False
-        made = library.with_suffix(f".{os.getpid()}")
-        options = ["-O2", "-shared", "-fPIC", "-o", str(made)]
-        result = subprocess.run([*compiler, *options, str(Path(self.root, SOURCE))], check=False)
-        if result.returncode:
-            self.app.display_warning(f"{compiler[0]} failed: NumPy decodes traces.")
-            return False
-        made.replace(library)
-        return True
+    def _compile(self, library: Path) -> None:
+        source = Path(self.root, SOURCE)
+        # beside the package, so that a build that is killed leaves nothing in it
+        with tempfile.TemporaryDirectory(prefix=".compiled-", dir=self.root) as folder:
+            made = Path(folder, library.name)
+            macro = f"-DTFPERF_SOURCE={zlib.crc32(source.read_bytes())}u"
+            options = ["-O2", "-shared", "-fPIC", macro, "-o", str(made), str(source)]
+            subprocess.run(
+                [*shlex.split(os.environ.get("CC", "cc")), *options],
+                check=True,
+                stdin=subprocess.DEVNULL,
+                timeout=_LIMIT_S,
+            )
+            if "_PYTHON_HOST_PLATFORM" not in os.environ:  # else it may be for another machine
+                loaded = ctypes.CDLL(str(made))
+                assert loaded.tfperf_find_events
+                assert loaded.tfperf_decode_events
+            made.replace(library)

@@ -14,6 +14,9 @@
 #define PUBLIC
 #endif
 
+/* The CRC-32 of this file, given when it is compiled: the caller uses no code of another version of it. */
+PUBLIC const uint32_t tfperf_source = TFPERF_SOURCE;
+
 enum { EVENT_TAG = 0x22, STAT_TAG = 0x22, N_NUMBERS = 3, LONGEST_VARINT = 10 };
 
 /* Read the varint at an offset; return the offset behind it, or -1 if it does not end. */

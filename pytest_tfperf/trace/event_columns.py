@@ -66,7 +66,8 @@ def _some_events(message: Message, tags: Ints) -> EventColumns:
     end = at + size.view(np.int64)
     columns = []
     for number in (1, 2, 3):
-        value, width = message.varint_fields(at, number << 3)
+        inside = np.where(at < end, at, message.size)  # behind the message is no tag
+        value, width = message.varint_fields(inside, number << 3)
         columns.append(value.view(np.int64))
         at += width
     for row in _unusual_events(message, at, end):

@@ -1,14 +1,15 @@
 """
 Decoding of the events of a line by compiled code, or by NumPy where it was not compiled.
 
-Both give the same columns and the same errors. The compiled code takes half the time of a trace;
-`hatch_build.py` makes it where there is a C compiler.
+Both give the same columns, and refuse the same traces. The compiled code takes half the time of a
+trace; `hatch_build.py` makes it where there is a C compiler.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import zlib
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -90,14 +91,15 @@ def compiled_code() -> ctypes.CDLL | None:
     Load the compiled code.
 
     Returns:
-        The library, or None if it was not compiled, is of another machine, or is older than its
+        The library, or None if it was not compiled, is of another machine, or is not that of its
         source.
     """
     try:
-        if SOURCE.exists() and SOURCE.stat().st_mtime > LIBRARY.stat().st_mtime:
-            return None
         library = ctypes.CDLL(str(LIBRARY))
-    except OSError:
+        compiled_from = ctypes.c_uint32.in_dll(library, "tfperf_source").value
+    except (OSError, ValueError):  # ValueError: it has no such number
+        return None
+    if SOURCE.exists() and zlib.crc32(SOURCE.read_bytes()) != compiled_from:
         return None
     library.tfperf_find_events.argtypes = [_ARRAY, *[_OFFSET] * 3, *[_ARRAY] * 2]
     library.tfperf_find_events.restype = _OFFSET

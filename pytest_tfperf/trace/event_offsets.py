@@ -18,8 +18,9 @@ from pytest_tfperf.protobuf import Ints, Message
 
 EVENT_TAG = 0x22  # XLine.events = 4, length-delimited
 _STRETCH = 1 << 13  # bytes for one walk
-_WALKS = 1 << 12  # walks at once
+_WALKS = 1 << 12  # walks at once, at most
 _FEWEST = 64  # walks; fewer are slower than one
+_FIRST, _GROWTH = 8, 16  # stretches of the first round, and times as many in each further one
 _EVENT = re.compile(rb"\x22[^\0]\x08.[\x01-\x7f]?\x10", re.DOTALL)
 """The begin of most events, a guess: tag, length, metadata_id and the tag of offset_ps."""
 
@@ -27,6 +28,9 @@ _EVENT = re.compile(rb"\x22[^\0]\x08.[\x01-\x7f]?\x10", re.DOTALL)
 def event_tags(message: Message, begin: int, end: int, stretch: int = _STRETCH) -> tuple[Ints, int]:
     """
     Find the tags of consecutive events.
+
+    The rounds begin small and grow, so that the work is in proportion to the bytes of the events,
+    however soon another field ends them.
 
     Args:
         message: The trace.
@@ -40,9 +44,10 @@ def event_tags(message: Message, begin: int, end: int, stretch: int = _STRETCH) 
     Raises:
         TraceError: If an event is longer than the bytes left.
     """
-    tags, at = [], begin
+    tags, at, n_stretches = [], begin, _FIRST
     while at < end and message.bytes[at] == EVENT_TAG:
-        until = min(at + _WALKS * stretch, end)
+        until = min(at + n_stretches * stretch, end)
+        n_stretches = min(_GROWTH * n_stretches, _WALKS)
         found, at = (
             _walked_in_parts(message, at, until, end, stretch)
             if until - at > _FEWEST * stretch

@@ -53,16 +53,22 @@ def test_a_wheel_has_the_compiled_decoder_and_not_its_source(checkout, tmp_path)
     ("environment", "said"),
     [
         ({"CC": "no-such-compiler"}, "No C compiler: NumPy decodes traces."),
-        ({"CC": "false -m64"}, "false failed: NumPy decodes traces."),
+        ({"CC": ""}, "No C compiler: NumPy decodes traces."),
+        ({"CC": "false -m64"}, "No C compiler that works: NumPy decodes traces. Command"),
+        ({"CC": "true"}, "No C compiler that works: NumPy decodes traces."),
+        ({"CC": "cc '"}, "NumPy decodes traces. No closing quotation"),
+        ({"CC": str(ROOT / "README.md")}, "No C compiler that works: NumPy decodes traces."),
+        ({"CC": "cc -c"}, "No C compiler that works: NumPy decodes traces."),
+        ({"CC": "cc -E"}, "No C compiler that works: NumPy decodes traces."),
         ({"HATCH_BUILD_NO_HOOKS": "true"}, ""),
     ],
 )
 def test_a_wheel_without_it_is_for_every_platform(environment, said, checkout, tmp_path):
-    for left in checkout.rglob("*.so"):
-        left.unlink()
+    (checkout / SOURCE.relative_to(ROOT)).with_suffix(".so").write_bytes(b"left by another build")
     tag, names, output = wheel(checkout, tmp_path, **environment)
     assert tag == "none-any"
     assert not {name for name in names if "compiled_decoder" in name}
+    assert "event_decoder.py" in names
     assert said in output
 
 
@@ -76,7 +82,7 @@ def test_no_byte_outside_of_a_trace_is_read(tmp_path):
         pytest.skip("needs the library of AddressSanitizer")
     library = tmp_path / "checked.so"
     checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    options = ["-g", "-shared", "-fPIC", *checks, "-o", library]
+    options = ["-g", "-shared", "-fPIC", "-DTFPERF_SOURCE=0", *checks, "-o", library]
     subprocess.run([COMPILER, *options, SOURCE], check=True)
     script = tmp_path / "decode.py"
     script.write_text(f"""
@@ -88,7 +94,8 @@ from helpers.traces import SYNTHETIC
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.trace import event_decoder
 from pytest_tfperf.trace.xspace import decode_trace
-event_decoder.LIBRARY = event_decoder.SOURCE = Path({str(library)!r})
+event_decoder.LIBRARY = Path({str(library)!r})
+event_decoder.SOURCE = event_decoder.LIBRARY.with_suffix(".c")  # not there, as in a wheel
 event_decoder.SHORT = 0
 assert event_decoder.compiled_code()._name == {str(library)!r}
 n_read = 0

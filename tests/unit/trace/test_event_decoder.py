@@ -88,6 +88,9 @@ EVENTS = st.lists(st.one_of(usual_event(), st.lists(FIELDS, max_size=5).map(b"".
 @example([field(2, 2**64 - event_columns.MAX_PS - 1)], b"")
 @example([field(3, event_columns.MAX_PS + 1)], b"")
 @example([field(3, 2**64 - 1)], b"")
+@example([field(1, 5)], b"\x18\x01")  # a number of the line behind an event without that number
+@example([b"\x08\x00"], b"\x10" + b"\xff" * 10)
+@example([b""], b"\x08\x07" * 3)
 def test_both_decoders_agree_on_events(events, behind):
     raw = b"".join(field(4, one) for one in events) + behind
     assert outcome(COMPILED, raw) == outcome(NUMPY, raw)
@@ -139,6 +142,23 @@ def test_many_events_of_another_form_among_many_usual_ones():
     assert set(duration.tolist()) == {7}
 
 
+def test_the_work_is_in_proportion_to_the_bytes_where_other_fields_lie_between_events(monkeypatch):
+    """Bytes that the parallel walks of NumPy go through, for single events before 300,000 others."""
+    walked, in_parts = [0], event_offsets._walked_in_parts
+
+    def counted(message, begin, until, *others):
+        walked.append(until - begin)
+        return in_parts(message, begin, until, *others)
+
+    monkeypatch.setattr(event_offsets, "_walked_in_parts", counted)
+    monkeypatch.setattr(event_decoder, "compiled_code", lambda: None)
+    events = field(4, field(1, 3) + field(2, 9)) * 300_000
+    raw = (field(4, b"") + field(1, 1)) * 400 + events
+    trace = decode_trace(field(1, field(2, b"host") + field(3, raw)))
+    assert sum(plane.start_ps.size for plane in trace.planes) == 300_400
+    assert 0 < sum(walked) < 2 * len(raw)
+
+
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
     """A folder in the place of the module's, with a source and no compiled code."""
@@ -165,14 +185,21 @@ def test_compiled_code_of_another_machine_is_not_used(elsewhere):
     assert load() is None
 
 
+def test_a_library_of_something_else_is_not_used(elsewhere):
+    """It loads, and has no functions of ours."""
+    shutil.copyfile(np._core._multiarray_umath.__file__, event_decoder.LIBRARY)
+    assert load() is None
+
+
 @needs_compiler
-def test_compiled_code_that_is_older_than_its_source_is_not_used(elsewhere):
+def test_compiled_code_of_another_source_is_not_used(elsewhere):
+    """Whatever the times of the files say, as in a copy."""
     compiled = Path(event_decoder.compiled_code()._name)
     shutil.copyfile(compiled, event_decoder.LIBRARY)
-    os.utime(elsewhere, ns=(0, 2_000_000_000))
-    os.utime(event_decoder.LIBRARY, ns=(0, 2_000_000_000))
+    assert load() is None
+    shutil.copyfile(compiled.with_suffix(".c"), elsewhere)
     assert load() is not None
-    os.utime(elsewhere, ns=(0, 3_000_000_000))
+    elsewhere.write_text(elsewhere.read_text() + "/* changed */")
     assert load() is None
     elsewhere.unlink()  # as in a wheel
     assert load() is not None
