@@ -41,13 +41,16 @@ def pytest_configure(config):
     os.environ["XDG_CACHE_HOME"] = str(config._tmp_path_factory.getbasetemp() / "cache")
     if os.environ.get("CI"):
         os.environ["TFPERF_TESTS_IN_CI"] = "1"
-    # CI and BUILD_NUMBER change what pytest itself prints.
+    # CI and BUILD_NUMBER change what pytest itself prints, the last ones how wide and in which colours.
     for name in (
         "CI",
         "BUILD_NUMBER",
         "GITHUB_ACTIONS",
         "GITHUB_STEP_SUMMARY",
         "GITHUB_WORKSPACE",
+        "COLUMNS",
+        "FORCE_COLOR",
+        "NO_COLOR",
         *_WORKER,
     ):
         os.environ.pop(name, None)

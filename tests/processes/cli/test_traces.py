@@ -1,6 +1,7 @@
 """`tfperf analyze` and `tfperf check` on a trace made by hand."""
 
 import json
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -223,7 +224,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
             )
         )
     )
-    command = f"{sys.executable} -m pytest_tfperf.cli.main analyze --json {long} | head -1"
+    command = f"{sys.executable} -m pytest_tfperf.cli.main analyze --json {shlex.quote(str(long))} | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert (done.stdout.count("\n"), done.stderr) == (1, "")
 

@@ -1,5 +1,6 @@
 """`--tfperf-against-python` end to end: two real environments with a package of two versions."""
 
+import shlex
 import shutil
 import sys
 import sysconfig
@@ -229,7 +230,8 @@ def test_a_python_without_the_plugin_or_without_tensorflow_is_refused(tmp_path):
     python = tmp_path / "bare/bin/python"
     for shared, missing in (((), "this plugin"), ((str(ROOT),), "pytest and tensorflow")):
         with pytest.raises(
-            PairedError, match=f"it does not have {missing}; install it with {python} -m pip"
+            PairedError,
+            match=f"it does not have {missing}; install it with {shlex.quote(str(python))} -m pip",
         ):
             other_python(tmp_path / "bare", shared, {"PYTHONPATH": str(ROOT)}, ours.platform)
 

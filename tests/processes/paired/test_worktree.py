@@ -325,9 +325,9 @@ def test_a_folder_outside_of_git(tmp_path, monkeypatch):
 
 def test_a_repository_of_somebody_else_comes_with_gits_own_advice(root, tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    assert f"git config --global --add safe.directory {root}" in refused(
-        "v1", root, tmp_path / "side"
-    )
+    text = refused("v1", root, tmp_path / "side")
+    assert "git config --global --add safe.directory " in text
+    assert str(root) in text
 
 
 def test_a_bare_repository_and_the_inside_of_git(root, tmp_path):
