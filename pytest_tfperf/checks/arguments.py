@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.op_guide.rules import ALL, parse_codes
 from pytest_tfperf.padding.tpu import generation
-from pytest_tfperf.quantities import COUNT, RATIO, SECONDS, SHARE, parse_quantity
+from pytest_tfperf.quantities import COUNT, RATIO, SECONDS, SHARE, format_quantity, parse_quantity
 
 __tracebackhide__ = True
 
@@ -194,6 +194,26 @@ def _not_negative(value: object, unit: str) -> float:
     return number
 
 
+def parse_tolerance(value: object, parse: Callable[[object, str], float] = _positive) -> float:
+    """
+    Read a tolerated increase; one above 100 % needs its percent sign, since 5 may mean 5 %.
+
+    Args:
+        value: A share such as 0.05, or text such as "5%".
+        parse: Reads it, and refuses numbers that are too small.
+
+    Raises:
+        ValueError: If it is no such value.
+    """
+    number = parse(value, RATIO)
+    if number > 1 and not str(value).rstrip().endswith("%"):
+        raise ValueError(
+            f"{value!r} is {format_quantity(number, RATIO)}: write {_as_share(value)}, "
+            f"or '{number * 100:g}%' if you mean that"
+        )
+    return number
+
+
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{value!r} is neither True nor False")
@@ -207,8 +227,8 @@ def _text(value: object) -> str:
 
 
 _OPTIONS: dict[str, Any] = {
-    "max_regression": lambda value: _positive(value, RATIO),
-    "max_python_calls_regression": lambda value: _not_negative(value, RATIO),
+    "max_regression": lambda value: parse_tolerance(value, _positive),
+    "max_python_calls_regression": lambda value: parse_tolerance(value, _not_negative),
     "warmup": lambda value: parse_steps(value, least=0),
     "steps": parse_steps,
     "trace_steps": parse_steps,

@@ -106,7 +106,8 @@ class Option(Generic[T]):
         """Return the value of the flag, or None if it was not given."""
         if not self.flag:
             return None
-        return getattr(config.option, self.flag[2:].replace("-", "_")) or None
+        value = getattr(config.option, self.flag[2:].replace("-", "_"))
+        return None if value is False else value
 
     def ini_value(self, config: pytest.Config) -> Any:
         """Return the ini value as pytest read it, or None if it is not set."""
@@ -121,4 +122,4 @@ class Option(Generic[T]):
 
     def is_given(self, config: pytest.Config) -> bool:
         """Return whether the flag or the ini value is set."""
-        return bool(self.flag_value(config)) or self.ini_value(config) is not None
+        return self.flag_value(config) is not None or self.ini_value(config) is not None

@@ -14,7 +14,7 @@ import pytest
 from _pytest.config.findpaths import determine_setup  # private, in pytest 8.4 to 9.2
 
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.checks.arguments import parse_limit_lines, parse_steps
+from pytest_tfperf.checks.arguments import parse_limit_lines, parse_steps, parse_tolerance
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.padding.tpu import generation
@@ -35,8 +35,8 @@ from pytest_tfperf.plugin.option_kinds import (
 )
 from pytest_tfperf.plugin.options import REPORT_SUFFIXES, TABLE, Options
 from pytest_tfperf.plugin.workers import is_worker
-from pytest_tfperf.quantities import RATIO, parse_quantity
 from pytest_tfperf.quantities import SECONDS as SECONDS_UNIT
+from pytest_tfperf.quantities import parse_quantity
 
 _SETUP: Mapping[str, Any] = {"override_ini": None} if pytest.version_tuple >= (9, 0) else {}
 """Arguments of pytest's `determine_setup` that its version needs."""
@@ -110,7 +110,7 @@ def _refuse_contradictions(config: pytest.Config) -> None:
                     f"it cannot be given together with {flag}"
                 )
     for path in option.tfperf_report or ():
-        if Path(path).suffix.lower() not in REPORT_SUFFIXES:
+        if path and Path(path).suffix.lower() not in REPORT_SUFFIXES:
             raise LimitError(
                 f"--tfperf-report {path}: the file ending must be one of "
                 f"{', '.join(REPORT_SUFFIXES)}"
@@ -165,6 +165,8 @@ def _given(
         value, source, folder = option.ini_value(config), f"ini {option.ini}", config.rootpath
     if value is None:
         return None
+    if value == "" or value == [""]:  # as of a variable of CI that is not set
+        raise LimitError(f"{source}: the value is empty")
     return Given(option=option, value=value, source=source, folder=folder, metrics=metrics)
 
 
@@ -222,7 +224,7 @@ def _seconds(given: Given) -> float:
 
 
 def _share(given: Given) -> float:
-    return parse_quantity(given.value, RATIO)
+    return parse_tolerance(given.value)
 
 
 def _tpu(given: Given) -> str:

@@ -254,7 +254,9 @@ class Options:
     @property
     def marker_arguments(self) -> dict[str, Any]:
         """Arguments of the marker that hold for every test, behind its own."""
-        own = {"max_regression": self.max_regression, "tpu": self.tpu}
+        tolerated = self.max_regression
+        percent = None if tolerated is None else f"{tolerated * 100:.12g}%"
+        own = {"max_regression": percent, "tpu": self.tpu}
         chosen = {name: value for name, value in own.items() if value is not None}
         return {**(self.limits or {}), **chosen}
 

@@ -278,6 +278,12 @@ def test_a_refusal_lists_every_metric_and_option():
         ({"max_regression": "5 ms"}, "max_regression: '5 ms' is not a quantity"),
         ({"max_regression": True}, "max_regression: True is not a quantity"),
         (
+            {"max_regression": 5},
+            "max_regression: 5 is 500 %: write 0.05 or '5%', or '500%' if you mean that$",
+        ),
+        ({"max_regression": "1.01"}, "max_regression: '1.01' is 101 %: write 0.0101 or '1.01%'"),
+        ({"max_python_calls_regression": 2}, "max_python_calls_regression: 2 is 200 %: write 0.02"),
+        (
             {"max_python_calls_regression": "-1%"},
             "max_python_calls_regression: '-1%' is below zero",
         ),
@@ -302,6 +308,11 @@ def test_a_refusal_lists_every_metric_and_option():
 def test_a_value_that_cannot_be_understood_is_refused_under_its_name(arguments, said):
     with pytest.raises(LimitError, match=f"^{said}"):
         Wanted.read(arguments)
+
+
+@pytest.mark.parametrize(("value", "tolerated"), [(1, 1), ("100%", 1), ("500 %", 5), (0.05, 0.05)])
+def test_a_tolerance_above_the_whole_has_its_percent_sign(value, tolerated):
+    assert Wanted.read({"max_regression": value}).max_regression == tolerated
 
 
 def test_every_option_is_read():

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.plugin.option_kinds import COUNT, SECONDS, SHARE, STEPS
 from pytest_tfperf.plugin.option_values import PARSERS, plan_of, read_options
@@ -125,7 +126,7 @@ def test_ini_values_are_read_from_every_format(pytester, form, given):
     assert options.marker_arguments == {
         "max_eager_ops": "0",
         "max_step_time": "1 ns",
-        "max_regression": 0.07,
+        "max_regression": "7%",
         "tpu": "v4",
     }
     assert (options.missing, options.min_checks, options.budget_s) == ("allow", 2, 12.0)
@@ -182,11 +183,27 @@ BAD = [
     ("tfperf_max_seconds", "5%", "ini tfperf_max_seconds: '5%' is not a quantity"),
     ("tfperf_budget", "0", "ini tfperf_budget: '0' is not above zero"),
     ("tfperf_max_regression", "5 s", "ini tfperf_max_regression: '5 s' is not a quantity"),
+    ("tfperf_max_regression", "5", "ini tfperf_max_regression: '5' is 500 %: write 0.05 or '5%'"),
     ("tfperf_min_checks", "-1", "ini tfperf_min_checks: '-1' is not a whole number"),
     ("tfperf_missing", "perhaps", "ini tfperf_missing: 'perhaps' is neither fail nor allow"),
     ("tfperf_tpu", "v99", "ini tfperf_tpu: 'v99' is no"),
     ("tfperf_limits", "max_input_bound", "ini tfperf_limits: 'max_input_bound' is not of the form"),
 ]
+
+
+@pytest.mark.parametrize("flag", [option.flag for option in TABLE.values() if option.metavar])
+def test_an_empty_value_is_refused(pytester, flag):
+    """As of a variable of CI that is not set: the check would be off."""
+    config = pytester.parseconfig(f"{flag}=")
+    assert TABLE[next(name for name, one in TABLE.items() if one.flag == flag)].is_given(config)
+    with pytest.raises(LimitError, match=f"^{flag}: the value is empty$"):
+        read_options(config)
+
+
+def test_a_tolerance_of_several_times_is_the_same_behind_the_marker(pytester):
+    (pytester.path / "pytest.ini").write_text("[pytest]\ntfperf_max_regression = 250%\n")
+    options = read_options(pytester.parseconfig())
+    assert Wanted.read(options.marker_arguments).max_regression == options.max_regression == 2.5
 
 
 @every_form
