@@ -117,10 +117,12 @@ def confirmed(check: Check, second: Check | Unknown) -> Check:
     if is_suspected(second):
         same = check.with_details(("", f"confirmed in a second process: {took}"))
         return replace(same, detail=figures)
+    is_good = second.verdict in (Verdict.PASS, Verdict.IMPROVED)
+    which = "is no regression" if is_good else "does not decide it"
     return replace(
         check,
         verdict=Verdict.INCONCLUSIVE,
-        sentence=f"{check.sentence}; but {took} in a second process, which is no regression",
+        sentence=f"{check.sentence}; but {took} in a second process, which {which}",
         details=(("", "processes of the same code differ as much here"),),
         advice=(("try", _HELP),),
         detail=figures,

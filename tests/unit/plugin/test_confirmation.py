@@ -53,12 +53,19 @@ def test_a_second_process_that_is_slower_too_confirms_it():
     assert found.detail == {"before": 0.027, "after": 0.041, "second": 0.0405}
 
 
-@pytest.mark.parametrize("verdict", ["PASS", "IMPROVED", "INCONCLUSIVE"])
-def test_a_second_process_that_is_not_slower_makes_it_inconclusive(verdict):
+@pytest.mark.parametrize(
+    ("verdict", "which"),
+    [
+        ("PASS", "is no regression"),
+        ("IMPROVED", "is no regression"),
+        ("INCONCLUSIVE", "does not decide it"),
+    ],
+)
+def test_a_second_process_that_is_not_slower_makes_it_inconclusive(verdict, which):
     found = confirmed(SLOWER, second(verdict, 0.0271))
     assert found.verdict is Verdict.INCONCLUSIVE
     first, why, helps = found.message.splitlines()
-    assert first == f"{SLOWER.sentence}; but 27.1 ms in a second process, which is no regression"
+    assert first == f"{SLOWER.sentence}; but 27.1 ms in a second process, which {which}"
     assert why == "  processes of the same code differ as much here"
     assert helps.startswith("  try: pytest --tfperf-against REF")
     assert found.detail["second"] == 0.0271
