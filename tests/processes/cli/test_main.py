@@ -332,6 +332,6 @@ def test_doctor_takes_seconds_above_zero(seconds, capsys):
 
 @pytest.mark.parametrize("name", ["warmup", "max-regression", "tpu"])
 def test_what_says_how_pytest_profiles_is_no_limit_of_a_trace(name, capsys):
-    value = {"tpu": "v5e"}.get(name, "5")
+    value = {"tpu": "v5e", "max-regression": "5%"}.get(name, "5")
     assert main(["check", "trace.xplane.pb", "--max-retraces", "0", f"--{name}", value]) == 2
     assert f"--{name} is not a limit: it tells pytest how to profile" in capsys.readouterr().err
