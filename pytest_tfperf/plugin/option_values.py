@@ -165,7 +165,7 @@ def _given(
         value, source, folder = option.ini_value(config), f"ini {option.ini}", config.rootpath
     if value is None:
         return None
-    if value == "" or value == [""]:  # as of a variable of CI that is not set
+    if value == "" or (isinstance(value, list) and "" in value):  # as of an unset variable
         raise LimitError(f"{source}: the value is empty")
     return Given(option=option, value=value, source=source, folder=folder, metrics=metrics)
 

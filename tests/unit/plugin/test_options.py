@@ -200,6 +200,12 @@ def test_an_empty_value_is_refused(pytester, flag):
         read_options(config)
 
 
+def test_one_empty_value_of_several_is_refused(pytester):
+    config = pytester.parseconfig("--tfperf-report=run.json", "--tfperf-report=")
+    with pytest.raises(LimitError, match=r"^--tfperf-report: the value is empty$"):
+        read_options(config)
+
+
 def test_a_tolerance_of_several_times_is_the_same_behind_the_marker(pytester):
     (pytester.path / "pytest.ini").write_text("[pytest]\ntfperf_max_regression = 250%\n")
     options = read_options(pytester.parseconfig())
