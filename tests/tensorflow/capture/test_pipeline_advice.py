@@ -18,15 +18,15 @@ N_STEPS = 10
 
 @pytest.fixture
 def advised(tmp_path):
-    """Trace ten steps that only fetch an element, and return the advice by its page of a guide."""
+    """Trace steps that only fetch an element, and return the advice by its page of a guide."""
 
-    def advise(data, warm_up=5):
+    def advise(data, warm_up=5, n_steps=N_STEPS):
         iterator = iter(data)
         for _ in range(warm_up):
             next(iterator)
         folder = tmp_path / str(time.monotonic_ns())
         tf.profiler.experimental.start(str(folder))
-        for number in range(N_STEPS):
+        for number in range(n_steps):
             with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
                 next(iterator)
         tf.profiler.experimental.stop()
@@ -35,7 +35,7 @@ def advised(tmp_path):
         recording = Recording(name="", trace=path, workload={}, bare=True)
         profile = profile_of(Evidence(recording, read_trace(path)))
         assert profile.value("input_bound").number >= THRESHOLDS.input
-        mean_s = sum(step.period_s for step in profile.steps) / N_STEPS
+        mean_s = sum(step.period_s for step in profile.steps) / n_steps
         assert all(one.win_s is None or one.win_s <= mean_s for one in profile.advice)
         return {one.read: one for one in profile.advice}
 
@@ -135,10 +135,10 @@ class TestFiles:
 
 
 def stragglers(deterministic):
-    """Elements of which every fourth takes long, so that some starts and ends in the trace."""
+    """Elements of which every eighth takes long."""
 
     def work(x):
-        seconds = 40e-3 if int(x) % 4 == 0 else 0.5e-3
+        seconds = 40e-3 if int(x) % 8 == 0 else 0.5e-3
         time.sleep(seconds)
         return x
 
@@ -153,11 +153,14 @@ def stragglers(deterministic):
 
 
 class TestOrder:
+    """Traces of 48 steps, so that several of the six long runs start and end in each."""
+
     def test_results_that_wait_for_a_long_run(self, advised):
-        assert "deterministic" in advised(stragglers(True))[guides.SOURCES].what
+        advice = advised(stragglers(deterministic=True), n_steps=48)
+        assert "deterministic" in advice[guides.SOURCES].what
 
     def test_without_the_order_there_is_no_advice(self, advised):
-        assert guides.SOURCES not in advised(stragglers(False))
+        assert guides.SOURCES not in advised(stragglers(deterministic=False), n_steps=48)
 
 
 class TestThreads:
