@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -33,7 +33,11 @@ _NAMED = 3
 
 
 def conclude(
-    records: Iterable[Json], options: Options, whole: bool, cache: pytest.Cache | None = None
+    records: Iterable[Json],
+    options: Options,
+    whole: bool,
+    cache: pytest.Cache | None = None,
+    unchecked: Sequence[str] = (),
 ) -> tuple[list[Line], bool]:
     """
     Write baselines and reports, and see that enough checks were decided.
@@ -43,6 +47,7 @@ def conclude(
         options: The options of the run.
         whole: Whether no test was left out.
         cache: pytest's cache, which keeps the results; None without one.
+        unchecked: Node ids of tests whose limits nothing checked.
 
     Returns:
         Lines to show, and whether all went well.
@@ -68,6 +73,10 @@ def conclude(
         except TfperfError as error:
             bad.append(str(error))
     lines += [*_keep(run, cache), *_add_to_history(run, options)]
+    if unchecked and options.strict:
+        bad.append(_not_checked(unchecked))
+    elif unchecked and not options.disable:
+        lines.append((f"tfperf: {_not_checked(unchecked)}", "yellow"))
     decided = sum(check.verdict in DECIDED for test in tests for check in test.checks)
     if decided < options.min_checks:
         bad.append(
@@ -203,6 +212,16 @@ def _update_lines(recorded: Recorded, n_passed: int) -> list[Line]:
     for why, keys in by_reason.items():
         lines.append((f"  not recorded: {and_more(keys, _NAMED)}: {why}", "yellow"))
     return lines
+
+
+def _not_checked(nodeids: Sequence[str]) -> str:
+    """Say that tests have limits of their class or module, and profile nothing."""
+    return (
+        f"{plural(len(nodeids), 'test')} with limits of a class or module "
+        f"{'profiles' if len(nodeids) == 1 else 'profile'} nothing, so these limits were not "
+        f"checked: {and_more(nodeids, _NAMED)}; profile with the fixture tf_profile, or mark only "
+        "the tests that do"
+    )
 
 
 def _unused_entries(tests: Iterable[ProfiledTest], options: Options) -> list[str]:

@@ -33,6 +33,8 @@ class Controller:
         self._records: dict[tuple[str, object], dict[str, Any]] = {}
         """Results by node id, and by worker if each worker runs all tests."""
         self._lines: list[tuple[str, str | None]] = []
+        self._unchecked: set[str] = set()
+        """Tests that passed, whose limits nothing checked."""
         self._died: set[str] = set()
         """Tests whose worker died."""
         self._left_out = False
@@ -72,6 +74,8 @@ class Controller:
             self._records.pop(key, None)
         elif report.when == "teardown" and report.failed and key in self._records:
             self._records[key]["outcome"] = "error"
+        if getattr(report, "tfperf_unchecked", False):
+            self._unchecked.add(report.nodeid)
         if report.failed and report.when not in ("setup", "call", "teardown"):  # xdist's "???"
             self._died.add(report.nodeid)
         self._left_out |= report.skipped or (
@@ -86,7 +90,7 @@ class Controller:
             or self._config.option.tfperf_min_checks
             or self._config.getini("tfperf_min_checks")
         )
-        if self._config.option.collectonly or not (self._records or asked):
+        if self._config.option.collectonly or not (self._records or self._unchecked or asked):
             return
         from pytest_tfperf.plugin.conclude import conclude
 
@@ -96,7 +100,7 @@ class Controller:
         )
         whole = ended and not self._left_out and is_whole(self._config)
         options, cache = self._options(self._config), getattr(self._config, "cache", None)
-        self._lines, good = conclude(self.records(), options, whole, cache)
+        self._lines, good = conclude(self.records(), options, whole, cache, sorted(self._unchecked))
         if not good and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

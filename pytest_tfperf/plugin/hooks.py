@@ -240,7 +240,13 @@ def pytest_runtest_makereport(
         from pytest_tfperf.plugin.items import with_results
 
         is_broken = _BROKEN in item.stash
-        with_results(item, report, _record(item, report), is_broken, _undecided(item))
+        with_results(item, report, _record(item, report), is_broken, _options(item.config))
+    elif report.when == "call" and report.passed and item.get_closest_marker("tfperf"):
+        from pytest_tfperf.checks.arguments import OPTION_NAMES
+
+        given = {name for mark in item.iter_markers("tfperf") for name in mark.kwargs}
+        report.tfperf_unchecked = bool(given - OPTION_NAMES)  # type: ignore[attr-defined]
+        _prepare(item.config, used=False)
     return report
 
 
@@ -323,13 +329,6 @@ def _decide(item: pytest.Item) -> None:
         from pytest_tfperf.text import for_terminal
 
         pytest.fail(for_terminal(failure_message(item.name, broken)), pytrace=False)
-
-
-def _undecided(item: pytest.Item) -> str | None:
-    """Return the verdict for which a test that passes is undecided, or None."""
-    from pytest_tfperf.plugin.decide import undecided
-
-    return undecided(item.stash.get(_CHECKS, ()), _options(item.config))
 
 
 def _record(item: pytest.Item, report: pytest.TestReport) -> ProfiledTest:

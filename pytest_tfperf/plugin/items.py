@@ -22,7 +22,13 @@ from pytest_tfperf.machine.gpu_share import is_to_share
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone, measuring_anyway
 from pytest_tfperf.markers import is_marked
 from pytest_tfperf.plugin.confirmation import confirmed, is_suspected, profiled_again
-from pytest_tfperf.plugin.decide import decide, is_measured, n_unchecked, nothing_profiled
+from pytest_tfperf.plugin.decide import (
+    decide,
+    is_measured,
+    n_unchecked,
+    nothing_profiled,
+    undecided,
+)
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.option_values import plan_of
 from pytest_tfperf.plugin.options import Options
@@ -210,7 +216,7 @@ def with_results(
     report: pytest.TestReport,
     record: ProfiledTest,
     is_broken: bool,
-    undecided: str | None,
+    options: Options,
 ) -> None:
     """
     Put the results of a test on the report of its call phase.
@@ -224,7 +230,7 @@ def with_results(
     """
     report.tfperf = record.to_json()  # type: ignore[attr-defined]
     report.tfperf_broken = is_broken  # type: ignore[attr-defined]
-    report.tfperf_undecided = undecided  # type: ignore[attr-defined]
+    report.tfperf_undecided = undecided(record.checks, options)  # type: ignore[attr-defined]
     crash = getattr(report.longrepr, "reprcrash", None)
     if is_broken and crash is not None:  # the letter P and the word PERF tell that it failed
         message = crash.message.removeprefix("Failed: ")

@@ -142,7 +142,10 @@ class Options:
         choices=("structural", "timing"),
     )
     strict: Option[bool] = Option(
-        SWITCH, False, flag="--tfperf-strict", help="fail checks that could not be decided"
+        SWITCH,
+        False,
+        flag="--tfperf-strict",
+        help="fail checks that could not be decided, and runs with limits that nothing checked",
     )
     exit_for: Option[str] = Option(
         CHOICE,

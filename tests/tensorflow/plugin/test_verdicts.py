@@ -418,3 +418,72 @@ def test_undecided_comparisons_have_a_letter_of_their_own_and_are_counted(suite)
     )
     result = suite("-v")
     result.stdout.fnmatch_lines(["test_suite.py::test_step INCONCLUSIVE *"])
+
+
+LIMITED = """
+import pytest
+
+pytestmark = pytest.mark.tfperf(max_retraces=0)
+
+@tf.function
+def step(x):
+    return tf.reduce_sum(x)
+
+def test_good(tf_profile):
+    tf_profile(step, DATA, **STEP_ARGUMENTS)
+
+def test_helper():
+    pass
+
+@pytest.mark.skip
+def test_skipped():
+    pass
+
+class TestMore:
+    def test_bad(self):
+        assert False
+
+    def test_one(self):
+        pass
+"""
+NOT_CHECKED = (
+    "tfperf: 2 tests with limits of a class or module profile nothing, so these limits were not "
+    "checked: test_suite.py::TestMore::test_one, test_suite.py::test_helper; profile with the "
+    "fixture tf_profile, or mark only the tests that do"
+)
+
+
+@pytest.mark.parametrize("more", [(), ("-n", "2")])
+def test_limits_of_a_module_that_no_profile_meets_are_named(suite, more):
+    suite.write(LIMITED)
+    result = suite(*more)
+    result.assert_outcomes(passed=3, failed=1, skipped=1)
+    assert result.stdout.lines.count(NOT_CHECKED) == 1
+
+
+@pytest.mark.parametrize(("options", "status"), [((), 0), (("--tfperf-strict",), 1)])
+def test_strict_fails_a_run_that_leaves_limits_unchecked(suite, options, status):
+    suite.write(LIMITED)
+    result = suite(*options, "-k", "helper or one")
+    assert (result.ret, NOT_CHECKED in result.stdout.lines) == (status, True)
+
+
+@pytest.mark.parametrize(
+    "suite_text",
+    [
+        LIMITED.replace("max_retraces=0", "steps=5"),
+        LIMITED.replace("pytestmark", "unused"),
+    ],
+    ids=["settings alone", "no marker"],
+)
+def test_tests_without_limits_are_not_named(suite, suite_text):
+    suite.write(suite_text)
+    result = suite("--tfperf-strict", "-k", "helper or one")
+    assert result.ret == 0
+    result.stdout.no_fnmatch_line("*not checked*")
+
+
+def test_a_disabled_run_names_no_limits(suite):
+    suite.write(LIMITED)
+    result = suite("--tfperf-disable", "-k", "helper or one")
+    result.stdout.no_fnmatch_line("*not checked*")
