@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_tfperf.checks.limits import Limit
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.metrics import METRICS, Metric
+from pytest_tfperf.metrics import HIGHER, METRICS, Metric
 from pytest_tfperf.op_guide.rules import ALL, parse_codes
 from pytest_tfperf.padding.tpu import generation
 from pytest_tfperf.quantities import COUNT, RATIO, SECONDS, SHARE, format_quantity, parse_quantity
@@ -93,10 +93,10 @@ def parse_limit_lines(
         metrics: The registry.
 
     Raises:
-        LimitError: If a line is not of that form, names an option instead of a limit, or cannot be
-            understood.
+        LimitError: If a line is not of that form, names an option instead of a limit or a limit
+            twice, or cannot be understood.
     """
-    arguments = {}
+    arguments: dict[str, str] = {}
     for line in filter(None, (part.strip() for text in lines for part in text.split(","))):
         name, equals, value = (part.strip() for part in line.partition("="))
         if not equals or not value:
@@ -110,6 +110,8 @@ def parse_limit_lines(
             _limit(name, value, metrics)
         except LimitError as error:
             raise LimitError(f"{where}: {error}") from None
+        if name in arguments:
+            raise LimitError(f"{where}: {name} is set twice, to {arguments[name]} and {value}")
         arguments[name] = value
     return arguments
 
@@ -153,7 +155,9 @@ def _limit(name: str, value: object, metrics: Mapping[str, Metric]) -> Limit:
 def _as_share(value: object) -> str:
     """Return a share that was meant by a number above 1, as in code: `0.05 or '5%'`."""
     number = parse_quantity(value, SHARE)
-    return f"{number / 100:g} or '{number:g}%'" if number <= 100 else "0.05 or '5%'"
+    if number > 100 or str(value).rstrip().endswith("%"):
+        return "0.05 or '5%'"
+    return f"{number / 100:g} or '{number:g}%'"
 
 
 def _written(value: object) -> str:
@@ -163,7 +167,10 @@ def _written(value: object) -> str:
 
 def _unknown_argument(name: str, metrics: Mapping[str, Metric]) -> str:
     """Describe an unknown argument: the nearest name, or all valid ones in short."""
-    close = difflib.get_close_matches(name, argument_names(metrics), 1)
+    if name in metrics:
+        close = [f"{'min' if metrics[name].better == HIGHER else 'max'}_{name}"]
+    else:
+        close = difflib.get_close_matches(name, argument_names(metrics), 1)
     if close:
         return f"unknown argument {name!r}; did you mean {close[0]!r}? `tfperf metrics` lists all"
     counts = ", ".join(metric.name for metric in metrics.values() if metric.unit == COUNT)

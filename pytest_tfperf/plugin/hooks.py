@@ -17,7 +17,7 @@ import pytest
 
 from pytest_tfperf.errors import LimitError, TfperfError
 from pytest_tfperf.markers import is_marked, is_profiled
-from pytest_tfperf.plugin.options import TABLE, Options, add_options
+from pytest_tfperf.plugin.options import TABLE, Options, add_options, unknown_names
 from pytest_tfperf.plugin.registry import Registry, new_registry
 from pytest_tfperf.plugin.workers import is_distributed, is_worker, share_cpu
 
@@ -89,7 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
     custom = f" Custom metrics: {', '.join(names)}." if names else ""
     config.addinivalue_line("markers", f"{_MARKER}{custom}")
     used = any(option.is_given(config) for option in TABLE.values())
-    if used:
+    if used or unknown_names(config):
         try:
             _options(config)
         except LimitError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import pairwise
 from os import environ
 from pathlib import Path
@@ -33,7 +34,7 @@ from pytest_tfperf.plugin.option_kinds import (
     TPU,
     Option,
 )
-from pytest_tfperf.plugin.options import REPORT_SUFFIXES, TABLE, Options
+from pytest_tfperf.plugin.options import INI_PREFIX, REPORT_SUFFIXES, TABLE, Options, unknown_names
 from pytest_tfperf.plugin.workers import is_worker
 from pytest_tfperf.quantities import SECONDS as SECONDS_UNIT
 from pytest_tfperf.quantities import parse_quantity
@@ -67,9 +68,10 @@ def read_options(config: pytest.Config, metrics: Mapping[str, Metric] = METRICS)
         metrics: All metrics of the run; by default the built-in ones.
 
     Raises:
-        LimitError: If a value cannot be understood, two flags cannot be used together, or pytest
-            took a value for a path of tests; the message names the flag or ini value.
+        LimitError: If a name or value cannot be understood, two flags cannot be used together, or
+            pytest took a value for a path of tests; the message names the flag or ini value.
     """
+    _refuse_unknown_names(config)
     _refuse_contradictions(config)
     if not is_worker(config):
         _refuse_moved_project(config)
@@ -93,6 +95,23 @@ def plan_of(options: Options) -> Plan:
     names = ("warmup", "steps", "trace_steps", "max_seconds")
     chosen = {name: getattr(options, name) for name in names}
     return Plan(**{name: value for name, value in chosen.items() if value is not None})
+
+
+def _refuse_unknown_names(config: pytest.Config) -> None:
+    """Check the names of ini values; pytest only warns of one that it does not know."""
+    for name in unknown_names(config):
+        raise LimitError(f"unknown ini value {name}; {_nearest_option(name)}")
+
+
+def _nearest_option(name: str) -> str:
+    """Return what may have been meant by an ini value: a flag, the nearest ini value, or any."""
+    flag = "--" + name.replace("_", "-")
+    if any(option.flag == flag for option in TABLE.values()):
+        return f"{flag} is only a flag, which addopts may set"
+    valid = [option.ini for option in TABLE.values() if option.ini]
+    endings = {ini.removeprefix(INI_PREFIX): ini for ini in valid}
+    close = get_close_matches(name.removeprefix(INI_PREFIX), endings, 1)
+    return f"did you mean {endings[close[0]]}?" if close else f"valid: {', '.join(valid)}"
 
 
 def _refuse_contradictions(config: pytest.Config) -> None:

@@ -31,6 +31,8 @@ from pytest_tfperf.plugin.option_kinds import (
     Option,
 )
 
+INI_PREFIX = "tfperf_"
+"""Begin of the names of all ini values."""
 REPORT_SUFFIXES = (".json", ".html", ".md", ".csv")
 
 
@@ -268,6 +270,12 @@ TABLE: Mapping[str, Option[Any]] = {
     name: option for name, option in vars(Options).items() if isinstance(option, Option)
 }
 """The options by their attribute of `Options`."""
+
+
+def unknown_names(config: pytest.Config) -> list[str]:
+    """Return the names of ini values of this plugin that it does not have, as `tfperf_step`."""
+    names = config._get_unknown_ini_keys()  # private, in pytest 8.4 to 9.2
+    return sorted(name for name in names if name.startswith(INI_PREFIX))
 
 
 def add_options(parser: pytest.Parser) -> None:

@@ -225,6 +225,8 @@ def test_only_counts_can_be_limited_by_their_name_alone():
         ("min_xla_clusterz", "min_xla_clusters"),
         ("retrace", "retraces"),
         ("warm_up", "warmup"),
+        ("step_time", "max_step_time"),
+        ("half_precision", "min_half_precision"),
     ],
 )
 def test_an_unknown_argument_is_refused_with_the_nearest(argument, meant):
@@ -400,6 +402,7 @@ def test_no_lines_are_no_limits():
         ("max_step_time = 20", "max_step_time: '20' has no unit; write '20 ms' or '20 s'"),
         ("max_input_bound == 5%", "max_input_bound: '= 5%' is not a quantity"),
         ("= 5%", "unknown argument ''"),
+        ("max_retraces = 1", "max_retraces is set twice, to 0 and 1"),
     ],
 )
 def test_a_line_that_cannot_be_understood_is_refused_with_its_place(line, said):
@@ -411,8 +414,8 @@ def test_a_line_that_cannot_be_understood_is_refused_with_its_place(line, said):
     ("argument", "value", "message"),
     [
         ("max_input_bound", -0.01, "below zero"),
-        ("max_input_bound", "101%", "above the whole"),
-        ("min_half_precision", 50, "above the whole"),
+        ("max_input_bound", "101%", "above the whole; .* write 0.05 or '5%'$"),
+        ("min_half_precision", 50, "above the whole; .* write 0.5 or '50%'$"),
         ("max_step_time", "-3 ms", "below zero"),
         ("max_kernel_launches", -1, "below zero"),
     ],

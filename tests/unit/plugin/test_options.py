@@ -212,6 +212,27 @@ def test_a_tolerance_of_several_times_is_the_same_behind_the_marker(pytester):
     assert Wanted.read(options.marker_arguments).max_regression == options.max_regression == 2.5
 
 
+UNKNOWN = [
+    ("tfperf_limts", "did you mean tfperf_limits?"),
+    ("tfperf_minchecks", "did you mean tfperf_min_checks?"),
+    ("tfperf_zzz", "valid: tfperf_baseline_dir, tfperf_history, *"),
+    ("tfperf_strict", "--tfperf-strict is only a flag, which addopts may set"),
+]
+
+
+@every_form
+@pytest.mark.parametrize(("name", "nearest"), UNKNOWN)
+def test_an_unknown_ini_value_ends_the_run(pytester, form, name, nearest):
+    result = pytester.runpytest_inprocess(*form(pytester.path, {name: "1"}))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: unknown ini value {name}; {nearest}"])
+
+
+def test_unknown_ini_values_of_others_are_left_to_pytest(pytester):
+    (pytester.path / "pytest.ini").write_text("[pytest]\ntfperfect = 1\n")
+    assert pytester.runpytest_inprocess("--version").ret == 0
+
+
 @every_form
 @pytest.mark.parametrize(("name", "value", "message"), BAD)
 def test_bad_ini_values_are_named(pytester, form, name, value, message):
