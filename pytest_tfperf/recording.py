@@ -175,6 +175,13 @@ class PipelineStage:
     """The Python that it runs (`py_function`, `from_generator`), empty if it runs none."""
     line: str | None = None
     """The user's line of that Python."""
+    of_arrays: bool = False
+    """True if these are arrays, from which Keras makes a pipeline."""
+
+    @property
+    def by_keras(self) -> bool:
+        """True if Keras makes the pipeline behind this source."""
+        return self.of_arrays or self.python == PY_DATASET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

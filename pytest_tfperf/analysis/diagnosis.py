@@ -11,7 +11,7 @@ from pytest_tfperf.analysis.host.shown import JAX, PYTORCH, TENSORFLOW
 from pytest_tfperf.analysis.input.stages import Stage
 from pytest_tfperf.analysis.xla.executions import short_module
 from pytest_tfperf.quantities import format_quantity
-from pytest_tfperf.recording import PY_DATASET, PipelineStage
+from pytest_tfperf.recording import PipelineStage
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Unknown
 
@@ -20,6 +20,12 @@ _SMALL_WORK = 0.1  # of the waits of all devices together; ten devices wait at o
 _FOR_PY_DATASET = (
     "workers= and max_queue_size= of the PyDataset (of fit in Keras 2), with "
     "use_multiprocessing=True if its code runs Python and not NumPy; or less work in __getitem__"
+)
+# Keras 3.12's pipeline takes 1.2 to 2.8 times as long as this one, and shuffled 0.4 to 1.4 times:
+# six shapes and batches on two cores, 2026-11-25.
+_FOR_ARRAYS = (
+    "larger batches (batch_size=); without shuffling, a tf.data.Dataset of the arrays: "
+    "from_tensor_slices(...).batch(...).prefetch(tf.data.AUTOTUNE)"
 )
 _INTO_XLA = {
     op_types.TEXT: "turn text into numbers before the step, in the input pipeline",
@@ -92,22 +98,25 @@ def stage_cause(stage: Stage, stages: Sequence[Stage]) -> dict[str, str]:
     return {"where": _describe(stage), "try": "; ".join(_remedies(stage, stages))}
 
 
-def with_py_dataset(
+def with_keras_source(
     detail: Mapping[str, Any], pipeline: tuple[PipelineStage, ...] | Unknown
 ) -> dict[str, Any]:
     """
-    Return the detail of a value with the remedies of Keras' PyDataset, where one makes the input.
+    Return the detail of a value with remedies for the source from which Keras makes the pipeline.
 
     Args:
         detail: The detail, whose `where` is of Keras' own stages in the trace, if it has any.
-        pipeline: The stages of the data; others than a PyDataset leave the detail as it is.
+        pipeline: The stages of the data; those of a tf.data pipeline leave the detail as it is.
     """
     source = pipeline[0] if not isinstance(pipeline, Unknown) and pipeline else None
-    if source is None or source.python != PY_DATASET or "where" not in detail:
+    if source is None or not source.by_keras or "where" not in detail:
         return dict(detail)
     line = f" at {source.line}" if source.line else ""
-    where = f"the PyDataset {source.stage}{line} makes the elements; {detail['where']}"
-    return {**detail, "where": where, "try": _FOR_PY_DATASET}
+    made = "Keras makes the pipeline of arrays"
+    if source.python:
+        made = f"the PyDataset {source.stage}{line} makes the elements"
+    remedy = _FOR_PY_DATASET if source.python else _FOR_ARRAYS
+    return {**detail, "where": f"{made}; {detail['where']}", "try": remedy}
 
 
 def compile_cause(
@@ -156,6 +165,30 @@ def retrace_cause(
     }
 
 
+_OVERHEAD = (
+    "Python code in the step or its loop, with neither TensorFlow nor input active",
+    "Python code or JAX's dispatch, with no device active",
+)
+"""The place of host_overhead, of TensorFlow and of JAX."""
+_LESS_OVERHEAD = {
+    (False, False): (
+        "move the step's Python code into a tf.function, run it less often, or loop over "
+        "several steps inside one (steps_per_execution in Keras)"
+    ),
+    (False, True): (
+        "do more in each call of the tf.function (larger batches, or a loop over several steps: "
+        "steps_per_execution in Keras), and run less Python between the calls"
+    ),
+    (True, False): (
+        "move the step's Python code into one jax.jit function, loop over several steps "
+        "inside it (jax.lax.scan), or load the input ahead (Grain)"
+    ),
+    (True, True): (
+        "do more in each call of the jax.jit function (larger batches, or several steps in a "
+        "jax.lax.scan), or load the input ahead (Grain)"
+    ),
+}
+"""Remedies by framework, true for JAX, and true if each step is one call of a function."""
 _TRACE_ONCE = {
     TENSORFLOW: "pass tensors instead of Python numbers, keep shapes constant or set "
     "reduce_retracing=True, and create the tf.function once, outside the step",
@@ -237,23 +270,16 @@ def outside_cause(outside: Sequence[tuple[str, str | None, str, int]]) -> dict[s
     }
 
 
-def overhead_cause(framework: str = TENSORFLOW) -> dict[str, str]:
-    """Return `where` and `try` for steps of a framework whose time goes to Python."""
-    if framework == JAX:
-        return {
-            "where": "Python code or JAX's dispatch, with no device active",
-            "try": (
-                "move the step's Python code into one jax.jit function, loop over several steps "
-                "inside it (jax.lax.scan), or load the input ahead (Grain)"
-            ),
-        }
-    return {
-        "where": "Python code in the step or its loop, with neither TensorFlow nor input active",
-        "try": (
-            "move the step's Python code into a tf.function, run it less often, or loop over "
-            "several steps inside one (steps_per_execution in Keras)"
-        ),
-    }
+def overhead_cause(framework: str, is_function: bool) -> dict[str, str]:
+    """
+    Return `where` and `try` for steps whose time goes to Python.
+
+    Args:
+        framework: The framework that ran the steps.
+        is_function: True if each step is one call of a tf.function or jax.jit function.
+    """
+    of_jax = framework == JAX
+    return {"where": _OVERHEAD[of_jax], "try": _LESS_OVERHEAD[of_jax, is_function]}
 
 
 def _describe(stage: Stage) -> str:

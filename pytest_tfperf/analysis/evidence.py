@@ -14,6 +14,7 @@ from pytest_tfperf.analysis.device.collectives import Runs, find_runs
 from pytest_tfperf.analysis.device.device_parts import DeviceParts, find_device_parts
 from pytest_tfperf.analysis.device.op_events import device_ops, with_costs
 from pytest_tfperf.analysis.host.activity import eager_ops, model_processes
+from pytest_tfperf.analysis.host.function_times import FunctionUse, function_uses
 from pytest_tfperf.analysis.host.op_times import OpTime, host_ops
 from pytest_tfperf.analysis.host.shown import (
     JAX,
@@ -275,6 +276,11 @@ class Evidence:
     def eager_ops(self) -> tuple[Ints, Counter[str]]:
         """The number of ops run eagerly in each step, shape (n_steps,), and how often each type."""
         return eager_ops(self._trace, self.launched)
+
+    @cached_property
+    def functions(self) -> list[FunctionUse]:
+        """The tf.functions that Python called in the steps."""
+        return function_uses(self._trace, self.launched)
 
     @cached_property
     def host_ops(self) -> list[OpTime]:

@@ -159,7 +159,7 @@ class Observations:
     def _pipeline(self) -> tuple[PipelineStage, ...] | Unknown:
         """Return the stages of the data, unless no step ran."""
         ran = self.first_step_s is not None or self.blocks or self.traces
-        return stages_of(self.elements.data) if ran else UNSEEN
+        return stages_of(self.elements.data, self.elements.sampled) if ran else UNSEEN
 
     def _batches(self) -> Batches | Unknown:
         elements = self.elements

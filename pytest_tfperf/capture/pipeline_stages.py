@@ -23,12 +23,18 @@ _HIDDEN = (
 )
 
 
-def stages_of(data: Any) -> tuple[PipelineStage, ...] | Unknown:
-    """Return the stages of input data, from the source to the step, or a reason why not."""
+def stages_of(data: Any, by_keras: bool = False) -> tuple[PipelineStage, ...] | Unknown:
+    """
+    Return the stages of input data, from the source to the step, or a reason why not.
+
+    Args:
+        data: The data.
+        by_keras: True if Keras makes a pipeline of arrays.
+    """
     if data is None:
         return UNSEEN
     try:
-        return _stages_of(_dataset_in(data))
+        return _stages_of(_dataset_in(data), by_keras)
     except Unsupported as error:
         return Unknown(str(error))
     except Exception as error:  # the user's data may be anything
@@ -49,14 +55,14 @@ def _dataset_in(data: Any) -> Any:
     return data
 
 
-def _stages_of(data: Any) -> tuple[PipelineStage, ...] | Unknown:
+def _stages_of(data: Any, by_keras: bool) -> tuple[PipelineStage, ...] | Unknown:
     kind, tf = type(data).__name__, loaded_tensorflow()
     if tf is not None and isinstance(data, tf.data.Dataset):
         return pipeline_stages(data)
     if _is_of_tensorflow(data) and not hasattr(data, "shape"):
         return Unknown(_HIDDEN.format(kind))
     if hasattr(data, "shape") or isinstance(data, (list, tuple, Mapping)):
-        return (PipelineStage(stage=kind),)
+        return (PipelineStage(stage=kind, of_arrays=by_keras),)
     code = getattr(data, "gi_code", None)
     codes = [code] if code else [_code(data, name) for name in _ITERATES]
     codes = [code for code in codes if code is not None]

@@ -35,17 +35,20 @@ def add_run(
         open_store(address).append(rows)
     except TfperfError as error:
         return [f"the run is not in the history: {error}; {_later(reports)}"], False
-    branch = f"branch {run.branch}" if run.branch else "no branch (git is on none)"
     by_reason: dict[str, list[str]] = {}
     for key, why in rows.left_out.items():
         by_reason.setdefault(why, []).append(key)
     return [
-        f"run {rows.run} of {branch} added to the history of {project}",
+        f"run {rows.run} {_of_branch(run)} added to the history of {project}",
         *(
             f"  later runs are not compared with {and_more(keys, _NAMED)}: {why}"
             for why, keys in by_reason.items()
         ),
     ], True
+
+
+def _of_branch(run: Run) -> str:
+    return f"of branch {run.branch}" if run.branch else "without a branch (git and CI name none)"
 
 
 def _later(reports: Sequence[Path]) -> str:

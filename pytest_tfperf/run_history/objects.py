@@ -27,7 +27,7 @@ from pytest_tfperf.run_history.duck import read_rows, rows_as_parquet, select_fr
 from pytest_tfperf.run_history.index_tables import Query
 from pytest_tfperf.run_history.row_index import Listing, RowIndex
 from pytest_tfperf.run_history.rows import ROW_FORMAT, MetricRow, RunRows
-from pytest_tfperf.run_history.stores import Answer, HistoryError, Selection
+from pytest_tfperf.run_history.stores import FIRST_RUN, Answer, HistoryError, Selection
 
 T = TypeVar("T")
 _ROWS, _RUNS = f"rows-{ROW_FORMAT}", "runs"
@@ -49,15 +49,22 @@ class ObjectStore:
 
     def __init__(self, address: str) -> None:
         self.unread: Sequence[str] = ()
-        self._name = _SECRET.sub("", address)
+        self.name = _SECRET.sub("", address)
         try:
             self._files, self._root = fsspec.core.url_to_fs(address)
         except (ImportError, ValueError, OSError) as error:
-            raise HistoryError(f"history {self._name}: {error}") from error
+            raise HistoryError(f"history {self.name}: {error}") from error
         self._is_local = "file" in _protocols(self._files)
         self._index = (
             RowIndex(self._root, None) if self._is_local else RowIndex(address, self._fetch)
         )
+
+    def refuse_missing(self) -> None:
+        """Check that a local folder is there: see `HistoryStore`; buckets have no folders."""
+        if not self._is_local or self._files.isdir(self._root):
+            return
+        found = "is no folder" if self._files.exists(self._root) else "there is no such folder"
+        raise HistoryError(f"history {self.name}: {found}{FIRST_RUN}")
 
     def append(self, run: RunRows) -> bool:
         """Store a run: see `HistoryStore`."""
@@ -147,7 +154,7 @@ class ObjectStore:
             found = _NEWER.fullmatch(PurePosixPath(path).name)
             if found and int(found[1]) > ROW_FORMAT:
                 raise HistoryError(
-                    f"history {self._name}: it has rows of format {found[1]}, and this version "
+                    f"history {self.name}: it has rows of format {found[1]}, and this version "
                     f"reads up to {ROW_FORMAT}; upgrade pytest-tfperf"
                 )
 
@@ -177,10 +184,10 @@ class ObjectStore:
         except HistoryError as error:
             if str(error).startswith("history "):
                 raise
-            raise HistoryError(f"history {self._name}: {error}") from error
+            raise HistoryError(f"history {self.name}: {error}") from error
         except Exception as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise HistoryError(f"history {self._name} {what}: {why}") from error
+            raise HistoryError(f"history {self.name} {what}: {why}") from error
 
 
 def _protocols(files: fsspec.AbstractFileSystem) -> tuple[str, ...]:

@@ -18,7 +18,13 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB, insert
 
 from pytest_tfperf.run_history.rows import ROW_FORMAT, MetricRow, RunRows
-from pytest_tfperf.run_history.stores import MOST_ROWS, Answer, HistoryError, Selection
+from pytest_tfperf.run_history.stores import (
+    FIRST_RUN,
+    MOST_ROWS,
+    Answer,
+    HistoryError,
+    Selection,
+)
 
 _CONNECT_S, _STATEMENT_MS = 15, 120_000
 _LOCK = 0x7466_7065_7266  # of the transaction that makes the tables: "tfperf"
@@ -71,7 +77,7 @@ class PostgresStore:
                 "history: this is no URL of a PostgreSQL database; write it as "
                 "postgresql://USER@HOST/DATABASE"
             ) from error
-        self._name = url.set(drivername="postgresql").render_as_string(hide_password=True)
+        self.name = url.set(drivername="postgresql").render_as_string(hide_password=True)
         self._engine = sa.create_engine(
             url,
             poolclass=sa.pool.NullPool,
@@ -80,6 +86,12 @@ class PostgresStore:
                 "options": f"-c statement_timeout={_STATEMENT_MS}",
             },
         )
+
+    def refuse_missing(self) -> None:
+        """Check that the tables are there: see `HistoryStore`."""
+        with self._blaming("cannot be read"):
+            if not self._has_tables():
+                raise HistoryError(f"history {self.name}: it has no tables{FIRST_RUN}")
 
     def append(self, run: RunRows) -> bool:
         """Store a run in one transaction: see `HistoryStore`."""
@@ -186,4 +198,4 @@ class PostgresStore:
         except (sa.exc.SQLAlchemyError, psycopg.Error) as error:
             cause = getattr(error, "orig", None) or error
             why = " ".join(str(cause).split())
-            raise HistoryError(f"history {self._name} {what}: {why}") from error
+            raise HistoryError(f"history {self.name} {what}: {why}") from error

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_tfperf.baseline.history import merge_runs, rounded
+from pytest_tfperf.baseline.record import ENDED
 from pytest_tfperf.baseline.store import is_step_time
 from pytest_tfperf.run_history.rows import MetricRow
 from pytest_tfperf.values import Json
@@ -52,6 +53,25 @@ def series_of(rows: Iterable[MetricRow]) -> list[Series]:
         Series(rows=tuple(row for row in found if row.workload == found[-1].workload))
         for _, found in sorted(by_point.items())
     ]
+
+
+def why_not_counted(row: MetricRow, branch: str) -> str:
+    """
+    Return why later runs are not compared with a row that has a value; empty if they are.
+
+    Args:
+        row: The row; those of early versions have no reason.
+        branch: The branch whose runs are compared with.
+    """
+    if row.branch != branch:
+        return f"not on branch {branch}"
+    if row.usable:
+        return ""
+    if row.why:
+        return row.why
+    if row.outcome != "passed":
+        return f"the test {ENDED.get(row.outcome, row.outcome)}"
+    return "disturbed, incomplete, or of no commit"
 
 
 def recorded_entry(

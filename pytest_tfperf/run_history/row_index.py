@@ -89,13 +89,21 @@ class RowIndex:
         Raises:
             UnusableIndexError: If there is no room for an index anywhere.
         """
-        folder = _own_folder()
-        place = None if folder is None else folder / f"{self._name}{_ENDING}"
+        place = self._place(listing)
         try:
             return self._ask(listing, query, place, place)
         except UnusableIndexError:
             start = place if place is not None and _is_sound(place) else None
             return self._ask(listing, query, start, None)
+
+    def _place(self, listing: Listing) -> Path | None:
+        """Return the place of the index; None where nothing is to be kept, or there is no cache."""
+        folder = _own_folder()
+        if folder is None:
+            return None
+        place = folder / f"{self._name}{_ENDING}"
+        # without objects and an index, a lock would be all that stays
+        return place if listing.projects or place.exists() else None
 
     def _ask(
         self, listing: Listing, query: Query[T], start: Path | None, place: Path | None

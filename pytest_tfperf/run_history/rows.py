@@ -59,7 +59,9 @@ class MetricRow:
     value: float | None
     """Value, None if it is unknown."""
     why: str
-    """Reason why the value is unknown; else empty."""
+    """
+    Reason why the value is unknown, or else why later runs are not compared with it; else empty.
+    """
     verdict: str
     """Worst verdict on the metric; empty if nothing checked it."""
     ratio: float | None
@@ -214,7 +216,7 @@ def _rows_of_profile(
             scope=registry[name].scope if name in registry else "",
             unit=value.unit,
             value=value.number,
-            why=value.why or "",
+            why=value.why or why_not or "",
             verdict="" if found is None else found.verdict.value,
             ratio=None if found is None else found.ratio,
             ratio_low=compared.get("low"),

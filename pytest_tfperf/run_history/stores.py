@@ -13,6 +13,9 @@ from pytest_tfperf.run_history.rows import MetricRow, RunRows
 MOST_ROWS = 5_000_000
 """Rows that are read at most; a hostile object of a few bytes can claim more."""
 
+FIRST_RUN = "; the first run of pytest --tfperf-history makes it"
+"""End of the message on a store that is missing."""
+
 
 class HistoryError(TfperfError):
     """A history that cannot be read or written; its message names the store without a password."""
@@ -68,8 +71,18 @@ class Answer:
 class HistoryStore(Protocol):
     """A store of runs, which only grows until it is pruned."""
 
+    name: str
+    """Address of the store, without a password."""
     unread: Sequence[str]
     """A sentence for each damaged object that the last query left out."""
+
+    def refuse_missing(self) -> None:
+        """
+        Check that the store was made, which its first run does.
+
+        Raises:
+            HistoryError: If it was not, or cannot be read.
+        """
 
     def append(self, run: RunRows) -> bool:
         """

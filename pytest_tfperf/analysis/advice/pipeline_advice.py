@@ -21,7 +21,6 @@ from pytest_tfperf.analysis.input.starts import Fill, Openings, find_fills, find
 from pytest_tfperf.analysis.steps.shares import host_values
 from pytest_tfperf.analysis.trace_errors import faults
 from pytest_tfperf.quantities import format_quantity
-from pytest_tfperf.recording import PY_DATASET
 from pytest_tfperf.text import plural
 from pytest_tfperf.trace.intervals import intersect, merge
 from pytest_tfperf.values import Advice, Unknown
@@ -48,8 +47,6 @@ class LimitingPipeline:
     """Seconds that a step waits."""
     period_s: float
     """Seconds of a step."""
-    is_py_dataset: bool = False
-    """True if Keras made the pipeline around a PyDataset."""
 
     @property
     def slowest(self) -> list[Stage]:
@@ -64,14 +61,22 @@ def analyse(evidence: Evidence) -> Findings:
 
 
 def limiting_pipeline(evidence: Evidence) -> LimitingPipeline | None:
-    """Return the pipeline that the steps wait for, or None if they do not, or it is unknown."""
+    """
+    Return the pipeline that the steps wait for.
+
+    It is None if they do not wait, if the pipeline is unknown, or if Keras made it: nobody can
+    change its stages.
+    """
     if evidence.trace is None or faults(evidence.trace):
+        return None
+    recorded = evidence.recording.pipeline
+    if not isinstance(recorded, Unknown) and any(stage.by_keras for stage in recorded):
         return None
     share = host_values(evidence, evidence.trace)["input_bound"].number
     stages = tuple(stage for stage in evidence.stages if not stage.on_device)
     if not share or not stages:
         return None
-    steps, recorded = evidence.steps, evidence.recording.pipeline
+    steps = evidence.steps
     inside = intersect(merge(evidence.waits), merge((steps.start_ps, steps.end_ps)))
     period_s = float(steps.period_ps.mean()) * 1e-12
     return LimitingPipeline(
@@ -81,8 +86,6 @@ def limiting_pipeline(evidence: Evidence) -> LimitingPipeline | None:
         n_steps=steps.n_steps,
         wait_s=share * period_s,
         period_s=period_s,
-        is_py_dataset=not isinstance(recorded, Unknown)
-        and any(stage.python == PY_DATASET for stage in recorded),
     )
 
 
@@ -146,7 +149,7 @@ def _prepare(pipeline: LimitingPipeline, thresholds: Thresholds) -> Iterable[Adv
     stages = [stage for stage in pipeline.slowest if not _is_kept(stage.path)]
     repeated = [(stage, _prepared_share(stage)) for stage in stages if _prepared_share(stage)]
     cost = sum(stage.cost_s * share for stage, share in repeated)
-    if pipeline.is_py_dataset or not cost or cost < thresholds.prepared * total:
+    if not cost or cost < thresholds.prepared * total:
         return
     largest, _ = max(repeated, key=lambda one: one[0].cost_s * one[1])
     yield _advice(

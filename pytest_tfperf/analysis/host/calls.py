@@ -9,7 +9,7 @@ from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.activity import shows_runtime
 from pytest_tfperf.analysis.host.dispatches import jax_dispatches
-from pytest_tfperf.analysis.host.function_times import FunctionUse, function_table, function_uses
+from pytest_tfperf.analysis.host.function_times import FunctionUse, function_table
 from pytest_tfperf.analysis.host.op_times import eager_share, op_table
 from pytest_tfperf.analysis.host.shown import JAX, NO_RUNTIME, shows_eager
 from pytest_tfperf.analysis.xla.counts import counted_over, per_step, why_uncounted
@@ -30,7 +30,7 @@ def analyse(evidence: Evidence) -> Findings:
     if trace is None:
         untraced = evidence.untraced("eager_ops").values
         return Findings(values={**untraced, "retraces": retraces(recording, ())})
-    uses = function_uses(trace, evidence.launched)
+    uses = evidence.functions
     tables = {}
     if evidence.host_ops:
         ops = op_table(evidence.host_ops, evidence.launched.n_steps)

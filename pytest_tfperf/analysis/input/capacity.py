@@ -23,7 +23,7 @@ def analyse(evidence: Evidence) -> Findings:
     return Findings(
         values={
             name: replace(
-                value, detail=diagnosis.with_py_dataset(value.detail, evidence.recording.pipeline)
+                value, detail=diagnosis.with_keras_source(value.detail, evidence.recording.pipeline)
             )
             for name, value in found.items()
         },

@@ -130,7 +130,7 @@ def _input_bound(evidence: Evidence, trace: Trace) -> Value:
     detail: dict[str, Any] = {"observed": observed, "halves": list(drain.halves)}
     if share > 0:
         cause = diagnosis.input_cause(evidence.stages, evidence.framework)
-        detail |= diagnosis.with_py_dataset(cause, recording.pipeline)
+        detail |= diagnosis.with_keras_source(cause, recording.pipeline)
     if source is Source.CORRECTED:
         detail["corrected"] = (
             f"buffers gave {1 - drain.kept:.0%} of the elements while the steps were traced; "
@@ -149,8 +149,16 @@ def _host_overhead(evidence: Evidence, trace: Trace) -> Value:
         "host_overhead",
         evidence.breakdown.share("other"),
         Source.TRACE,
-        **diagnosis.overhead_cause(evidence.framework),
+        **diagnosis.overhead_cause(evidence.framework, _calls_one_function(evidence)),
     )
+
+
+def _calls_one_function(evidence: Evidence) -> bool:
+    """Return whether each step is one call of a tf.function or jax.jit function, and no more."""
+    if evidence.framework == JAX:
+        return sum(evidence.xla.modules.values()) == 1
+    n_calls = sum(sum(use.calls.values()) for use in evidence.functions)
+    return n_calls == len(evidence.launched) and not evidence.eager_ops[1]
 
 
 def device_values(

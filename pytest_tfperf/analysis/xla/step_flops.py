@@ -25,6 +25,8 @@ from pytest_tfperf.recording import CALL, Recording
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Source, Unknown, Value
 
+ON_CPU = "by_xla_on_cpu"
+"""Detail of half_precision; true where XLA's CPU compiler computes the products."""
 Programs = Sequence[tuple[Costs, float]]
 """The costs of each module of a step, and how often it runs in one."""
 
@@ -38,11 +40,22 @@ def analyse(evidence: Evidence) -> Findings:
     else:
         programs, n_devices = _programs(evidence)
         values = work_values(programs, evidence.recording.op_lines, evidence.framework)
+    if _is_of_xla_on_cpu(evidence):
+        half = values["half_precision"]
+        values["half_precision"] = replace(half, detail={**half.detail, ON_CPU: True})
     flops = values["flops"].number
     utilization = _utilization(evidence, None if flops is None else flops * n_devices)
     return Findings(
         values={**values, "flops_utilization": utilization}, notes=evidence.code.lowering_notes
     )
+
+
+def _is_of_xla_on_cpu(evidence: Evidence) -> bool:
+    """Return whether XLA's CPU compiler compiled the products of the steps, and not TensorFlow."""
+    if evidence.device_specs or not evidence.xla.modules:
+        return False
+    outside = (op.kind for op in evidence.host_ops if not op.module)
+    return not any(map(multiplies_matrices, outside))
 
 
 def _of_jax(evidence: Evidence) -> dict[str, Value]:

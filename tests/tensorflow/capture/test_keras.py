@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pytest_tfperf.analysis.advice import guides
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.errors import CaptureError
 
@@ -281,6 +282,18 @@ def test_a_slow_pydataset_is_told_its_own_remedies_and_its_line(profile):
         assert "max_queue_size=" in detail["try"]
         assert "interleave" not in detail["try"]
     assert "workers= and max_queue_size=" in result.advice[0].what
+    assert guides.SAVING not in {one.read for one in result.advice}
+
+
+def test_arrays_get_advice_on_arrays_and_not_on_the_stages_that_keras_makes(profile):
+    rows = np.ones((640, 6000), np.float32)
+    result = profile.predict(model_of(), rows, batch_size=64, verbose=0)
+    for metric in ("input_bound", "input_capacity"):
+        detail = result.value(metric).detail
+        assert detail["where"].startswith("Keras makes the pipeline of arrays; stage ")
+        assert detail["try"].startswith("larger batches (batch_size=)")
+    about_input = [one.what for one in result.advice if "cache()" in one.what]
+    assert about_input == []
 
 
 @pytest.mark.parametrize("n_batches", [1, 2, 3, 4])

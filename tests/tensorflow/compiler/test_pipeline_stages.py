@@ -201,3 +201,21 @@ def test_a_keras_loop_shows_its_data(data, expected):
     model.compile("sgd", "mse")
     call = KerasCall.of(model, "fit", data, {})
     assert shown(sample_again(call).data) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "by_keras"),
+    [
+        (np.ones((4, 3)), [True]),
+        ({"a": np.ones((4, 3))}, [True]),
+        (Rows(), [True]),
+        (generated().batch(1), [False] * 4),
+    ],
+)
+def test_keras_makes_the_pipeline_of_arrays_and_py_datasets(data, by_keras):
+    assert [stage.by_keras for stage in stages_of(data, by_keras=True)] == by_keras
+
+
+@pytest.mark.parametrize("data", [np.ones((4, 3)), [np.ones((4, 3))]])
+def test_arrays_of_other_loops_have_no_pipeline(data):
+    assert [stage.by_keras for stage in stages_of(data)] == [False]

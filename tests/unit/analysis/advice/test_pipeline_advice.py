@@ -145,11 +145,6 @@ class TestPrepare:
         found = advised(stage("Map", 6e-3, python=True), stage("Map::MemoryCache", 0.0))
         assert guides.SAVING in found
 
-    def test_the_elements_of_a_py_dataset_are_not_saved(self):
-        python = stage("Generator", 6e-3, python=True)
-        assert guides.SAVING in advised(python)
-        assert guides.SAVING not in advised(python, is_py_dataset=True)
-
 
 def opened(seconds, path="Map::FlatMap"):
     return Openings(

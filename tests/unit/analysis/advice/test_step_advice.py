@@ -154,6 +154,12 @@ def test_on_a_cpu_nothing_is_promised_for_16_bits():
     assert advise(stepping({"half_precision": 0.0}, host_compute=0.9))[0].win_s is None
 
 
+def test_products_of_xla_on_a_cpu_get_no_advice_on_16_bits():
+    assert (
+        advise(stepping({"half_precision": value("half_precision", 0.0, by_xla_on_cpu=True)})) == ()
+    )
+
+
 def test_an_unknown_metric_is_no_reason():
     assert advise(stepping()) == ()
 

@@ -1,0 +1,67 @@
+"""Tables of the command `tfperf history`: a line a series, or a line a run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from pytest_tfperf.cli.console import width
+from pytest_tfperf.cli.text_tables import Cells, laid_out
+from pytest_tfperf.report.sparkline import levels_of, sparkline
+from pytest_tfperf.text import one_line, plain
+
+if TYPE_CHECKING:
+    from pytest_tfperf.cli.history.trends import Trend
+
+_SHOWN = 20
+
+
+def cell(text: str) -> str:
+    """Return a text that others wrote as a cell of a table, which controls no terminal."""
+    return plain(one_line(text))
+
+
+def overview(trends: Sequence[Trend]) -> Iterator[RenderableType]:
+    """Lay out a line for each series."""
+    levels = levels_of(sys.stdout.encoding)
+    rows = [
+        [
+            cell(one.series.name),
+            cell(one.series.rows[-1].machine_class),
+            str(len(one.series.rows)),
+            cell(one.text(one.series.values[-1])),
+            sparkline(one.series.values, levels),
+            cell(one.changes.texts[-1]) if one.changes.texts else "",
+        ]
+        for one in trends
+    ]
+    titles = ["test", "machine class", "runs", "latest", "history", "last change of level"]
+    yield from laid_out(Cells(titles, rows, [False, False, True, True, False, False]), width())
+
+
+def table_of_runs(trend: Trend, every: bool) -> Iterator[RenderableType]:
+    """Lay out the runs of a series, the latest last, below what is said of all of them."""
+    yield Text(f"{cell(trend.series.name)}: {cell(trend.facts)}", style="bold")
+    for sentence in trend.sentences:
+        yield Text(cell(sentence))
+    rows = trend.series.rows
+    first = 0 if every else max(len(rows) - _SHOWN, 0)
+    cells = [
+        [
+            f"{row.created:%Y-%m-%d %H:%M}",
+            cell(row.commit),
+            cell(trend.text(row.value or 0.0)),
+            cell(row.verdict),
+            # what follows is further reasons or advice
+            f"no: {cell(why.partition('; ')[0])}" if why else "yes",
+        ]
+        for row, why in zip(rows[first:], trend.reasons[first:], strict=True)
+    ]
+    titles = ["end of run (UTC)", "commit", cell(rows[-1].metric), "verdict", "counts"]
+    yield from laid_out(Cells(titles, cells, [False, False, True, False, False]), width())
+    if first:
+        yield Text(f"and {first} before them (-v shows all)", style="dim")
