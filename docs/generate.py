@@ -107,8 +107,8 @@ tfperf_limits = ["max_input_bound = 5%", "max_retraces = 0"]
 
 Paths on the command line are relative to the working directory, paths in ini values to the rootdir. Write a path outside
 of the project with an equals sign, as in `--tfperf-report=/tmp/perf.html`: pytest can take a word of its own that exists
-for a path of tests, and then looks for the rootdir there. A run that would lose the project's ini file that way, or any
-name or value that cannot be understood, ends with exit status 4 and a message that names the option. This page is written by
+for a path of tests, and then looks for the rootdir there. A run that would lose the project's ini file that way ends with
+exit status 4. So does one with a name or value that cannot be understood; the message names the option. This page is written by
 `docs/generate.py` from `pytest_tfperf/plugin/options.py`.
 
 """

@@ -19,8 +19,6 @@ Modules = tuple[tuple[bytes, float], ...]
 """Serialised HloModuleProtos, and how often each runs in a step."""
 CALL = "StatefulPartitionedCall/"
 """Prefix of the names of ops in the function that a step calls."""
-PY_DATASET = "PyDataset"
-"""Python of a source that is a PyDataset of Keras."""
 UNSEEN = Unknown("")
 """Nobody looked; whoever reads it knows why."""
 
@@ -175,13 +173,8 @@ class PipelineStage:
     """The Python that it runs (`py_function`, `from_generator`), empty if it runs none."""
     line: str | None = None
     """The user's line of that Python."""
-    of_arrays: bool = False
-    """True if these are arrays, from which Keras makes a pipeline."""
-
-    @property
-    def by_keras(self) -> bool:
-        """True if Keras makes the pipeline behind this source."""
-        return self.of_arrays or self.python == PY_DATASET
+    by_keras: bool = False
+    """True if Keras makes the pipeline behind this source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

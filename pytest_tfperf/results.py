@@ -20,7 +20,17 @@ from pytest_tfperf.metrics import METRICS, Metric, nearest
 from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.summary import summary
 from pytest_tfperf.text import Labelled, plural
-from pytest_tfperf.values import Advice, Json, Step, Table, Value, known_fields
+from pytest_tfperf.values import (
+    OTHER,
+    PART_TITLES,
+    UNEXPLAINED,
+    Advice,
+    Json,
+    Step,
+    Table,
+    Value,
+    known_fields,
+)
 
 __tracebackhide__ = True
 
@@ -192,6 +202,13 @@ class Profile(MetricProperties):
             files=data.get("files", {}),
             own={name: Metric.from_json(row) for name, row in data.get("own", {}).items()},
         )
+
+
+def part_title(part: str, profile: Profile) -> str:
+    """Return the title of a part; time that the trace cannot explain has one of its own."""
+    overhead = profile.metrics.get("host_overhead")
+    unknown = overhead is None or overhead.number is None
+    return UNEXPLAINED if part == OTHER and unknown else PART_TITLES.get(part, part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

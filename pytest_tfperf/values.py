@@ -23,6 +23,14 @@ PARTS = (
     "other",
 )
 """Parts that the period of a step is divided into."""
+OTHER = "other"
+"""The part in which nothing else was active."""
+PART_TITLES: Mapping[str, str] = {part: part.replace("_", " ") for part in PARTS} | {
+    OTHER: "Python and the loop"
+}
+"""The parts in words."""
+UNEXPLAINED = "not explained"
+"""Title of the other time of a trace that lacks the evidence of `host_overhead`."""
 COMPARISON = "comparison"
 """Key of the table of compared variants."""
 OF_PLATFORM = "of_platform"

@@ -10,9 +10,10 @@ from pytest_tfperf.compiler.datasets import pipeline_stages
 from pytest_tfperf.compiler.functions import Unsupported
 from pytest_tfperf.compiler.source_lines import line_of_code
 from pytest_tfperf.frameworks.nests import loaded_tensorflow
-from pytest_tfperf.recording import PY_DATASET, UNSEEN, PipelineStage
+from pytest_tfperf.recording import UNSEEN, PipelineStage
 from pytest_tfperf.values import Unknown
 
+_PY_DATASET = "PyDataset"
 _HOLDERS = ("_original_dataset", "_dataset", "_iterator")
 """Attributes in which TensorFlow's iterators and distributed datasets hold a dataset."""
 _DEEPEST = 5  # an iterator of an iterator of a dataset, and some more
@@ -62,7 +63,7 @@ def _stages_of(data: Any, by_keras: bool) -> tuple[PipelineStage, ...] | Unknown
     if _is_of_tensorflow(data) and not hasattr(data, "shape"):
         return Unknown(_HIDDEN.format(kind))
     if hasattr(data, "shape") or isinstance(data, (list, tuple, Mapping)):
-        return (PipelineStage(stage=kind, of_arrays=by_keras),)
+        return (PipelineStage(stage=kind, by_keras=by_keras),)
     code = getattr(data, "gi_code", None)
     codes = [code] if code else [_code(data, name) for name in _ITERATES]
     codes = [code for code in codes if code is not None]
@@ -70,13 +71,14 @@ def _stages_of(data: Any, by_keras: bool) -> tuple[PipelineStage, ...] | Unknown
         return Unknown(_HIDDEN.format(kind))
     line = next((line for code in codes if (line := line_of_code(code))), None)
     python = "generator" if kind == "generator" else _python_kind(data)
-    return (PipelineStage(stage=kind, python=python, line=line),)
+    is_py_dataset = python == _PY_DATASET
+    return (PipelineStage(stage=kind, python=python, line=line, by_keras=is_py_dataset),)
 
 
 def _python_kind(data: Any) -> str:
     keras = [base for base in type(data).__mro__ if "keras" in base.__module__]
     names = {base.__name__ for base in keras}
-    return PY_DATASET if names & {"PyDataset", "Sequence"} else "Python iterable"
+    return _PY_DATASET if names & {"PyDataset", "Sequence"} else "Python iterable"
 
 
 def _code(data: Any, name: str) -> CodeType | None:

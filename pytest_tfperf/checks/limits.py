@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_tfperf.metrics import MACHINE, Metric
 from pytest_tfperf.quantities import SHARE, format_quantity, told_apart
-from pytest_tfperf.results import Check, Profile, Verdict
+from pytest_tfperf.results import Check, Profile, Verdict, part_title
 from pytest_tfperf.text import Labelled
 from pytest_tfperf.values import PARTS, Value
 
@@ -177,9 +177,8 @@ def _largest_part(profile: Profile) -> Iterator[Labelled]:
     sums = {part: sum(step.parts_s.get(part, 0.0) for step in profile.steps) for part in PARTS}
     part = max(PARTS, key=lambda one: sums[one])
     if period_s > 0 and sums[part] > 0:
-        title = "Python and the loop" if part == "other" else part.replace("_", " ")
         share = format_quantity(sums[part] / period_s, SHARE)
-        yield "where", f"{title}: {share} of the traced step"
+        yield "where", f"{part_title(part, profile)}: {share} of the traced step"
 
 
 def _first_advice(profile: Profile) -> tuple[Labelled, ...]:

@@ -10,13 +10,12 @@ from pytest_tfperf.cluster.worker_calls import who
 from pytest_tfperf.op_types import COLLECTIVES
 from pytest_tfperf.quantities import COUNT, RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Profile
-from pytest_tfperf.values import PARTS, Column, Source, Table, Value
+from pytest_tfperf.values import PART_TITLES, PARTS, Column, Source, Table, Value
 
 WORKERS = "workers"
 """Key of the table."""
 _SKEW = "step_skew"
 _HOST_COMPUTE, _COLLECTIVE = "host_compute", "collective"
-_WORDS = {part: part.replace("_", " ") for part in PARTS} | {"other": "Python and the loop"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +107,7 @@ def _cause(shares: Sequence[_Share], slowest: int) -> str:
     return (
         f"{who(slowest)} is the slowest: {format_quantity(own.work_s, SECONDS)} of a step outside "
         f"of collectives, the others {format_quantity(usual_s, SECONDS)}; most of the difference "
-        f"is {_WORDS[part]} (+{format_quantity(max(more[part], 0.0), SECONDS)})"
+        f"is {PART_TITLES[part]} (+{format_quantity(max(more[part], 0.0), SECONDS)})"
     )
 
 

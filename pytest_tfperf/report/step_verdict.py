@@ -9,13 +9,11 @@ from typing import NamedTuple
 from pytest_tfperf.analysis.advice.thresholds import THRESHOLDS, Thresholds
 from pytest_tfperf.op_types import DATA_SIDE
 from pytest_tfperf.report.table_numbers import shown
-from pytest_tfperf.results import Profile
+from pytest_tfperf.results import Profile, part_title
 from pytest_tfperf.text import plural
-from pytest_tfperf.values import PARTS, Source, Table
+from pytest_tfperf.values import PARTS, UNEXPLAINED, Source, Table
 
-_OTHER, _INPUT = "other", "input"
-_TITLES = {part: part.replace("_", " ") for part in PARTS} | {_OTHER: "Python and the loop"}
-_UNEXPLAINED = "not explained"
+_INPUT = "input"
 _TAKES = {
     "compile": "Compilation takes {}",
     "output": "Copying results to the host takes {}",
@@ -120,13 +118,6 @@ def top_ops(profile: Profile, thresholds: Thresholds = THRESHOLDS) -> tuple[str,
     return "", []
 
 
-def part_title(part: str, profile: Profile) -> str:
-    """Return the title of a part; time that the trace cannot explain has one of its own."""
-    overhead = profile.metrics.get("host_overhead")
-    unknown = overhead is None or overhead.number is None
-    return _UNEXPLAINED if part == _OTHER and unknown else _TITLES.get(part, part)
-
-
 def _idle(profile: Profile, devices: str, thresholds: Thresholds) -> str:
     busy = profile.metrics.get("device_busy")
     if busy is None or busy.number is None or 1 - busy.number < thresholds.idle:
@@ -152,7 +143,7 @@ def _bottleneck(profile: Profile, parts: list[Part], thresholds: Thresholds) -> 
 
 
 def _takes(part: Part) -> str:
-    if part.title == _UNEXPLAINED:
+    if part.title == UNEXPLAINED:
         return f"The trace does not explain {shown(part.share, '0..1')}"
     return _TAKES[part.key].format(shown(part.share, "0..1"))
 

@@ -29,7 +29,7 @@ from pytest_tfperf.analysis.differences.stage_differences import (
     stage_differences,
 )
 from pytest_tfperf.quantities import SHARE, format_quantity
-from pytest_tfperf.results import Check, Profile, Verdict
+from pytest_tfperf.results import Check, Profile, Verdict, part_title
 from pytest_tfperf.values import PARTS, Table
 
 LOOK_FURTHER = ("try", "look at the other metrics that differ")
@@ -111,9 +111,9 @@ def _part_differences(before: Profile, after: Profile, least_s: float) -> Iterat
     for part in PARTS:
         change_s = new[part] - old[part]
         if abs(change_s) >= least_s:
-            title = part.replace("_", " ")
+            title, change = part_title(part, after), change_of_time(old[part], new[part])
             yield Difference(
-                what=f"{title}, of the traced step {change_of_time(old[part], new[part])}",
+                what=f"{title}, of the traced step {change}",
                 seconds=change_s,
             )
 

@@ -15,7 +15,7 @@ from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.input.iterators import stage_above
 from pytest_tfperf.analysis.input.stages import Stage
 from pytest_tfperf.analysis.input.waits import loops_in_graph
-from pytest_tfperf.recording import PY_DATASET, PipelineStage
+from pytest_tfperf.recording import PipelineStage
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
@@ -135,7 +135,7 @@ def _value(pipeline: Sequence[PipelineStage], source: Source, framework: str) ->
         + (f" at {stage.line}" if stage.line else "")
         for stage in python
     )
-    is_keras = all(stage.python == PY_DATASET for stage in python)
+    is_keras = all(stage.by_keras for stage in python)
     remedy = _TRY_KERAS if is_keras else _TRY.get(framework, _TRY_ANYWHERE)
     detail = {"where": where, "try": remedy}
     return Value.of(_METRIC, len(python), source, **detail)

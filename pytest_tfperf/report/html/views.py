@@ -50,8 +50,16 @@ from pytest_tfperf.report.html.roofline_chart import RooflineChart, roofline_cha
 from pytest_tfperf.report.html.step_chart import StepChart, step_chart
 from pytest_tfperf.report.html.tables import TableGroups, quantity, table_groups
 from pytest_tfperf.report.html.waterfall import WATERFALL, Waterfall, waterfall
-from pytest_tfperf.report.step_verdict import part_title, parts_of, verdict
-from pytest_tfperf.results import BROKEN, WORST_FIRST, Check, Profile, Verdict, worst_first
+from pytest_tfperf.report.step_verdict import parts_of, verdict
+from pytest_tfperf.results import (
+    BROKEN,
+    WORST_FIRST,
+    Check,
+    Profile,
+    Verdict,
+    part_title,
+    worst_first,
+)
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.text import elide, plural
 

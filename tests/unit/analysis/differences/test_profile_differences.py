@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from helpers.builders import check, profile
+from helpers.builders import check, profile, value
 
 from pytest_tfperf.analysis.differences.difference import Difference, most_telling
 from pytest_tfperf.analysis.differences.profile_differences import (
@@ -123,9 +123,17 @@ def test_parts_of_the_step_that_differ_by_two_percent_of_it_are_told_by_their_si
         {"input": 0.0121, "other": 0.015, "compile": 0.0029},
     )
     assert lines(profiled(before), profiled(after)) == [
-        "−5 ms: other, of the traced step 20 ms → 15 ms",
+        "−5 ms: not explained, of the traced step 20 ms → 15 ms",
         "+2.1 ms: input, of the traced step 10 ms → 12.1 ms",
     ]
+
+
+def test_time_of_python_is_named_where_the_trace_shows_that_it_is():
+    before, after = (
+        replace(one, metrics={**one.metrics, "host_overhead": value("host_overhead", 0.2)})
+        for one in (profiled({"other": 0.020}), profiled({"other": 0.025}))
+    )
+    assert "+5 ms: Python and the loop, of the traced step 20 ms → 25 ms" in lines(before, after)
 
 
 @pytest.mark.parametrize(("spread", "said"), [(0.002, 3), (0.006, 0)])

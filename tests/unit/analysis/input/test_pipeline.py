@@ -59,7 +59,7 @@ def test_each_stage_with_python_counts_and_is_named_with_its_line():
 
 
 def test_a_py_dataset_is_told_about_its_workers():
-    value, _ = found((PipelineStage(stage="Rows", python="PyDataset"),))
+    value, _ = found((PipelineStage(stage="Rows", python="PyDataset", by_keras=True),))
     assert "workers=" in value.detail["try"]
     assert "max_queue_size=" in value.detail["try"]
 
