@@ -72,6 +72,12 @@ class ReadyPair:
     tolerance: float | None
     """The slow-down that the test allows; None if it names none."""
 
+    def steps_left(self, here: str, ref: str) -> str:
+        """Return the steps left for turns on each version, where they run out: `: 3 on HEAD`."""
+        sides = ((here, self.tree.most_calls), (ref, self.ref.most_calls))
+        known = [f"{n_left} on {version}" for version, n_left in sides if n_left is not None]
+        return f": {', '.join(known)}" if known else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedTest:

@@ -47,7 +47,7 @@ _MISSED = (
     "the two versions make different profiles, or in another order, "
     "so this one was never measured side by side"
 )
-_TOO_SHORT = "the loop had no steps left for turns; give it more data or epochs"
+_TOO_SHORT = "the loop had too few steps left for a turn{}; give it more data or epochs"
 _DRAINING = (
     "the input's buffers were still draining on {}, so a slow pipeline may not show yet; "
     "give it more time (tfperf_max_seconds) or data"
@@ -227,7 +227,8 @@ def _step_time(
         verdict = Verdict.INCONCLUSIVE if paired.tolerance is None else Verdict.UNKNOWN
         return _not_timed(profile, verdict, f"unknown: {_NO_TURNS}")
     if not turns.pairs:
-        return _not_timed(profile, Verdict.UNKNOWN, f"unknown: {_TOO_SHORT}")
+        why = _TOO_SHORT.format(ready_pair.steps_left(terms.here, terms.ref))
+        return _not_timed(profile, Verdict.UNKNOWN, f"unknown: {why}")
     others = later.get(profile.name, LaterTurns())
     pairs = pair_estimates(turns, others)
     decision = decide(pairs, terms.rule(ready_pair.tolerance, pairs), final=True)
@@ -324,12 +325,7 @@ def _figures(decision: Decision, every: Sequence[PairedTurns], spread: ProcessSp
         "process_sd": spread.sd,
         "process_sd_source": spread.source,
         "process_pairs": [
-            {
-                "ratio": pair.ratio,
-                "n": pair.n,
-                "spent_s": turns.spent_s,
-                "waited_s": turns.waited_s,
-            }
+            {"ratio": pair.ratio, "n": pair.n, "spent_s": turns.spent_s, "waited_s": turns.waited_s}
             for pair, turns in zip(decision.pairs, every, strict=False)
         ],
     }

@@ -224,7 +224,7 @@ def test_a_tolerance_below_the_resolvable_one_is_raised_and_named():
     ("turns", "missed", "verdict", "text"),
     [
         (None, (), "UNKNOWN", "this form of profiling gives no times"),
-        (PairedTurns(exhausted=True), (), "UNKNOWN", "the loop had no steps left for turns"),
+        (PairedTurns(exhausted=True), (), "UNKNOWN", "too few steps left for a turn"),
         (
             turns_of(1.05, 3, exhausted=True),
             (),
@@ -239,6 +239,16 @@ def test_a_profile_without_times_names_the_reason(turns, missed, verdict, text):
     check = timing(turns, missed=frozenset(missed))
     assert check.verdict is Verdict(verdict)
     assert text in check.message
+
+
+@pytest.mark.parametrize(
+    ("on_tree", "on_ref", "said"),
+    [(3, 0, ": 3 on here, 0 on HEAD"), (None, 1, ": 1 on HEAD"), (None, None, "")],
+)
+def test_the_steps_that_are_left_are_told_where_they_run_out(on_tree, on_ref, said):
+    tree, ref = (replace(READY, most_calls=n_left) for n_left in (on_tree, on_ref))
+    pair = ReadyPair(profile="", tree=tree, ref=ref, tolerance=None)
+    assert pair.steps_left("here", "HEAD") == said
 
 
 def test_no_times_fail_a_test_only_where_it_has_asked_for_them():
