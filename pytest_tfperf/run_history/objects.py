@@ -63,8 +63,9 @@ class ObjectStore:
         """Check that a local folder is there: see `HistoryStore`; buckets have no folders."""
         if not self._is_local or self._files.isdir(self._root):
             return
-        found = "is no folder" if self._files.exists(self._root) else "there is no such folder"
-        raise HistoryError(f"history {self.name}: {found}{FIRST_RUN}")
+        if self._files.exists(self._root):
+            raise HistoryError(f"history {self.name}: it is no folder")
+        raise HistoryError(f"history {self.name}: there is no such folder{FIRST_RUN}")
 
     def append(self, run: RunRows) -> bool:
         """Store a run: see `HistoryStore`."""

@@ -25,7 +25,7 @@ from pytest_tfperf.files import replace_file
 from pytest_tfperf.text import for_terminal, one_line, plural
 
 if TYPE_CHECKING:
-    from pytest_tfperf.cli.history.trends import Trend
+    from pytest_tfperf.cli.history.trends import SeriesTrend
     from pytest_tfperf.run_history.stores import HistoryStore
 
 _PRUNE = "prune"
@@ -33,7 +33,21 @@ _PRUNE = "prune"
 
 def add_commands(commands: Any) -> None:
     """Add the command to the parser."""
-    history = add_command(
+    history = _add_history(commands)
+    _add_choice(history)
+    _add_formats(history)
+    history.add_argument(
+        "--before", type=_given, metavar="DATE", help="with prune: remove runs before a date"
+    )
+    history.add_argument(
+        "--dry-run", action="store_true", help="with prune: only say how many runs that are"
+    )
+    history.add_argument("-v", "--verbose", action="count", default=0, help="show all runs")
+    history.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def _add_history(commands: Any) -> argparse.ArgumentParser:
+    return add_command(
         commands,
         "history",
         _history,
@@ -47,6 +61,10 @@ def add_commands(commands: Any) -> None:
         ),
         "test_train_step --since 2026-10-01 -o trend.html",
     )
+
+
+def _add_choice(history: argparse.ArgumentParser) -> None:
+    """Add the options that choose runs."""
     history.add_argument(
         "test",
         nargs="?",
@@ -82,6 +100,10 @@ def add_commands(commands: Any) -> None:
         metavar="NAME",
         help="only runs of a branch (default: ini tfperf_history_branch, or main)",
     )
+
+
+def _add_formats(history: argparse.ArgumentParser) -> None:
+    """Add the options that choose what is written."""
     history.add_argument(
         "--sql", type=_given, metavar="SELECT", help="answer a query on the table runs"
     )
@@ -91,14 +113,6 @@ def add_commands(commands: Any) -> None:
     history.add_argument(
         "-o", "--output", type=_file, metavar="FILE", help="write a page with charts (.html)"
     )
-    history.add_argument(
-        "--before", type=_given, metavar="DATE", help="with prune: remove runs before a date"
-    )
-    history.add_argument(
-        "--dry-run", action="store_true", help="with prune: only say how many runs that are"
-    )
-    history.add_argument("-v", "--verbose", action="count", default=0, help="show all runs")
-    history.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
 def _given(text: str) -> str:
@@ -212,11 +226,11 @@ def _show(store: HistoryStore, options: argparse.Namespace) -> int:
     return GOOD
 
 
-def _trends(store: HistoryStore, options: argparse.Namespace) -> list[Trend]:
+def _trends(store: HistoryStore, options: argparse.Namespace) -> list[SeriesTrend]:
     """Return the series that are asked for; say what there is instead if there are none."""
     from pytest_tfperf.baseline.level_changes import level_changes
     from pytest_tfperf.cli.history.absent_runs import why_none
-    from pytest_tfperf.cli.history.trends import Trend
+    from pytest_tfperf.cli.history.trends import SeriesTrend
     from pytest_tfperf.run_history.queries import series_of
     from pytest_tfperf.run_history.rows import utc_time
     from pytest_tfperf.run_history.stores import Selection
@@ -239,7 +253,7 @@ def _trends(store: HistoryStore, options: argparse.Namespace) -> list[Trend]:
     if not found:
         _say(why_none(store, options, rows, [one.name for one in every]))
     return [
-        Trend(
+        SeriesTrend(
             series=one,
             changes=level_changes(one.values, one.commits, unit=one.rows[-1].unit),
             branch=options.counted_branch,
@@ -248,7 +262,7 @@ def _trends(store: HistoryStore, options: argparse.Namespace) -> list[Trend]:
     ]
 
 
-def _write_page(trends: Sequence[Trend], options: argparse.Namespace) -> None:
+def _write_page(trends: Sequence[SeriesTrend], options: argparse.Namespace) -> None:
     from pytest_tfperf.report.html.history_chart import RecordedRuns
     from pytest_tfperf.report.html.trend_page import band_of, render_trends
 

@@ -15,7 +15,7 @@ from pytest_tfperf.report.sparkline import levels_of, sparkline
 from pytest_tfperf.text import one_line, plain
 
 if TYPE_CHECKING:
-    from pytest_tfperf.cli.history.trends import Trend
+    from pytest_tfperf.cli.history.trends import SeriesTrend
 
 _SHOWN = 20
 
@@ -25,7 +25,7 @@ def cell(text: str) -> str:
     return plain(one_line(text))
 
 
-def overview(trends: Sequence[Trend]) -> Iterator[RenderableType]:
+def overview(trends: Sequence[SeriesTrend]) -> Iterator[RenderableType]:
     """Lay out a line for each series."""
     levels = levels_of(sys.stdout.encoding)
     rows = [
@@ -43,10 +43,10 @@ def overview(trends: Sequence[Trend]) -> Iterator[RenderableType]:
     yield from laid_out(Cells(titles, rows, [False, False, True, True, False, False]), width())
 
 
-def table_of_runs(trend: Trend, every: bool) -> Iterator[RenderableType]:
+def table_of_runs(trend: SeriesTrend, every: bool) -> Iterator[RenderableType]:
     """Lay out the runs of a series, the latest last, below what is said of all of them."""
     yield Text(f"{cell(trend.series.name)}: {cell(trend.facts)}", style="bold")
-    for sentence in trend.sentences:
+    for sentence in trend.sentences():
         yield Text(cell(sentence))
     rows = trend.series.rows
     first = 0 if every else max(len(rows) - _SHOWN, 0)

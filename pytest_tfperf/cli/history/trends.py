@@ -15,7 +15,7 @@ from pytest_tfperf.values import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trend:
+class SeriesTrend:
     """A series, its changes of level, and the runs that later runs are compared with."""
 
     series: Series
@@ -46,9 +46,8 @@ class Trend:
         """Reasons why runs do not count; empty for each run that does."""
         return tuple(why_not_counted(row, self.branch) for row in self.series.rows)
 
-    @property
     def sentences(self) -> Iterator[str]:
-        """Sentences on the changes of level, on regressions, and on runs that do not count."""
+        """Yield sentences on changes of level, on regressions, and on runs that do not count."""
         n_runs = len(self.series.rows)
         if self._has_one_level:
             yield (
@@ -59,18 +58,20 @@ class Trend:
             yield from self.changes.sentences
         n_slower = sum(row.verdict == Verdict.REGRESSION.value for row in self.series.rows)
         if n_slower:
-            were, their = ("was", "its") if n_slower == 1 else ("were", "their")
+            have, their = ("has", "its") if n_slower == 1 else ("have", "their")
             yield (
-                f"{plural(n_slower, 'run')} {were} {Verdict.REGRESSION.value} against {their} "
-                "reference, see verdict."
+                f"{plural(n_slower, 'run')} {have} the verdict {Verdict.REGRESSION.value} against "
+                f"{their} reference."
             )
         n_left_out = sum(map(bool, self.reasons))
         if n_left_out:
             do, them = ("does", "it") if n_left_out == 1 else ("do", "them")
             yield (
                 f"{n_left_out} of {plural(n_runs, 'run')} {do} not count: no later run is compared "
-                f"with {them}. Changes of level are those of all runs."
+                f"with {them}."
             )
+            if n_runs >= FEWEST:
+                yield "Changes of level are those of all runs."
 
     def to_json(self) -> Json:
         """Return plain JSON values."""
@@ -92,6 +93,6 @@ class Trend:
 
     @property
     def _has_one_level(self) -> bool:
-        """Whether changes were looked for, and there are none."""
+        """True if changes were looked for, and none was found."""
         values = self.series.values
         return not self.changes.points and len(values) >= FEWEST and min(values) > 0

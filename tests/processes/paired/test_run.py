@@ -288,7 +288,12 @@ def test_header(steps, project):
         ("test_no_times", "PERF", "UNKNOWN", "this form of profiling gives no times"),
         ("test_marked", "INCONCLUSIVE", "INCONCLUSIVE", "this form of profiling gives no times"),
         ("test_few_steps", "INCONCLUSIVE", "INCONCLUSIVE", "the loop ended after 1 pair"),
-        ("test_no_steps", "PERF", "UNKNOWN", "too few steps left for a turn: 1 on the working tree, 1 on HEAD;"),
+        (
+            "test_no_steps",
+            "PERF",
+            "UNKNOWN",
+            "too few steps left for a turn: 1 on the working tree, 1 on HEAD;",
+        ),
         ("TestGroup::test_inside[slow er]", "PASSED", "PASS", " 20 % slower"),
         ("TestGroup::test_inside[x::y[z]]", "PASSED", "PASS", " 0 % slower"),
         ("test_added.py::test_one", "PASSED", "PASS", " 0 % slower"),

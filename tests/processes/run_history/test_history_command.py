@@ -6,10 +6,11 @@ import json
 import random
 
 import pytest
-from helpers.builders import profile, record_of
+from helpers.builders import check, profile, record_of, value
 from helpers.histories import run_at, store_of
 
 from pytest_tfperf.cli.main import main
+from pytest_tfperf.results import INTERFERENCE
 from pytest_tfperf.run_history.opening import open_store
 
 N_RUNS, CHANGE = 40, 24
@@ -42,8 +43,8 @@ def history(address, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
 
-    def run(*words, store=address):
-        status = main(["history", *words, "--store", store, "--project", "demo"])
+    def run(*words, store=address, project="demo"):
+        status = main(["history", *words, "--store", store, "--project", project])
         out, err = capsys.readouterr()
         return status, out, err
 
@@ -69,6 +70,100 @@ def test_the_runs_of_a_test(history):
     assert "and 20 before them (-v shows all)" in out
     assert history("test_train", "-v")[1].count("2026-01-") == N_RUNS
     assert history("test_model.py::test_train")[0] == 0
+
+
+def noisy(minute):
+    """A run that other processes disturbed."""
+    step_time = value("step_time", 0.1, settled=True, **{INTERFERENCE: ["other processes ran: x"]})
+    return run_at(minute, tests=[record_of(profile(step_time=step_time))])
+
+
+def slower(minute):
+    """A run whose test failed as a regression."""
+    found = record_of(
+        profile(step_time=0.12), outcome="failed", checks=[check("REGRESSION", "step_time")]
+    )
+    return run_at(minute, tests=[found])
+
+
+def test_the_runs_that_do_not_count_have_a_reason(history, tmp_path):
+    store = str(tmp_path / "other")
+    store_of(run_at(0), noisy(1), slower(2), store=open_store(store))
+    _, out, _ = history("test_step", store=store)
+    rows = [line for line in out.splitlines() if line.startswith("2026-01-01")]
+    assert [row.split("ms")[1].split() for row in rows] == [
+        ["yes"],
+        ["no:", "other", "processes", "ran"],
+        ["REGRESSION", "no:", "the", "test", "failed"],
+    ]
+    assert "2 of 3 runs do not count: no later run is compared with them.\n" in out
+    (series,) = json.loads(history("test_step", "--json", store=store)[1])["series"]
+    assert series["counts"] == [True, False, False]
+    assert series["verdicts"] == ["", "", "REGRESSION"]
+    assert series["why_not"][1].endswith("run on a quiet machine, or --tfperf-record-noisy")
+    assert series["why_not"][2] == "the test failed"
+
+
+def test_runs_of_another_branch_do_not_count(history, tmp_path):
+    out = history("test_train", "--branch", "topic")[1]
+    assert "no: not on branch main" in out
+    assert "1 of 1 run does not count: no later run is compared with it." in out
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntfperf_history_branch = topic\n")
+    assert "yes" in history("test_train")[1]
+    assert "no: " not in history("test_train")[1]
+
+
+def test_regressions_do_not_contradict_that_no_level_changed(history, tmp_path):
+    store = str(tmp_path / "other")
+    store_of(*map(run_at, range(12)), slower(12), store=open_store(store))
+    words = " ".join(history("test_step", store=store)[1].split())
+    assert (
+        "No change of level in 13 runs: a change has at least 3 runs after it, and a small one "
+        "more. 1 run has the verdict REGRESSION against its reference. 1 of 13 runs does not "
+        "count: no later run is compared with it. Changes of level are those of all runs." in words
+    )
+    store_of(*map(slower, range(13, 18)), store=open_store(store))
+    words = " ".join(history("test_step", store=store)[1].split())
+    assert "Since commit abc123def456: 20 % slower" in words
+    assert "6 runs have the verdict REGRESSION against their reference." in words
+
+
+@pytest.mark.parametrize(
+    "flag", ["--branch", "--metric", "--since", "--sql", "--before", "-o", "--csv", "--project"]
+)
+def test_an_empty_value_is_refused(history, flag, capsys):
+    with pytest.raises(SystemExit) as caught:
+        history(flag, "")
+    assert caught.value.code == 2
+    assert flag in capsys.readouterr().err
+
+
+def test_an_empty_store_or_test_is_refused(history, capsys):
+    for words, store in (((), ""), (("",), "some")):
+        with pytest.raises(SystemExit) as caught:
+            history(*words, store=store)
+        assert caught.value.code == 2
+        assert "the value is empty" in capsys.readouterr().err
+
+
+def test_a_missing_store(history, tmp_path):
+    missing = str(tmp_path / "mistyped")
+    for words in ((), ("--json",), ("--sql", "SELECT 1"), ("prune", "--before", "2026-01-01")):
+        status, out, err = history(*words, store=missing)
+        assert (status, out) == (2, "")
+        assert err.startswith(f"tfperf: history {missing}: there is no such folder; the first run ")
+    assert not (tmp_path / "mistyped").exists()
+
+
+def test_a_store_without_the_project_names_its_projects(history, tmp_path, address):
+    said = f"tfperf: history {address}: it has no run of project dem; did you mean demo?; "
+    assert history(project="dem") == (1, "", f"{said}projects there: demo\n")
+    query = "SELECT value FROM runs"
+    for words in (("--sql", query), ("prune", "--before", "2026-02-01", "--dry-run")):
+        assert history(*words, project="dem")[2].startswith(said)
+    assert history("--sql", f"{query} WHERE value > 99")[2] == ""
+    (tmp_path / "empty").mkdir()
+    assert history(store=str(tmp_path / "empty"))[2].endswith("empty: it has no runs\n")
 
 
 def test_since_a_date(history):
@@ -112,7 +207,9 @@ def test_a_query(history):
 
 
 def test_a_page(history, tmp_path):
-    assert history("-o", "trend.html")[0] == 0
+    status, _, err = history("-o", "trend.html")
+    assert (status, err) == (0, "tfperf: trend.html was written\n")
+    assert json.loads(history("-o", "trend.html", "--json")[1])
     page = (tmp_path / "trend.html").read_text("utf-8")
     assert "test_train: Since commit 000000000018: 10 % slower" in page
     assert page.count('class="chart history"') == 2
@@ -126,12 +223,29 @@ def test_a_page(history, tmp_path):
         (("--metric", "step_tim"), 1, "no run with step_tim is stored for project demo, branch "),
         (("--since", "2027-01-01"), 1, "project demo, branch main since 2027-01-01"),
         (("--since", "soon"), 2, "'soon' is no date, such as 2026-11-24"),
-        (("--branch", "none"), 1, "project demo, branch none; stored: main of demo"),
+        (("--branch", "none"), 1, "branch none; stored: branch main, branch topic"),
     ],
 )
 def test_what_is_not_there(history, words, status, said):
     found, _, err = history(*words)
     assert (found, said in err) == (status, True), err
+
+
+def test_runs_without_a_branch_are_named(history, tmp_path):
+    store = str(tmp_path / "other")
+    store_of(run_at(0, branch="", commit=""), store=open_store(store))
+    status, _, err = history(store=store)
+    assert status == 1
+    assert (
+        "branch main; stored: runs without a branch (git or a variable of CI names the branch"
+        in err
+    )
+
+
+def test_runs_of_a_changed_work_tree_are_counted(history, tmp_path):
+    store = str(tmp_path / "other")
+    store_of(run_at(0, commit="abc123+"), run_at(1, commit="abc123+"), store=open_store(store))
+    assert "branch main; 2 runs of a changed work tree left out" in history(store=store)[2]
 
 
 def test_pruning(history, tmp_path, address):

@@ -172,6 +172,13 @@ def test_only_this_user_can_read_an_index(address, cache):
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
 
 
+def test_a_store_without_objects_leaves_nothing(tmp_path, cache):
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "none"):
+        assert n_runs(str(tmp_path / name)) == 0
+    assert list(cache.iterdir()) == []
+
+
 def test_without_a_cache_a_query_leaves_nothing(address, tmp_path, monkeypatch):
     temporary = tmp_path / "temporary"
     temporary.mkdir()

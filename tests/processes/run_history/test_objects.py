@@ -85,6 +85,20 @@ def test_texts_of_others_do_not_control_the_terminal(tmp_path, capsys, monkeypat
     assert not [line for line in shown.splitlines() if line.startswith("::")]
 
 
+def test_objects_of_others_do_not_control_the_terminal(store, tmp_path, capsys):
+    good, folder = objects(tmp_path)[0], str(tmp_path / "store")
+    query = (
+        "SELECT * REPLACE (chr(27) || '[31mred' AS verdict, chr(27) || '[2J' AS why, "
+        f"false AS usable) FROM read_parquet('{good}')"
+    )
+    duckdb.sql(query).write_parquet(str(good.with_name("0-forged.parquet")))
+    for words in (["test_step"], ["--sql", "SELECT verdict, chr(27) AS other FROM runs"]):
+        assert main(["history", "--store", folder, "--project", "demo", *words]) == 0
+        shown = capsys.readouterr().out
+        assert "[31mred" in shown
+        assert "\x1b" not in shown
+
+
 def test_an_object_that_claims_too_many_rows_ends_with_an_error(store, tmp_path, monkeypatch):
     monkeypatch.setattr("pytest_tfperf.run_history.duck.MOST_ROWS", 1000)
     good = objects(tmp_path)[0]

@@ -31,6 +31,30 @@ def test_an_empty_one_has_nothing(store):
     assert store.prune("demo", datetime(2027, 1, 1), dry=False) == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("folder", ": there is no such folder; the first run of pytest --tfperf-history makes it"),
+        ("postgresql", ": it has no tables; the first run of pytest --tfperf-history makes it"),
+        ("memory", ""),
+        ("s3", ""),
+    ],
+)
+def test_one_that_no_run_has_made_is_missing(address, kind, why):
+    store = open_store(address(kind))
+    if why:
+        with pytest.raises(HistoryError, match=f"^history .*{why}$"):
+            store.refuse_missing()
+        store_of(run_at(0), store=store)
+    store.refuse_missing()
+
+
+def test_a_file_is_no_store(tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(HistoryError, match=r"run\.json: it is no folder$"):
+        open_store(str(tmp_path / "run.json")).refuse_missing()
+
+
 def test_rows_come_back_as_they_were(store):
     tests = [
         record_of(

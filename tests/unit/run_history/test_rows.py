@@ -9,12 +9,14 @@ from helpers.histories import run_at
 from pytest_tfperf.baseline.history import merge_runs
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.results import INTERFERENCE
-from pytest_tfperf.run_history.queries import recorded_entry, series_of
+from pytest_tfperf.run_history.queries import recorded_entry, series_of, why_not_counted
 from pytest_tfperf.run_history.rows import rows_of, utc_time
 
 NOISY = profile(
     step_time=value("step_time", 0.1, settled=True, **{INTERFERENCE: ["other processes ran: x"]})
 )
+
+NOISY_RUN = {"tests": [record_of(NOISY)]}
 
 
 def step_times(*runs, **options):
@@ -51,6 +53,31 @@ def test_what_later_runs_are_not_compared_with_has_a_reason(run, why):
 def test_disturbed_times_count_where_that_is_asked_for():
     (row,) = step_times(run_at(0, tests=[record_of(NOISY)]), also_noisy=True)
     assert row.usable
+
+
+def test_the_reason_is_kept_with_each_value():
+    noisy, failed = (step_times(run_at(0, **of)) for of in (NOISY_RUN, {"outcome": "failed"}))
+    assert noisy[0].why.startswith("other processes ran; run on a quiet machine")
+    assert failed[0].why == "the test failed"
+    assert step_times(run_at(0))[0].why == ""
+
+
+@pytest.mark.parametrize(
+    ("run", "fields", "why"),
+    [
+        (run_at(0), {}, ""),
+        (run_at(0, branch="topic"), {}, "not on branch main"),
+        (run_at(0, branch=""), {}, "not on branch main"),
+        (run_at(0, **NOISY_RUN), {}, "other processes ran; run on a quiet machine, or "),
+        (run_at(0, outcome="error"), {"why": ""}, "the test had an error"),
+        (run_at(0, **NOISY_RUN), {"why": ""}, "disturbed, incomplete, or of no commit"),
+    ],
+)
+def test_why_a_run_does_not_count(run, fields, why):
+    (row,) = step_times(run)
+    found = why_not_counted(replace(row, **fields), "main")  # early versions stored no reason
+    assert found.startswith(why)
+    assert bool(found) is bool(why)
 
 
 def test_the_id_of_a_run_is_that_of_its_content():
