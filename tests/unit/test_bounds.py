@@ -65,6 +65,14 @@ def test_the_message_names_the_bounds_the_generation_and_what_to_try():
     )
 
 
+@pytest.mark.parametrize("bounds", ["nobody knows", None])
+def test_bounds_that_are_written_alike_are_one_number(bounds):
+    check = verdict("max_padding_overhead", "5%", 0.1, 0.1000001, bounds=bounds)
+    assert check.message.startswith("padding_overhead is 10 % o")
+    assert " to " not in check.message
+    assert "between" not in check.message
+
+
 def test_a_generation_is_one_that_there_is():
     assert Wanted.read({"tpu": "v6e"}).tpu == "v6e"
     for wrong, says in (("v6", "did you mean 'v6e'"), (6, "is not a string")):
