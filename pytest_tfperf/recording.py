@@ -272,7 +272,7 @@ class Recording:
     compiled: tuple[str, ...] | None = None
     """XLA executables compiled after the first step; None if that was not watched."""
     traced: tuple[tuple[str, int, str], ...] | None = None
-    """(function, step, change) of each function traced after step 0; None if not watched."""
+    """(function, step, change) of each trace after step 0, bare of each; None if not watched."""
     lowered: Modules | Unknown = UNSEEN
     """The XLA modules of a step before optimisation."""
     lowering_notes: tuple[str, ...] = ()

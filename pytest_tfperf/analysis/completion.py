@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -20,6 +21,9 @@ from pytest_tfperf.analysis.xla.executions import compiled_late
 from pytest_tfperf.op_types import KEEPS_BATCHES
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import Trace
+
+Retraces = tuple[tuple[str, int, str], ...]
+"""(function, step, change) of each trace of a function after the first step."""
 
 
 def completed(
@@ -59,9 +63,35 @@ def _with_counts(recording: Recording, trace: Trace, steps: Steps, hidden: str |
         traced = jax_retraces(trace, steps, bool(hidden))
     elif shows_runtime(trace):
         traced = tuple(traced_again(trace) if unmarked else traced_late(trace, steps))
+    if traced is not None:
+        traced = with_changes(traced, recording.traced or ())
     return replace(
         recording, compiled=compiled, traced=traced, n_steps=len(steps), n_epochs=steps.n_epochs - 1
     )
+
+
+def with_changes(found: Retraces, watched: Retraces) -> Retraces:
+    """
+    Return the retraces that a trace shows with the changes that caused them.
+
+    The last retrace of a function is its last that was watched. Where more were watched than a
+    first one besides, it is not known which of them the trace shows.
+
+    Args:
+        found: (function, step, "") of each retrace in the trace.
+        watched: (function, 0, change) of each trace of a function meanwhile.
+    """
+    changes: dict[str, list[str]] = {}
+    for name, _, change in watched:
+        changes.setdefault(name, []).append(change)
+    n_found = Counter(name for name, *_ in found)
+    known = {
+        name: iter(of_it[-n_found[name] :])
+        for name, of_it in changes.items()
+        if n_found[name] <= len(of_it) <= n_found[name] + 1
+    }
+    nothing: Iterator[str] = iter(())
+    return tuple((name, step, next(known.get(name, nothing), "")) for name, step, _ in found)
 
 
 def _with_batch(recording: Recording, stages: Sequence[Stage]) -> Recording:

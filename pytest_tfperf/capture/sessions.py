@@ -120,6 +120,11 @@ def read_sessions(traces: Traces) -> dict[str, Trace]:
     return {name: read_session(path) for name, path in traces.items()}
 
 
+def started_later(traces: Traces) -> tuple[str, ...]:
+    """Return the frameworks whose first device started in a session, which did not trace them."""
+    return tuple(framework.name for framework in traced() if framework.name not in traces)
+
+
 def user_session_runs() -> bool:
     """Return whether the user runs a profiler of a framework in this process."""
     return any(framework.is_tracing() for framework in traced())

@@ -1,8 +1,8 @@
-"""Watch what each framework traces and compiles while the windows of a profile run."""
+"""Watch what each framework traces and compiles while a profile runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from pytest_tfperf.capture.windows import Windows
@@ -24,11 +24,25 @@ _REPORTED = {
 @contextmanager
 def traces_watched(windows: Windows) -> Iterator[None]:
     """Report what frameworks trace and compile in the context to the windows."""
+    with (
+        traces_reported(windows.function_traced) as watched,
+        jax_compilations_reported_to(windows.executable_compiled),
+    ):
+        windows.watched = watched
+        yield
+
+
+@contextmanager
+def traces_reported(report: Callable[[str, str], None]) -> Iterator[frozenset[str]]:
+    """
+    Report what frameworks trace in the context, and give the frameworks that do.
+
+    Args:
+        report: Receives the name of a function, and the change since its last trace ("": none).
+    """
     with ExitStack() as stack:
         watched = {
-            name: stack.enter_context(reported_to(windows.function_traced))
+            name: stack.enter_context(reported_to(report))
             for name, reported_to in _REPORTED.items()
         }
-        stack.enter_context(jax_compilations_reported_to(windows.executable_compiled))
-        windows.watched = frozenset(name for name, known in watched.items() if known)
-        yield
+        yield frozenset(name for name, known in watched.items() if known)

@@ -194,7 +194,9 @@ def _shown(value: Value, limit: Limit) -> str:
     is_one = low == high  # as they are written
     if bounds := value.detail.get("bounds"):
         return f"{low if is_one else f'between {low} and {high}'}{_tpu_of(value, bounds)}"
-    return f"{low if is_one else f'{low} to {high}'} over {value.detail.get('n_steps', 'the')} steps"
+    return (
+        f"{low if is_one else f'{low} to {high}'} over {value.detail.get('n_steps', 'the')} steps"
+    )
 
 
 def _tpu_of(value: Value, bounds: str = "") -> str:

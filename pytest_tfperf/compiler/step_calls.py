@@ -34,6 +34,8 @@ class Calls:
     """Each called function with the shapes of its call, by a key of both."""
     steps: Counter[StepCalls] = field(default_factory=Counter)
     """Number of occurrences of each kind of step."""
+    traced: list[tuple[str, int, str]] = field(default_factory=list)
+    """(function, 0, change) of each trace meanwhile, if they are watched."""
     _of_step: list[Any] = field(default_factory=list)
 
     def add(self, function: Any, tensors: Any, captured: Any) -> None:
@@ -52,6 +54,10 @@ class Calls:
                 name=function.name.decode(), args=tuple(map(spec, args)), keep=function
             )
         self._of_step.append(key)
+
+    def add_trace(self, function: str, change: str) -> None:
+        """Add a trace of a function after a change."""
+        self.traced.append((function, 0, change))
 
     def end_step(self, size: int = 1) -> None:
         """Assign the calls since the last step to a step that stands for `size` steps."""

@@ -19,6 +19,7 @@ from pytest_tfperf.capture.sessions import (
     Session,
     Traces,
     read_sessions,
+    started_later,
     stop_quietly,
     user_session_runs,
 )
@@ -229,7 +230,8 @@ class Profiles:
         """
         if not traces:
             raise CaptureError(_NO_TRACE.format(" and ".join(untraced_names())))
-        framework, *beside = frameworks_of(read_sessions(traces))
+        ran = frameworks_of(read_sessions(traces))
+        framework, *beside = *ran, *started_later(traces)
         inspection = StepInspection(
             calls,
             Probe(why=_BARE),
@@ -245,6 +247,7 @@ class Profiles:
             bare=True,
             framework=framework,
             beside=tuple(beside),
+            traced=tuple(calls.traced),
             own_functions=own_functions() if framework == JAX else None,
         )
         return self._store(recording, inspection, wanted)

@@ -24,7 +24,7 @@ ENVIRONMENT = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFOR
         ("four_devices", 5),
         ("errors", 6),
         pytest.param("metrics", 35, marks=pytest.mark.slow),
-        pytest.param("beside_tensorflow", 7, marks=pytest.mark.slow),
+        pytest.param("beside_tensorflow", 8, marks=pytest.mark.slow),
         pytest.param("known_metrics", 3, marks=pytest.mark.slow),
         pytest.param("forms", 8, marks=pytest.mark.slow),
         pytest.param("keras_on_jax", 9, marks=pytest.mark.slow),
@@ -44,17 +44,30 @@ def passed(module, n_tests, *arguments):
         pytest.skip("PyTorch is not installed: it takes gigabytes, and only Keras' users have it")
     if module != "keras_on_torch" and version("jax").startswith("0.6."):
         pytest.skip("JAX 0.6 traces no execution on a CPU, so its counts are unknown")
-    done = subprocess.run(
-        [sys.executable, "-m", *PYTEST, "-p", "loaded_frameworks", *arguments, f"{module}.py"],
+    done = run("-p", "loaded_frameworks", *arguments, f"{module}.py")
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    assert f"{n_tests} passed" in done.stdout
+    return done.stdout
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", *PYTEST, *arguments],
         cwd=FOLDER,
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=300,
     )
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    assert f"{n_tests} passed" in done.stdout
-    return done.stdout
+
+
+@pytest.mark.slow
+def test_a_marker_alone_around_the_first_step_of_jax_says_that_it_came_late():
+    """TensorFlow was there before, and is traced alone; the next test is traced in both."""
+    first, _, second = run("late_jax.py").stdout.partition("_ test_alone[True] _")
+    assert "no step found in this test: JAX started in it, after the profiler" in first
+    assert "retraces is 2, above the limit of 0" in second
+    assert "<lambda> (x f32[1] → f32[2]), <lambda> (x f32[1] → f32[3])" in second
 
 
 def test_processes_that_wait_for_each_other():

@@ -12,6 +12,7 @@ from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.function_calls import jax_calls
 from pytest_tfperf.trace.xspace import HOST, Trace
 
 _INNER = "they were ended before they were whole, or lie within another step"
@@ -89,7 +90,7 @@ def find_steps(trace: Trace) -> Steps:
         or _iterations(host)
         or _function_calls(host)
         or _device_line(trace, "XLA Modules")
-        or _most_called(host.named(lambda name: name.startswith("PjitFunction(")))
+        or _most_called(jax_calls(host))
     )
     if found is not None:
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, NoReturn
@@ -14,7 +14,8 @@ from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.capture.keras_loops.keras_data import KerasCall
 from pytest_tfperf.capture.keras_loops.loop_hooks import loops_replaced
 from pytest_tfperf.capture.loop import Bracketed
-from pytest_tfperf.capture.sessions import Session, Traces, read_sessions
+from pytest_tfperf.capture.sessions import Session, Traces, read_sessions, started_later
+from pytest_tfperf.capture.trace_watch import traces_reported
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
@@ -23,6 +24,8 @@ from pytest_tfperf.plugin.forms.keras_loop import profile_keras_loop
 from pytest_tfperf.plugin.profiles import Profiles
 
 __tracebackhide__ = True
+
+_BY_FIXTURE = "tf_profile(step, data), or for batch in tf_profile.steps(data)"
 
 
 def skip_disabled() -> NoReturn:
@@ -49,6 +52,7 @@ class BracketedTrace:
             with ExitStack() as contexts:
                 self._session = contexts.enter_context(self._profiles.session())
                 self._calls = contexts.enter_context(calls_recorded())
+                contexts.enter_context(traces_reported(self._calls.add_trace))
                 self._contexts = contexts.pop_all()
         return Bracketed(self._calls)
 
@@ -88,12 +92,18 @@ def profiled_body(profiles: Profiles) -> Iterator[None]:
         nonlocal looped
         looped = True
         session.discard()
+        watch.close()  # the loop has one of its own
         before = sum(name.split()[0] == call.method for name in profiles.names)
         name = profiles.take_name(f"{call.method} {before + 1}" if before else call.method)
         return profile_keras_loop(profiles, call, name, profiles.settings.wanted, stop=False).result
 
     try:
-        with loops_replaced(profiled), calls_recorded(lambda: not looped) as calls:
+        with (
+            loops_replaced(profiled),
+            calls_recorded(lambda: not looped) as calls,
+            ExitStack() as watch,
+        ):
+            watch.enter_context(traces_reported(calls.add_trace))
             yield
     except BaseException:
         session.discard()
@@ -101,6 +111,31 @@ def profiled_body(profiles: Profiles) -> Iterator[None]:
     if not looped:
         synchronise()
         _one_trace(profiles, session.stop(), calls)
+
+
+def _why_no_step(late: Sequence[str]) -> str:
+    """
+    Return why a test has no step.
+
+    Args:
+        late: Frameworks that started in the test, and were not traced.
+    """
+    if late:
+        return (
+            f"no step found in this test: {' and '.join(late)} started in it, after the profiler. "
+            "Start it before, as with jax.devices() at the top of the module, or use the fixture: "
+            f"{_BY_FIXTURE}"
+        )
+    others = " and ".join(other_frameworks())
+    return (
+        "no step found in this test: it ran no Keras fit, evaluate or predict, called no "
+        "tf.function or jax.jit function, and marked no step. "
+        + (
+            f"{others} is loaded, and tfperf measures TensorFlow and JAX only"
+            if others
+            else f"Use the fixture: {_BY_FIXTURE}"
+        )
+    )
 
 
 def _one_trace(profiles: Profiles, traces: Traces, calls: Calls) -> None:
@@ -116,21 +151,10 @@ def _one_trace(profiles: Profiles, traces: Traces, calls: Calls) -> None:
             )
         profile = profiles.finish_bare(traces, name, calls, profiles.settings.wanted)
     except TraceError as error:
-        others = " and ".join(other_frameworks())
-        raise CaptureError(
-            "no step found in this test: it ran no Keras fit, evaluate or predict, "
-            "called no tf.function or jax.jit function, and marked no step. "
-            + (
-                f"{others} is loaded, and tfperf measures TensorFlow and JAX only"
-                if others
-                else "Use the fixture: tf_profile(step, data), or for batch in "
-                "tf_profile.steps(data)"
-            )
-        ) from error
+        raise CaptureError(_why_no_step(started_later(traces))) from error
     if profile.step_source == "function" and profile.n_dropped > 1:
         raise CaptureError(
             f"this test calls several functions ({profile.steps[0].name.rpartition(' ')[0]} "
             f"most often, others {profile.n_dropped} times): which of them is the step cannot be "
-            "known. Use the fixture: tf_profile(step, data), or for batch in "
-            "tf_profile.steps(data)"
+            f"known. Use the fixture: {_BY_FIXTURE}"
         )

@@ -69,3 +69,9 @@ def test_a_step_of_both_leaves_counts_unknown_and_times_known(tf_profile):
 def test_the_marker_alone_around_jax():
     for _ in range(5):
         jax_step(BATCH)
+
+
+@pytest.mark.tfperf(max_retraces=0, max_eager_ops=1)
+def test_the_marker_alone_around_tensorflow():
+    for _ in range(5):
+        tf_step(BATCH)

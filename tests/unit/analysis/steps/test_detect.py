@@ -150,3 +150,12 @@ def test_devices_whose_steps_lie_apart_are_said_to_be_dropped():
     ]
     steps = find_steps(decode_trace(space(plane("/host:CPU"), *gpus)))
     assert (len(steps), steps.n_dropped) == (1, 1)
+
+
+def test_the_call_with_which_tf_profile_waits_is_no_step():
+    calls = [at("PjitFunction(train)", begin, begin + 1) for begin in (0, 2)]
+    waits = [at("PjitFunction(tfperf_synchronise)", begin, begin + 1) for begin in (4, 6, 8)]
+    steps = steps_of(*calls, *waits)
+    assert (len(steps), steps.n_dropped) == (2, 0)
+    with pytest.raises(TraceError, match="no step found"):
+        steps_of(*waits)
