@@ -20,6 +20,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from distributed import Client, LocalCluster
 from tabulate import tabulate
 
@@ -94,6 +95,16 @@ def cost(url, n_workers, folder, first=None):
             raise SystemExit(f"not all traces were analysed: {found.errors[:3]}")
         cpu, peak = workers_usage(address)
         return Cost(wall, cpu - cpu_before, idle, peak), store
+
+
+def local_s(url, n_processes, folder):
+    """Seconds of all traces with local processes, from their start, and with the allocator as Dask sets it."""
+    store = Path(tempfile.mkdtemp(dir=folder)) / "store"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MALLOC_TRIM_THRESHOLD_", os.environ.get("MALLOC_TRIM_THRESHOLD_", "65536"))
+        start = time.perf_counter()
+        analyze_traces(url, str(store), executor=n_processes)
+        return time.perf_counter() - start
 
 
 def overhead_s(n_tasks=2000):
@@ -184,6 +195,9 @@ def main():
                 found.append(one)
                 print(f"  {n_workers} workers: {one.wall_s:.1f} s, load {os.getloadavg()[0]:.1f}")
         print_runs(costs, arguments.traces, size_mb)
+        for _ in range(arguments.pairs):
+            one, two = (local_s(url, n_processes, folder) for n_processes in (1, 2))
+            print(f"  local processes: {one:.1f} s, {two:.1f} s, {one / two:.2f} times as fast")
         raw = recorded_trace(folder / "large.xplane.pb", arguments.large_mb)
         small = str(next((folder / "small").rglob("*.xplane.pb")))
         large, large_store = cost(write_run(folder / "large", raw, 1), 1, folder, small)
