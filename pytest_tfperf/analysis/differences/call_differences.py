@@ -50,7 +50,8 @@ class _Change:
         line = "" if self.line is None else f", line {self.line}"
         took = format_quantity(self.self_s, SECONDS)
         itself = f", {took} in itself while counted" if self.self_s and added > 0 else ""
-        calls = f"{sign}{shown_count(abs(added))}{least} calls"
+        noun = "call" if abs(added) == 1 and not least else "calls"
+        calls = f"{sign}{shown_count(abs(added))}{least} {noun}"
         return f"{calls} of {self.name} a step ({before} → {after}){line}{itself}"
 
 

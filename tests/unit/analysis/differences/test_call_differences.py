@@ -45,6 +45,13 @@ def test_new_and_lost_functions_are_told_from_and_to_nothing():
     ]
 
 
+def test_one_call_is_in_the_singular():
+    assert found({"a.py:old": 1}, ("a.py:new", 9, 1, 0.0)) == [
+        "+1 call of a.py:new a step (0 → 1), line 9",
+        "−1 call of a.py:old a step (1 → 0)",
+    ]
+
+
 def test_functions_whose_added_calls_take_longest_come_first():
     rows = [("a", 1, 1000, 1e-5), ("b", 1, 10, 1e-3), ("c", 1, 20, 1e-3), ("d", 1, 1, 0.0)]
     lines = found({"a": 1, "c": 19, "d": 100}, *rows)
