@@ -21,7 +21,7 @@ _FOR_PY_DATASET = (
     "workers= and max_queue_size= of the PyDataset (of fit in Keras 2), with "
     "use_multiprocessing=True if its code runs Python and not NumPy; or less work in __getitem__"
 )
-# Keras 3.12's pipeline takes 1.2 to 2.8 times as long as this one, and shuffled 0.4 to 1.4 times:
+# Keras 3.15's pipeline takes 1.2 to 2.8 times as long as this one, and shuffled 0.4 to 1.4 times:
 # six shapes and batches on two cores, 2026-11-25.
 _FOR_ARRAYS = (
     "larger batches (batch_size=); without shuffling, a tf.data.Dataset of the arrays: "
