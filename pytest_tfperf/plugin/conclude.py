@@ -215,12 +215,12 @@ def _update_lines(recorded: Recorded, n_passed: int) -> list[Line]:
 
 
 def _not_checked(nodeids: Sequence[str]) -> str:
-    """Say that tests have limits of their class or module, and profile nothing."""
+    """Say that tests have limits, as of their class or module, and profile nothing."""
+    have, profile = ("has", "profiles") if len(nodeids) == 1 else ("have", "profile")
     return (
-        f"{plural(len(nodeids), 'test')} with limits of a class or module "
-        f"{'profiles' if len(nodeids) == 1 else 'profile'} nothing, so these limits were not "
-        f"checked: {and_more(nodeids, _NAMED)}; profile with the fixture tf_profile, or mark only "
-        "the tests that do"
+        f"{plural(len(nodeids), 'test')} {have} limits and {profile} nothing, so these limits were "
+        f"not checked: {and_more(nodeids, _NAMED)}; profile with the fixture tf_profile, or mark "
+        "only the tests that do"
     )
 
 

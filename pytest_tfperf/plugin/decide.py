@@ -121,6 +121,29 @@ def is_measured(profile: Profile) -> bool:
     return any(value.number is not None for value in so_far(profile).metrics.values())
 
 
+def with_late_limits(
+    profiles: Iterable[tuple[Profile, tuple[Limit, ...]]], wanted: Wanted
+) -> list[tuple[Profile, tuple[Limit, ...]]]:
+    """
+    Return profiles with their limits, and with those of a marker that was added later.
+
+    Args:
+        profiles: The profiles of a test, each with its limits.
+        wanted: Arguments of the markers that the test has now.
+    """
+    return [
+        (profile, (*limits, *(late for late in wanted.limits if not _has(limits, late))))
+        for profile, limits in profiles
+    ]
+
+
+def _has(limits: Iterable[Limit], other: Limit) -> bool:
+    """Return whether there is a limit of the same name, which goes first."""
+    return (other.metric.name, other.relation) in {
+        (one.metric.name, one.relation) for one in limits
+    }
+
+
 def undecided(checks: tuple[Check, ...], options: Options) -> str | None:
     """Return the first verdict, in order of attention, that leaves a passing test undecided."""
     still_open = {check.verdict for check in checks if not fails(check, options)} - DECIDED

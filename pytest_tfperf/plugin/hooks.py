@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.runs import ProfiledTest
 
 _PROFILER: pytest.StashKey[TfProfile] = pytest.StashKey()
+_WANTED: pytest.StashKey[Wanted] = pytest.StashKey()
 _CHECKS: pytest.StashKey[tuple[Check, ...]] = pytest.StashKey()
 _BROKEN: pytest.StashKey[bool] = pytest.StashKey()
 _OPTIONS: pytest.StashKey[Options] = pytest.StashKey()
@@ -100,14 +101,9 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_tfperf.child.plugin_names import COORDINATOR
 
         if not config.pluginmanager.is_blocked(COORDINATOR):  # its child processes block it
-            _coordinate(config)
+            from pytest_tfperf.plugin.paired_run import coordinate
 
-
-def _coordinate(config: pytest.Config) -> None:
-    """Make this process the coordinator of a paired run."""
-    from pytest_tfperf.plugin.paired_run import coordinate
-
-    coordinate(config, _options(config), config.stash[_ON_TERMINAL], _has_own_flags)
+            coordinate(config, _options(config), config.stash[_ON_TERMINAL], _has_own_flags)
 
 
 def _prepare(config: pytest.Config, used: bool) -> None:
@@ -308,8 +304,9 @@ def _new_profiler(item: pytest.Item) -> TfProfile:
 
     config = item.config
     _prepare(config, used=False)  # the first test may ask for the fixture by its name
+    item.stash[_WANTED] = wanted = _wanted(item)
     item.stash[_PROFILER] = new_profiler(
-        item, _wanted(item), _options(config), config.stash[_REGISTRY], config.stash[_ON_TERMINAL]
+        item, wanted, _options(config), config.stash[_REGISTRY], config.stash[_ON_TERMINAL]
     )
     return item.stash[_PROFILER]
 
@@ -320,7 +317,11 @@ def _decide(item: pytest.Item) -> None:
     from pytest_tfperf.plugin.items import checks_of
 
     options, profiler = _options(item.config), item.stash[_PROFILER]  # names that --pdb shows
-    checks = checks_of(item, profiler, _wanted(item), options, item.config.stash[_ON_TERMINAL])
+    try:
+        item.stash[_WANTED] = wanted = _wanted(item)  # the test may have added a marker
+    except LimitError as error:
+        pytest.fail(f"{item.name}: a marker tfperf that was added: {error}", pytrace=False)
+    checks = checks_of(item, profiler, wanted, options, item.config.stash[_ON_TERMINAL])
     item.stash[_CHECKS] = tuple(checks)
     broken = [check for check in checks if fails(check, options)]
     if broken:
@@ -338,7 +339,7 @@ def _record(item: pytest.Item, report: pytest.TestReport) -> ProfiledTest:
     record = record_of(
         item,
         item.stash[_PROFILER],
-        _wanted(item),
+        item.stash[_WANTED],
         item.stash.get(_CHECKS, ()),
         report.outcome,
         _options(item.config).only,

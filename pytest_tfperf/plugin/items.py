@@ -28,6 +28,7 @@ from pytest_tfperf.plugin.decide import (
     n_unchecked,
     nothing_profiled,
     undecided,
+    with_late_limits,
 )
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.option_values import plan_of
@@ -107,7 +108,7 @@ def checks_of(
         on_terminal: True if pytest writes to a terminal.
     """
     child = _coordinated(item)
-    measured = profiler.results()
+    measured = with_late_limits(profiler.results(), wanted)
     profiles = [profile for profile, _ in measured]
     environment = profiler.environment()
     against = child.checks(profiles, wanted.max_regression, environment["setting"]) if child else []
@@ -178,7 +179,7 @@ def record_of(
         outcome: Outcome of its call phase.
         only: The value of `--tfperf-only`.
     """
-    measured = profiler.results()
+    measured = with_late_limits(profiler.results(), wanted)
     return ProfiledTest(
         nodeid=plain_nodeid(item),
         file=file_of(item),

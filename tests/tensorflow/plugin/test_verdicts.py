@@ -447,7 +447,7 @@ class TestMore:
         pass
 """
 NOT_CHECKED = (
-    "tfperf: 2 tests with limits of a class or module profile nothing, so these limits were not "
+    "tfperf: 2 tests have limits and profile nothing, so these limits were not "
     "checked: test_suite.py::TestMore::test_one, test_suite.py::test_helper; profile with the "
     "fixture tf_profile, or mark only the tests that do"
 )
@@ -487,3 +487,51 @@ def test_a_disabled_run_names_no_limits(suite):
     suite.write(LIMITED)
     result = suite("--tfperf-disable", "-k", "helper or one")
     result.stdout.no_fnmatch_line("*not checked*")
+
+
+ADDED = """
+LIMIT = pytest.mark.tfperf(max_eager_ops=0)
+
+@tf.function
+def step(x):
+    return tf.reduce_sum(x)
+
+def bad(x):
+    return step(x) + 1
+
+def test_before(tf_profile, request):
+    request.node.add_marker(LIMIT)
+    tf_profile(bad, DATA, **STEP_ARGUMENTS)
+
+def test_after(tf_profile, request):
+    tf_profile(bad, DATA, **STEP_ARGUMENTS)
+    request.node.add_marker(LIMIT)
+
+@pytest.mark.tfperf(max_retraces=0)
+def test_one_more(tf_profile, request):
+    request.node.add_marker(LIMIT)
+    tf_profile(bad, DATA, **STEP_ARGUMENTS)
+
+def test_own_goes_first(tf_profile, request):
+    tf_profile(bad, DATA, limits={"max_eager_ops": 1}, **STEP_ARGUMENTS)
+    request.node.add_marker(LIMIT)
+
+def test_plain(request):
+    request.node.add_marker(LIMIT)
+
+def test_typo(tf_profile, request):
+    tf_profile(bad, DATA, **STEP_ARGUMENTS)
+    request.node.add_marker(pytest.mark.tfperf(max_eagerops=0))
+"""
+
+
+def test_limits_of_a_marker_that_a_test_adds_hold(suite):
+    result = suite.gives(
+        ADDED,
+        "test_typo: a marker tfperf that was added: unknown argument 'max_eagerops'; did you mean*",
+        "tfperf: 1 test has limits and profiles nothing, *: test_suite.py::test_plain; *",
+        "tfperf: 2 checks passed, 3 failed",
+        passed=2,
+        failed=4,
+    )
+    assert result.ret == 1
