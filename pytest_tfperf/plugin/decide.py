@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.analysis.on_demand import so_far
 from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.checks.limits import Limit, asked_for, check_limits
+from pytest_tfperf.checks.limits import STRUCTURAL, TIMING, Limit, asked_for, check_limits
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.machine.description import project_name
 from pytest_tfperf.plugin.options import Options
@@ -116,6 +116,15 @@ def nothing_profiled(why: str = "") -> Check:
     return _unknown("profile", f"the test is to be profiled, and nothing was measured: {why}")
 
 
+def nothing_compared() -> Check:
+    """Return the check of a test in a paired run that no other process ran."""
+    return _unknown(
+        "against",
+        "not compared: a test that gets tf_profile by its name runs on one version; "
+        "name tf_profile among the test's arguments",
+    )
+
+
 def is_measured(profile: Profile) -> bool:
     """Return whether a profile has any number."""
     return any(value.number is not None for value in so_far(profile).metrics.values())
@@ -151,15 +160,24 @@ def undecided(checks: tuple[Check, ...], options: Options) -> str | None:
     return named[0] if named else None
 
 
-def n_unchecked(profiles: Iterable[tuple[Profile, tuple[Limit, ...]]], only: str | None) -> int:
+def n_unchecked(
+    profiles: Sequence[tuple[Profile, tuple[Limit, ...]]], wanted: Wanted, only: str | None
+) -> int:
     """
-    Count the limits that `--tfperf-only` leaves out.
+    Count the limits that `--tfperf-only` leaves out, those on a regression too.
 
     Args:
         profiles: The profiles of a test, each with its limits.
+        wanted: Arguments of the test's markers.
         only: The value of `--tfperf-only`.
     """
-    return sum(not asked_for(limit.metric, only) for _, limits in profiles for limit in limits)
+    regressions = {
+        STRUCTURAL: wanted.max_regression,
+        TIMING: wanted.max_python_calls_regression,
+    }
+    left_out = [limit for _, limits in profiles for limit in limits]
+    n_limits = sum(not asked_for(limit.metric, only) for limit in left_out)
+    return n_limits + len(profiles) * (regressions.get(only or "") is not None)
 
 
 def _unknown(kind: str, message: str, profile: str = "") -> Check:

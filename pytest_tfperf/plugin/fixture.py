@@ -304,6 +304,10 @@ class TfProfile(OtherProcesses):
         """Return every profile as far as it is known, with the limits that hold for it."""
         return self._profiles.so_far()
 
+    def end(self) -> None:
+        """Refuse further profiles, as in a teardown, whose limits nothing would decide."""
+        self._profiles.ended = True
+
     def close(self) -> None:
         """Stop whatever still runs and remove what is not kept."""
         self._profiles.close()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -195,18 +196,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Profile a test that has only the marker; decide the checks of any test that passed."""
-    if _PROFILER not in item.stash and not is_marked(item):
-        return (yield)
+    alone = _PROFILER not in item.stash and is_marked(item)
     try:
-        result = (
-            (yield) if _PROFILER in item.stash else (yield from _profile_body(_new_profiler(item)))
-        )
+        result = (yield from _profile_body(_new_profiler(item))) if alone else (yield)
     except Exception as error:
+        if _PROFILER not in item.stash:
+            raise
         from pytest_tfperf.compiler.xla_errors import explain
 
         explain(error)
         raise
-    _decide(item)
+    if _PROFILER in item.stash:  # the test may have asked for the fixture by its name
+        _decide(item)
     return result
 
 
@@ -295,7 +296,9 @@ def _wanted(item: pytest.Item) -> Wanted:
 
 def _has_own_flags(item: pytest.Item) -> bool:
     """Return whether a test needs a process with other flags of XLA."""
-    return item.get_closest_marker("tfperf") is not None and _wanted(item).autocluster
+    with suppress(LimitError):  # of a marker that was added after the collection; the test fails
+        return item.get_closest_marker("tfperf") is not None and _wanted(item).autocluster
+    return False
 
 
 def _new_profiler(item: pytest.Item) -> TfProfile:
@@ -336,13 +339,8 @@ def _record(item: pytest.Item, report: pytest.TestReport) -> ProfiledTest:
     """Return the results of a test, and add its metrics to the properties of its reports."""
     from pytest_tfperf.plugin.items import record_of, set_properties
 
-    record = record_of(
-        item,
-        item.stash[_PROFILER],
-        item.stash[_WANTED],
-        item.stash.get(_CHECKS, ()),
-        report.outcome,
-        _options(item.config).only,
-    )
+    stash, only = item.stash, _options(item.config).only
+    checks = stash.get(_CHECKS, ())
+    record = record_of(item, stash[_PROFILER], stash[_WANTED], checks, report.outcome, only)
     set_properties(item, report, record)
     return record

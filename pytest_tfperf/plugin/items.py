@@ -26,6 +26,7 @@ from pytest_tfperf.plugin.decide import (
     decide,
     is_measured,
     n_unchecked,
+    nothing_compared,
     nothing_profiled,
     undecided,
     with_late_limits,
@@ -108,6 +109,7 @@ def checks_of(
         on_terminal: True if pytest writes to a terminal.
     """
     child = _coordinated(item)
+    profiler.end()
     measured = with_late_limits(profiler.results(), wanted)
     profiles = [profile for profile, _ in measured]
     environment = profiler.environment()
@@ -121,6 +123,8 @@ def checks_of(
         checks = _confirmed(item, profiler, checks, wanted, options, on_terminal)
     if not checks and is_marked(item) and not any(map(is_measured, profiles)):
         checks = [nothing_profiled("; ".join(profile.ended or "" for profile in profiles))]
+    if options.is_paired and child is None and not options.disable:
+        against = [nothing_compared()]
     return checks + against
 
 
@@ -189,7 +193,7 @@ def record_of(
         checks=checks,
         environment=profiler.environment(),
         max_regression=wanted.max_regression,
-        n_unchecked=n_unchecked(measured, only),
+        n_unchecked=n_unchecked(measured, wanted, only),
         shared_cpu=_on_shared_cpu(),
         line=None if item.location[1] is None else item.location[1] + 1,
     )

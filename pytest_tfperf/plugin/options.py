@@ -147,7 +147,8 @@ class Options:
         SWITCH,
         False,
         flag="--tfperf-strict",
-        help="fail checks that could not be decided, and runs with limits that nothing checked",
+        help="fail checks that could not be decided, and runs in which a test with limits "
+        "profiles nothing",
     )
     exit_for: Option[str] = Option(
         CHOICE,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import settling_steps
@@ -19,6 +20,7 @@ from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.cluster.worker_calls import RunWorkers
 from pytest_tfperf.compiler.lowering.lower import UNASKED_NODES
 from pytest_tfperf.compiler.step_graph import UNASKED_NODES as UNASKED_GRAPH_NODES
+from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.in_use import other_frameworks, untraced_names
 from pytest_tfperf.frameworks.jax_framework import runs_in_several_processes
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone, measuring_anyway
@@ -26,6 +28,8 @@ from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.recording import Fetches, Recording
 from pytest_tfperf.turns import TurnClients
 from pytest_tfperf.variants.comparison import CompareInProcesses
+
+__tracebackhide__ = True
 
 _FROM_GRAPPLER = ("graph_ops", "graph_reduction")
 _FROM_GRAPHS = (*_FROM_GRAPPLER, "xla_coverage")
@@ -125,6 +129,24 @@ class Settings:
     """Keeps others from measuring meanwhile."""
     whole: bool = False
     """True if every analysis runs, since a report, a baseline or another process takes it all."""
+
+    def overridden(self, limits: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Wanted:
+        """
+        Return the marker's arguments, overridden by those of a profile.
+
+        Args:
+            limits: Limits of the profile, or None.
+            options: Options of the profile; None for one that is not given.
+
+        Raises:
+            CaptureError: If nothing would decide the limits.
+        """
+        if limits and self.in_step:
+            raise CaptureError(
+                "limits= of a profile in a worker decides nothing: give it to tf_profile.workers"
+            )
+        given = {key: value for key, value in options.items() if value is not None}
+        return Wanted.read({**self.wanted.given, **(limits or {}), **given}, self.registry.rows)
 
     def kept_trace(self, trace: Path, name: str) -> Path | None:
         """Keep the trace of a profile of this name, if traces are kept; return its path."""

@@ -71,6 +71,7 @@ class Profiles:
         self.recordings: dict[str, tuple[Recording, StepInspection]] = {}
         self._on_demand: list[OnDemand] = []
         self.names: set[str] = set()
+        self.ended = False
         self._temporary = TemporaryFolder(settings.scratch)
         self.folder = self._temporary.path
         self._open: list[Windows] = []
@@ -104,6 +105,8 @@ class Profiles:
 
     def check_name(self, name: str | None) -> None:
         """Raise the errors of `take_name` if the next profile cannot have this name."""
+        if self.ended:
+            raise CaptureError("the limits of this test are decided: profile before it ends")
         if self._open or self._tracing:
             raise CaptureError(
                 "a profile of this test is being made already;"
@@ -118,10 +121,7 @@ class Profiles:
 
     def wanted(self, limits: Mapping[str, Any] | None, **options: Any) -> Wanted:
         """Return the marker's arguments, overridden by a profile's own limits and options."""
-        given = {key: value for key, value in options.items() if value is not None}
-        return Wanted.read(
-            {**self.settings.wanted.given, **(limits or {}), **given}, self.settings.registry.rows
-        )
+        return self.settings.overridden(limits, options)
 
     @contextmanager
     def windows(

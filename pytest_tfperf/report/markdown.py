@@ -102,8 +102,11 @@ def render_markdown(run: Run, most: int = MOST) -> str:
 
 
 def _head(run: Run) -> str:
-    checks = [check for _, check in _checks(run)]
-    title = f"# {_sign(check.verdict for check in checks)} tfperf: {CheckCounts.of(checks)}"
+    title = f"# {_sign_of(run)} tfperf: {CheckCounts.of(check for _, check in _checks(run))}"
+    if n_failed := sum(map(_failed_otherwise, run.tests)):
+        title += f"; {plural(n_failed, 'test')} failed for another reason"
+    if n_unchecked := sum(test.n_unchecked for test in run.tests):
+        title += f"; {plural(n_unchecked, 'limit')} not checked"
     platforms = sorted(
         {str(test.environment["platform"]) for test in run.tests if "platform" in test.environment}
     )
@@ -257,6 +260,20 @@ def _noise(run: Run) -> _Section:
 def _cell(profile: Profile, name: str) -> str:
     value = profile.metrics.get(name)
     return "?" if value is None else shown_value(value, value.unit)
+
+
+def _sign_of(run: Run) -> str:
+    """Return a sign for the worst of the verdicts, of other failures, and of what was left out."""
+    if any(map(_failed_otherwise, run.tests)):
+        return "❌"
+    sign = _sign(check.verdict for _, check in _checks(run))
+    return "⚠️" if sign == "✅" and any(test.n_unchecked for test in run.tests) else sign
+
+
+def _failed_otherwise(test: ProfiledTest) -> bool:
+    """Return whether a test failed for another reason than its checks."""
+    broken = any(check.verdict in BROKEN for check in test.checks)
+    return test.outcome in ("failed", "error") and not broken
 
 
 def _sign(verdicts: Iterable[Verdict]) -> str:

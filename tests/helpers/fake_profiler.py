@@ -108,6 +108,9 @@ class FakeProfiler:
     def results(self):
         return list(self._results.values())
 
+    def end(self):
+        pass
+
     def close(self):
         shutil.rmtree(self._folder)
 

@@ -89,6 +89,9 @@ class FakeProfile:
     def results(self):
         return [(PROFILE, self._limits)] if self._called else []
 
+    def end(self):
+        pass
+
     def close(self):
         pass
 

@@ -142,7 +142,8 @@ class OtherProcesses:
             raise CaptureError(
                 "tf_profile.workers is not possible in a variant's process, nor on Windows"
             )
-        wanted = self._profiles.wanted(limits)
+        # a worker is here too, on its way to the function, and decides nothing
+        wanted = self._profiles.wanted(None if settings.in_step else limits)
         names = [f"{name or ''} {who(index)}".strip() for index in range(n)]
         for own_name in names:
             self._profiles.check_name(own_name)

@@ -413,7 +413,7 @@ def test_undecided_comparisons_have_a_letter_of_their_own_and_are_counted(suite)
     result.stdout.fnmatch_lines(
         [
             "test_suite.py::test_step PASSED *",
-            "tfperf: 1 check passed; 1 limit not checked, run without --tfperf-only",
+            "tfperf: 1 check passed; 2 limits not checked, run without --tfperf-only",
         ]
     )
     result = suite("-v")
@@ -535,3 +535,61 @@ def test_limits_of_a_marker_that_a_test_adds_hold(suite):
         failed=4,
     )
     assert result.ret == 1
+
+
+BY_NAME = """
+@tf.function
+def step(x):
+    return tf.reduce_sum(x)
+
+def bad(x):
+    return step(x) + 1
+
+@pytest.mark.tfperf(max_eager_ops=0)
+class TestLimited:
+    def test_by_name(self, request):
+        request.getfixturevalue("tf_profile")(bad, DATA, **STEP_ARGUMENTS)
+
+def test_own(request):
+    tf_profile = request.getfixturevalue("tf_profile")
+    tf_profile(bad, DATA, limits={"max_eager_ops": 0}, **STEP_ARGUMENTS)
+
+def test_good(request):
+    request.getfixturevalue("tf_profile")(step, DATA, limits={"max_eager_ops": 0}, **STEP_ARGUMENTS)
+"""
+
+
+def test_a_fixture_that_the_test_gets_by_its_name_is_decided(suite):
+    line = "*eager_ops is 1, above the limit of 0 (max_eager_ops=0)"
+    suite.gives(BY_NAME, line, line, "tfperf: 1 check passed, 2 failed", passed=1, failed=2)
+
+
+def test_a_profile_in_a_teardown_is_an_error_since_nothing_would_decide_it(suite):
+    suite.gives(
+        """
+@pytest.fixture
+def late(tf_profile):
+    yield
+    tf_profile(lambda x: x + 1, DATA, limits={"max_eager_ops": 0}, **STEP_ARGUMENTS)
+
+def test_late(late):
+    pass
+""",
+        "*the limits of this test are decided: profile before it ends",
+        passed=1,
+        errors=1,
+    )
+
+
+def test_a_wrong_marker_of_a_collection_hook_is_an_error_of_its_test(suite):
+    (suite.path / "conftest.py").write_text(
+        "import pytest\n"
+        "def pytest_collection_modifyitems(items):\n"
+        "    for item in items:\n"
+        "        item.add_marker(pytest.mark.tfperf(max_eager_opz=0))\n"
+    )
+    suite.write("def test_one(tf_profile):\n    pass\n\ndef test_two():\n    pass\n")
+    result = suite()
+    assert result.ret == 1
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+    result.stdout.fnmatch_lines(["*unknown argument 'max_eager_opz'; did you mean*"])

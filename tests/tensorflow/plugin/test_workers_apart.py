@@ -25,6 +25,29 @@ def test_workers(tf_profile):
 """
 
 
+LIMITED = """
+import tensorflow as tf
+
+def test_limited(tf_profile):
+    def measure():
+        step, x = tf.function(lambda x: x @ x), tf.ones((4, 4))
+        return tf_profile(
+            lambda: step(x), warmup=1, steps=4, trace_steps=2, limits={"max_retraces": 0}
+        )
+
+    tf_profile.workers(2, measure)
+"""
+
+
+def test_limits_in_a_worker_would_decide_nothing_and_are_refused(pytester):
+    pytester.makepyfile(LIMITED)
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*limits= of a profile in a worker decides nothing: give it to tf_profile.workers*"]
+    )
+
+
 def test_each_worker_is_a_process_with_a_profile_and_limits(pytester):
     pytester.makepyfile(SUITE)
     options = ("-p", "no:cacheprovider", "--tfperf-report=run.json")

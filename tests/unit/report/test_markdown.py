@@ -217,3 +217,21 @@ def test_a_large_run_shows_some_of_every_section():
 
 def test_a_run_file_of_an_earlier_version_has_no_environment():
     assert "1 test ·" in render_markdown(run_of(replace(record_of(profile()), environment={})))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "n_unchecked", "verdict", "title"),
+    [
+        ("passed", 0, "PASS", "# ✅ tfperf: 1 check passed"),
+        ("failed", 0, "FAIL", "# ❌ tfperf: 0 checks passed, 1 failed"),
+        ("failed", 0, "PASS", "# ❌ tfperf: 1 check passed; 1 test failed for another reason"),
+        ("error", 2, "PASS", "# ❌ tfperf: 1 check passed; 1 test failed for another reason; 2 limits not checked"),
+        ("passed", 1, "PASS", "# ⚠️ tfperf: 1 check passed; 1 limit not checked"),
+        ("skipped", 0, "PASS", "# ✅ tfperf: 1 check passed"),
+    ],
+)  # fmt: skip
+def test_the_head_says_what_failed_and_what_was_not_checked(outcome, n_unchecked, verdict, title):
+    test = replace(
+        record_of(profile(), checks=[check(verdict)], outcome=outcome), n_unchecked=n_unchecked
+    )
+    assert render_markdown(run_of(test)).splitlines()[0] == title
