@@ -63,6 +63,9 @@ def test_few_steps(tf_profile):
 def test_no_steps(tf_profile):
     tf_profile(model.SAME, most_calls=1)
 
+def test_by_name(request):
+    request.getfixturevalue("tf_profile")(model.SAME)
+
 def test_plain(request):
     assert not hasattr(request.config.option, "tfperf_child") or request.config.option.tfperf_child is None
     assert "site" in sys.modules
@@ -304,6 +307,13 @@ def test_time(steps, test, word, verdict, text):
     assert found == verdict
     assert text in message
     assert steps.words(test) == [word]
+
+
+def test_a_fixture_that_a_test_gets_by_its_name_is_not_compared(steps):
+    verdict, message = steps.checks("test_by_name")["", "against"]
+    assert verdict == "UNKNOWN"
+    assert "name tf_profile among the test's arguments" in message
+    assert steps.words("test_by_name") == ["PERF"]
 
 
 def test_words(steps):
