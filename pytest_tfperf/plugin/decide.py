@@ -116,6 +116,15 @@ def nothing_profiled(why: str = "") -> Check:
     return _unknown("profile", f"the test is to be profiled, and nothing was measured: {why}")
 
 
+def not_made(arguments: Iterable[str]) -> Check:
+    """Return the check of limits whose profiles a test asked for, and that were not made."""
+    return _unknown(
+        "profile",
+        "a profile that the test asked for was not made, so nothing was checked: "
+        f"{', '.join(arguments)}; was its error caught, or its loop or trace never entered?",
+    )
+
+
 def nothing_compared() -> Check:
     """Return the check of a test in a paired run that no other process ran."""
     return _unknown(

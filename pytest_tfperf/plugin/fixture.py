@@ -304,6 +304,15 @@ class TfProfile(OtherProcesses):
         """Return every profile as far as it is known, with the limits that hold for it."""
         return self._profiles.so_far()
 
+    def unmade(self) -> list[str]:
+        """Return the limits of profiles that the test asked for, and that were not made."""
+        profiles = self._profiles
+        made = [limits for _, limits in profiles.results.values()]
+        lost = [limits for limits in profiles.asked if not any(limits is one for one in made)]
+        if profiles.names - profiles.results.keys():  # begun, and ended with an error
+            lost.append(profiles.settings.wanted.limits)
+        return sorted({limit.argument for limits in lost for limit in limits})
+
     def end(self) -> None:
         """Refuse further profiles, as in a teardown, whose limits nothing would decide."""
         self._profiles.ended = True

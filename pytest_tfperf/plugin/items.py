@@ -26,6 +26,7 @@ from pytest_tfperf.plugin.decide import (
     decide,
     is_measured,
     n_unchecked,
+    not_made,
     nothing_compared,
     nothing_profiled,
     undecided,
@@ -123,6 +124,8 @@ def checks_of(
         checks = _confirmed(item, profiler, checks, wanted, options, on_terminal)
     if not checks and is_marked(item) and not any(map(is_measured, profiles)):
         checks = [nothing_profiled("; ".join(profile.ended or "" for profile in profiles))]
+    if unmade := profiler.unmade():
+        checks.append(not_made(unmade))
     if options.is_paired and child is None and not options.disable:
         against = [nothing_compared()]
     return checks + against

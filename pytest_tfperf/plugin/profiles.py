@@ -71,6 +71,7 @@ class Profiles:
         self.recordings: dict[str, tuple[Recording, StepInspection]] = {}
         self._on_demand: list[OnDemand] = []
         self.names: set[str] = set()
+        self.asked: list[tuple[Limit, ...]] = []
         self.ended = False
         self._temporary = TemporaryFolder(settings.scratch)
         self.folder = self._temporary.path
@@ -121,7 +122,9 @@ class Profiles:
 
     def wanted(self, limits: Mapping[str, Any] | None, **options: Any) -> Wanted:
         """Return the marker's arguments, overridden by a profile's own limits and options."""
-        return self.settings.overridden(limits, options)
+        wanted = self.settings.overridden(limits, options)
+        self.asked += [wanted.limits] if limits else []
+        return wanted
 
     @contextmanager
     def windows(
@@ -292,10 +295,8 @@ class Profiles:
             path: Path of the file.
         """
         profile, limits = self.results[name]
-        self.results[name] = (
-            replace(profile, files={**profile.files, what: str(path.resolve())}),
-            limits,
-        )
+        files = {**profile.files, what: str(path.resolve())}
+        self.results[name] = replace(profile, files=files), limits
 
     def recording(self, name: str | None) -> tuple[Recording, StepInspection]:
         """

@@ -111,6 +111,9 @@ class FakeProfiler:
     def end(self):
         pass
 
+    def unmade(self):
+        return []
+
     def close(self):
         shutil.rmtree(self._folder)
 

@@ -92,6 +92,9 @@ class FakeProfile:
     def end(self):
         pass
 
+    def unmade(self):
+        return []
+
     def close(self):
         pass
 

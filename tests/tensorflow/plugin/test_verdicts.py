@@ -593,3 +593,45 @@ def test_a_wrong_marker_of_a_collection_hook_is_an_error_of_its_test(suite):
     assert result.ret == 1
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
     result.stdout.fnmatch_lines(["*unknown argument 'max_eager_opz'; did you mean*"])
+
+
+UNMADE = """
+LIMITS = {"max_eager_ops": 0}
+
+@tf.function
+def step(x):
+    return tf.reduce_sum(x)
+
+def broken(x):
+    raise ZeroDivisionError
+
+def test_caught_in_a_trace(tf_profile):
+    with pytest.raises(ZeroDivisionError), tf_profile.trace(limits=LIMITS) as trace, trace.step():
+        broken(0)
+
+def test_empty(tf_profile):
+    with pytest.raises(Exception, match="empty"):
+        tf_profile(step, iter([]), limits=LIMITS)
+
+@pytest.mark.tfperf(**LIMITS)
+def test_the_second_is_caught(tf_profile):
+    tf_profile(step, DATA, name="good", **STEP_ARGUMENTS)
+    with pytest.raises(ZeroDivisionError):
+        tf_profile(broken, DATA, name="broken", **STEP_ARGUMENTS)
+
+def test_no_loop(tf_profile):
+    tf_profile.steps(DATA, limits=LIMITS)
+
+def test_no_trace(tf_profile):
+    tf_profile.trace(limits=LIMITS)
+
+def test_without_limits(tf_profile):
+    with pytest.raises(ZeroDivisionError):
+        tf_profile(broken, DATA, **STEP_ARGUMENTS)
+"""
+
+
+def test_limits_of_a_profile_that_was_not_made_are_not_passed(suite):
+    said = "*a profile that the test asked for was not made, *: max_eager_ops=0; was its error*"
+    result = suite.gives(UNMADE, *[said] * 5, passed=1, failed=5)
+    result.stdout.fnmatch_lines(["tfperf: 1 check passed, 5 not decided: profile UNKNOWN in *"])
