@@ -61,10 +61,10 @@ def conclude(
         if recorded is not None:
             n_passed = sum(test.outcome == "passed" for test in tests)
             lines += _update_lines(recorded, n_passed)
-    if whole and (options.update or options.baseline):
+    if options.update or options.baseline:
         lines += [
             (f"tfperf: unused baseline entry {entry}", "yellow")
-            for entry in _unused_entries(tests, options)
+            for entry in _unused_entries(tests, options, whole)
         ]
     for path in options.reports:
         try:
@@ -224,8 +224,15 @@ def _not_checked(nodeids: Sequence[str]) -> str:
     )
 
 
-def _unused_entries(tests: Iterable[ProfiledTest], options: Options) -> list[str]:
-    """Return baseline entries without a profile; a test that failed may not have made its own."""
+def _unused_entries(tests: Iterable[ProfiledTest], options: Options, whole: bool) -> list[str]:
+    """
+    Return baseline entries without a profile; a test that failed may not have made its own.
+
+    Args:
+        tests: The tests that ran.
+        options: The options of the run.
+        whole: False if tests were left out, whose entries may be used.
+    """
     by_file: dict[str, list[ProfiledTest]] = {}
     for test in tests:
         by_file.setdefault(test.file, []).append(test)
@@ -237,6 +244,7 @@ def _unused_entries(tests: Iterable[ProfiledTest], options: Options) -> list[str
                 f"{path}: {key}"
                 for key in sorted(read_structure(path))
                 if not any(_uses(test, key) for test in ran)
+                and (whole or any(_is_of(test, key) for test in ran))
             ]
         except BaselineError:
             continue  # the tests of that file have failed with it
@@ -244,9 +252,14 @@ def _unused_entries(tests: Iterable[ProfiledTest], options: Options) -> list[str
 
 
 def _uses(test: ProfiledTest, key: str) -> bool:
-    if test.outcome != "passed" and f"{key}/".startswith(f"{test.key}/"):
+    if test.outcome != "passed" and _is_of(test, key):
         return True
     return key in {entry_key(test.key, profile.name) for profile in test.profiles}
+
+
+def _is_of(test: ProfiledTest, key: str) -> bool:
+    """Return whether an entry is of a profile of a test."""
+    return f"{key}/".startswith(f"{test.key}/")
 
 
 def _now() -> str:
