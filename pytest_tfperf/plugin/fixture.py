@@ -314,7 +314,7 @@ class TfProfile(OtherProcesses):
         return sorted({limit.argument for limits in lost for limit in limits})
 
     def end(self) -> None:
-        """Refuse further profiles, as in a teardown, whose limits nothing would decide."""
+        """Refuse further profiles with limits, as in a teardown: nothing would decide them."""
         self._profiles.ended = True
 
     def close(self) -> None:

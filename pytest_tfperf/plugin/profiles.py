@@ -106,8 +106,6 @@ class Profiles:
 
     def check_name(self, name: str | None) -> None:
         """Raise the errors of `take_name` if the next profile cannot have this name."""
-        if self.ended:
-            raise CaptureError("the limits of this test are decided: profile before it ends")
         if self._open or self._tracing:
             raise CaptureError(
                 "a profile of this test is being made already;"
@@ -123,6 +121,8 @@ class Profiles:
     def wanted(self, limits: Mapping[str, Any] | None, **options: Any) -> Wanted:
         """Return the marker's arguments, overridden by a profile's own limits and options."""
         wanted = self.settings.overridden(limits, options)
+        if self.ended and wanted.limits:
+            raise CaptureError("the limits of this test are decided: profile before it ends")
         self.asked += [wanted.limits] if limits else []
         return wanted
 

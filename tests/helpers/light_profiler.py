@@ -81,6 +81,12 @@ class Light:
     def results(self):
         return [(profile, ()) for profile in self.profiles.values()]
 
+    def end(self):
+        pass
+
+    def unmade(self):
+        return []
+
     def close(self):
         pass
 

@@ -564,7 +564,7 @@ def test_a_fixture_that_the_test_gets_by_its_name_is_decided(suite):
     suite.gives(BY_NAME, line, line, "tfperf: 1 check passed, 2 failed", passed=1, failed=2)
 
 
-def test_a_profile_in_a_teardown_is_an_error_since_nothing_would_decide_it(suite):
+def test_limits_in_a_teardown_are_an_error_since_nothing_would_decide_them(suite):
     suite.gives(
         """
 @pytest.fixture
@@ -572,11 +572,19 @@ def late(tf_profile):
     yield
     tf_profile(lambda x: x + 1, DATA, limits={"max_eager_ops": 0}, **STEP_ARGUMENTS)
 
+@pytest.fixture
+def late_without_limits(tf_profile):
+    yield
+    assert tf_profile(lambda x: x + 1, DATA, **STEP_ARGUMENTS).eager_ops == 1
+
 def test_late(late):
+    pass
+
+def test_without_limits(late_without_limits):
     pass
 """,
         "*the limits of this test are decided: profile before it ends",
-        passed=1,
+        passed=2,
         errors=1,
     )
 
