@@ -234,7 +234,7 @@ def _text(value: object) -> str:
 
 
 _OPTIONS: dict[str, Any] = {
-    "max_regression": lambda value: parse_tolerance(value, _positive),
+    "max_regression": parse_tolerance,
     "max_python_calls_regression": lambda value: parse_tolerance(value, _not_negative),
     "warmup": lambda value: parse_steps(value, least=0),
     "steps": parse_steps,

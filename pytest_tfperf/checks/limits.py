@@ -191,12 +191,12 @@ def _shown(value: Value, limit: Limit) -> str:
     if value.low() == value.high():
         return format_quantity(value.number, unit) + _tpu_of(value)
     low, high = format_quantity(value.low(), unit), format_quantity(value.high(), unit)
-    is_one = low == high  # as they are written
-    if bounds := value.detail.get("bounds"):
-        return f"{low if is_one else f'between {low} and {high}'}{_tpu_of(value, bounds)}"
-    return (
-        f"{low if is_one else f'{low} to {high}'} over {value.detail.get('n_steps', 'the')} steps"
-    )
+    bounds = value.detail.get("bounds")
+    if low == high:  # as they are written
+        return f"{low}{_tpu_of(value, bounds or '')}"
+    if bounds:
+        return f"between {low} and {high}{_tpu_of(value, bounds)}"
+    return f"{low} to {high} over {value.detail.get('n_steps', 'the')} steps"
 
 
 def _tpu_of(value: Value, bounds: str = "") -> str:

@@ -157,9 +157,8 @@ def with_late_limits(
 
 def _has(limits: Iterable[Limit], other: Limit) -> bool:
     """Return whether there is a limit of the same name, which goes first."""
-    return (other.metric.name, other.relation) in {
-        (one.metric.name, one.relation) for one in limits
-    }
+    name = other.metric.name, other.relation
+    return any((one.metric.name, one.relation) == name for one in limits)
 
 
 def undecided(checks: tuple[Check, ...], options: Options) -> str | None:

@@ -420,14 +420,19 @@ def test_undecided_comparisons_have_a_letter_of_their_own_and_are_counted(suite)
     result.stdout.fnmatch_lines(["test_suite.py::test_step INCONCLUSIVE *"])
 
 
-LIMITED = """
-import pytest
-
-pytestmark = pytest.mark.tfperf(max_retraces=0)
-
+STEP = """
 @tf.function
 def step(x):
     return tf.reduce_sum(x)
+
+def bad(x):
+    return step(x) + 1
+"""
+
+LIMITED = (
+    STEP
+    + """
+pytestmark = pytest.mark.tfperf(max_retraces=0)
 
 def test_good(tf_profile):
     tf_profile(step, DATA, **STEP_ARGUMENTS)
@@ -446,6 +451,7 @@ class TestMore:
     def test_one(self):
         pass
 """
+)
 NOT_CHECKED = (
     "tfperf: 2 tests have limits and profile nothing, so these limits were not "
     "checked: test_suite.py::TestMore::test_one, test_suite.py::test_helper; profile with the "
@@ -489,15 +495,10 @@ def test_a_disabled_run_names_no_limits(suite):
     result.stdout.no_fnmatch_line("*not checked*")
 
 
-ADDED = """
+ADDED = (
+    STEP
+    + """
 LIMIT = pytest.mark.tfperf(max_eager_ops=0)
-
-@tf.function
-def step(x):
-    return tf.reduce_sum(x)
-
-def bad(x):
-    return step(x) + 1
 
 def test_before(tf_profile, request):
     request.node.add_marker(LIMIT)
@@ -523,6 +524,7 @@ def test_typo(tf_profile, request):
     tf_profile(bad, DATA, **STEP_ARGUMENTS)
     request.node.add_marker(pytest.mark.tfperf(max_eagerops=0))
 """
+)
 
 
 def test_limits_of_a_marker_that_a_test_adds_hold(suite):
@@ -537,14 +539,9 @@ def test_limits_of_a_marker_that_a_test_adds_hold(suite):
     assert result.ret == 1
 
 
-BY_NAME = """
-@tf.function
-def step(x):
-    return tf.reduce_sum(x)
-
-def bad(x):
-    return step(x) + 1
-
+BY_NAME = (
+    STEP
+    + """
 @pytest.mark.tfperf(max_eager_ops=0)
 class TestLimited:
     def test_by_name(self, request):
@@ -557,6 +554,7 @@ def test_own(request):
 def test_good(request):
     request.getfixturevalue("tf_profile")(step, DATA, limits={"max_eager_ops": 0}, **STEP_ARGUMENTS)
 """
+)
 
 
 def test_a_fixture_that_the_test_gets_by_its_name_is_decided(suite):
@@ -603,12 +601,10 @@ def test_a_wrong_marker_of_a_collection_hook_is_an_error_of_its_test(suite):
     result.stdout.fnmatch_lines(["*unknown argument 'max_eager_opz'; did you mean*"])
 
 
-UNMADE = """
+UNMADE = (
+    STEP
+    + """
 LIMITS = {"max_eager_ops": 0}
-
-@tf.function
-def step(x):
-    return tf.reduce_sum(x)
 
 def broken(x):
     raise ZeroDivisionError
@@ -637,6 +633,7 @@ def test_without_limits(tf_profile):
     with pytest.raises(ZeroDivisionError):
         tf_profile(broken, DATA, **STEP_ARGUMENTS)
 """
+)
 
 
 def test_limits_of_a_profile_that_was_not_made_are_not_passed(suite):
