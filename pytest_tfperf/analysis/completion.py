@@ -50,11 +50,11 @@ def _with_counts(recording: Recording, trace: Trace, steps: Steps, hidden: str |
     """
     Count what was compiled and traced after the first step of a bare trace.
 
-    Steps that are calls of functions have no first step: there it is each function's first call.
+    Steps that are calls of tf.functions have no first step: there it is each one's first call.
     """
     if not recording.bare:
         return recording
-    unmarked = steps.source == "function"
+    unmarked = steps.source == "function" and framework(trace) != JAX
     compiled = traced = None
     found = tuple(compiled_again(trace) if unmarked else compiled_late(trace, steps))
     if found or not hidden:

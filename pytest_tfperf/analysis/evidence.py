@@ -32,6 +32,7 @@ from pytest_tfperf.analysis.input.fetches import (
 )
 from pytest_tfperf.analysis.input.stages import Stage, find_stages
 from pytest_tfperf.analysis.input.waits import Drain, find_drain, input_waits, pushed_input
+from pytest_tfperf.analysis.step_framework import only_own
 from pytest_tfperf.analysis.steps.breakdown import Breakdown, break_down
 from pytest_tfperf.analysis.steps.detect import Steps, find_steps
 from pytest_tfperf.analysis.steps.on_devices import on_the_device
@@ -167,7 +168,7 @@ class Evidence:
         Raises:
             TraceError: If the trace holds no step, or too many of them on too many devices.
         """
-        steps = find_steps(self._trace)
+        steps = find_steps(self._trace, only_own(self.recording.own_functions))
         refuse_many_steps(self._trace, len(steps))
         return steps
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pytest_tfperf.analysis.host.activity import computes, runs_jax
 from pytest_tfperf.analysis.steps.detect import find_steps
@@ -13,7 +13,17 @@ _TENSORFLOW, _JAX = "TensorFlow", "JAX"
 _COMPUTES = {_TENSORFLOW: computes, _JAX: runs_jax}
 
 
-def frameworks_of(traces: Mapping[str, Trace], untraced: tuple[str, ...] = ()) -> tuple[str, ...]:
+def only_own(own_functions: Mapping[str, bool] | None) -> frozenset[str]:
+    """Return the names that JAX's own compiled functions have and no function of the user."""
+    found = (own_functions or {}).items()
+    return frozenset(name for name, is_users_too in found if not is_users_too)
+
+
+def frameworks_of(
+    traces: Mapping[str, Trace],
+    untraced: tuple[str, ...] = (),
+    own: Mapping[str, bool] | None = None,
+) -> tuple[str, ...]:
     """
     Return the frameworks that computed in the steps, the one whose trace tells most first.
 
@@ -23,15 +33,16 @@ def frameworks_of(traces: Mapping[str, Trace], untraced: tuple[str, ...] = ()) -
     Args:
         traces: The trace of each framework over the same steps.
         untraced: Frameworks that may have run the steps and write no traces.
+        own: Functions that JAX itself compiles, and whether the user has one of the same name.
     """
     if len(traces) == 1 and not untraced:
         return tuple(traces)
-    ran = tuple(name for name, trace in traces.items() if _ran(name, trace))
+    ran = tuple(name for name, trace in traces.items() if _ran(name, trace, only_own(own)))
     return ran or untraced[:1] or tuple(traces)[:1]
 
 
-def _ran(name: str, trace: Trace) -> bool:
+def _ran(name: str, trace: Trace, own: Collection[str]) -> bool:
     try:
-        return _COMPUTES[name](trace, find_steps(trace))
+        return _COMPUTES[name](trace, find_steps(trace, own))
     except TraceError:  # it has no step
         return False

@@ -15,6 +15,7 @@ from pytest_tfperf.capture.sessions import Session, read_sessions
 from pytest_tfperf.frameworks.in_use import traced
 from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.values import WAITS
 
 
 class Executables:
@@ -73,4 +74,5 @@ class Executables:
 
 
 def _modules(traces: Mapping[str, Trace]) -> frozenset[str]:
-    return frozenset().union(*map(live_modules, traces.values()))
+    every = frozenset().union(*map(live_modules, traces.values()))
+    return frozenset(name for name in every if WAITS not in name)

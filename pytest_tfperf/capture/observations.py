@@ -14,7 +14,7 @@ from pytest_tfperf.capture.sessions import Traces
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.frameworks.interface import JAX
-from pytest_tfperf.frameworks.jax_framework import own_functions
+from pytest_tfperf.frameworks.jax_functions import own_functions
 from pytest_tfperf.frameworks.jax_programs import JaxPrograms
 from pytest_tfperf.machine.memory_use import MemoryUse
 from pytest_tfperf.recording import (

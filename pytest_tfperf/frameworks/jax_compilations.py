@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_tfperf.frameworks.jax_framework import loaded_jax
 from pytest_tfperf.frameworks.jax_tracing import unregistration
+from pytest_tfperf.values import WAITS
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 """The event that ends each compilation of an executable (jax/_src/dispatch.py)."""
@@ -28,8 +29,9 @@ def jax_compilations_reported_to(report: Callable[[str], None]) -> Iterator[None
         return
 
     def compiled(event: str, _: float, **of: Any) -> None:
-        if event == _COMPILED:
-            report(module_name(str(of.get("fun_name") or "executable")))
+        name = str(of.get("fun_name") or "executable")
+        if event == _COMPILED and WAITS not in name:
+            report(module_name(name))
 
     jax.monitoring.register_event_duration_secs_listener(compiled)
     try:

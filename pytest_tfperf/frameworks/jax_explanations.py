@@ -9,10 +9,14 @@ from pytest_tfperf.text import and_more, elide, plural
 
 # the texts are those of `explain` in jax/_src/interpreters/partial_eval.py, and of
 # `equality_errors_pytreedef` in jax/_src/tree_util.py (JAX 0.9 to 0.10)
-_FUNCTION = re.compile(r"(?:\n  for |never seen function:\n    )(?P<name>\S+) (?:defined at|id=)")
+_FUNCTION = re.compile(
+    r"(?:\n  for |never seen function:\n    )(?P<name>\S+) "
+    r"(?:id=\d+ )?(?:defined at (?P<place>[^\n]+))?"
+)
 _DIFFERENCE = re.compile(
     r"\n  \* (?:at )?(?P<at>[^\n]+?)(?:,| differs:) now (?P<now>.+?)(?=\n  \* |$(?!\n))", re.S
 )
+_NEVER_SEEN = "never seen function"
 _NODE = "input path "
 _STATIC = re.compile(r"\.Static'> with pytree metadata Static\(val=(.*)\)$", re.S)
 _KIND = re.compile(r"<class '(?:[^']*\.)?([^'.]+)'>|(list|tuple)(?= of length)")
@@ -26,12 +30,13 @@ _WEAK = {"{weak_type=True}": " (as of a Python number)", "{weak_type=False}": " 
 _URL = re.compile(r"https?://\S+")
 _WHOLE = {
     "defined on the same line": "a new function of a line that was traced before: define it once",
-    "never seen function": "",
+    _NEVER_SEEN: "",
     "Debug info doesn't match": "the names of its arguments changed",
     "explanation unavailable": "JAX does not say why",
 }
 """Explanations that name no difference, by what they contain."""
 _CONTEXT = "Tracing context doesn't match"
+FORGOTTEN = "JAX had forgotten its traces, as after jax.clear_caches()"
 _MOST_CHANGES, _LONGEST = 3, 60
 
 
@@ -39,6 +44,17 @@ def explained_function(explanation: str) -> str:
     """Return the name of the function that an explanation is of."""
     found = _FUNCTION.search(explanation)
     return found["name"] if found else "function"
+
+
+def explained_place(explanation: str) -> str:
+    """Return the file and line that define the function that an explanation is of."""
+    found = _FUNCTION.search(explanation)
+    return (found and found["place"]) or ""
+
+
+def is_first_trace(explanation: str) -> bool:
+    """Return whether JAX knows no earlier trace of the function."""
+    return _NEVER_SEEN in explanation
 
 
 def change_in(explanation: str, parameters: Sequence[str] = ()) -> str:

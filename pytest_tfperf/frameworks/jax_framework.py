@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import os
 import re
 import sys
@@ -16,11 +15,10 @@ import numpy as np
 
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.interface import JAX, Annotation
+from pytest_tfperf.values import WAITS
 
 OLDEST = (0, 6, 1)
 """The oldest JAX whose profiler takes options (`jax.profiler.ProfileOptions`)."""
-_WRAPS_USERS = "jax._src.pmap"
-"""The module of JAX whose compiled functions are those that users pass to `jax.pmap`."""
 _WITHOUT_PREALLOCATION = ("0", "false")
 
 
@@ -182,25 +180,13 @@ def runs_in_several_processes() -> bool:
     return jax_computes() and int(_jax().process_count()) > 1
 
 
-def own_functions() -> dict[str, bool]:
-    """
-    Return the functions that JAX itself compiles, as `jax.numpy.add`, of all that are alive.
-
-    Returns:
-        Whether the user compiles a function of the same name, by name.
-    """
-    kind = type(_last_programs()[0])
-    found = [one for one in gc.get_objects() if type(one) is kind]
-    own, others = set[str](), set[str]()
-    for function in found:
-        module = str(getattr(function, "__module__", ""))
-        is_own = module.partition(".")[0] == "jax" and module != _WRAPS_USERS
-        (own if is_own else others).add(str(getattr(function, "__name__", "")))
-    return {name: name in others for name in own}
-
-
 def _gpus() -> list[Any]:
     return [device for device in _local_devices() if device.platform in ("gpu", "cuda", "rocm")]
+
+
+def function_type() -> type:
+    """Return the type of the functions that `jax.jit` and JAX itself compile."""
+    return type(_last_programs()[0])
 
 
 @functools.cache
@@ -208,15 +194,17 @@ def _last_programs() -> tuple[Any, list[Any]]:
     """Return a compiled function, and its arguments: one on each device, one on all CPU devices."""
     jax, devices = _jax(), _local_devices()
 
-    def tfperf_synchronise(numbers: Any) -> Any:
+    def wait(numbers: Any) -> Any:
         return numbers + 1  # a sum of one process' devices would hang beside other processes
+
+    wait.__name__ = wait.__qualname__ = WAITS
 
     numbers = [jax.device_put(np.int32(0), device) for device in devices]
     if len(devices) > 1 and devices[0].platform == "cpu":
         mesh = jax.sharding.Mesh(np.array(devices), ("all",))
         parts = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("all"))
         numbers.append(jax.device_put(np.zeros(len(devices), np.int32), parts))
-    return jax.jit(tfperf_synchronise), numbers
+    return jax.jit(wait), numbers
 
 
 def _local_devices() -> list[Any]:

@@ -6,12 +6,20 @@ import inspect
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from pytest_tfperf.frameworks.jax_explanations import change_in, explained_function
+from pytest_tfperf.frameworks.jax_explanations import (
+    FORGOTTEN,
+    change_in,
+    explained_function,
+    explained_place,
+    is_first_trace,
+)
 from pytest_tfperf.frameworks.jax_framework import loaded_jax
+from pytest_tfperf.values import WAITS
 
 _WITHIN = "DynamicJaxprTrace"
 """The kind of the trace in which a function becomes a program (jax/_src/interpreters)."""
@@ -29,6 +37,8 @@ _EXPLAINS = (_LOGGERS[0], "explain")
 """The module and the function that explain a trace."""
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _MISS, _OTHER_MISS = "TRACING CACHE MISS", "PERSISTENT COMPILATION CACHE MISS"
+_places: dict[str, dict[str, Callable[[], Any]]] = {}
+"""A reference to the function of each place by its name, of those that the last watch saw."""
 Report = Callable[[str, str], None]
 """Receives the name of a traced function, and the change since its last trace ("": none)."""
 
@@ -56,6 +66,15 @@ def jax_traces_reported_to(report: Report) -> Iterator[bool]:
         yield True
 
 
+def places_traced() -> Mapping[str, Collection[str]]:
+    """
+    Return where the user defines the functions that the last watch saw, by their names.
+
+    It is empty for JAX that explains no trace before it begins, as before 0.9.
+    """
+    return {name: tuple(places) for name, places in _places.items()}
+
+
 def unregistration() -> Callable[[Any], None] | None:
     """Return the function that ends the listening to durations of JAX, None if there is none."""
     private = sys.modules.get("jax._src.monitoring")
@@ -78,8 +97,9 @@ def _listening(
     """Pass the name of each traced function on, but those traced within others."""
 
     def listen(event: str, _: float, **of: Any) -> None:
-        if event == _TRACED and _WITHIN not in _open_traces():
-            traced(str(of.get("fun_name") or "function"))
+        name = str(of.get("fun_name") or "function")
+        if event == _TRACED and name != WAITS and _WITHIN not in _open_traces():
+            traced(name)
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
@@ -122,6 +142,7 @@ class _Explanations(logging.Filter):
     @contextmanager
     def read(self, config: Any) -> Iterator[None]:
         """Let JAX explain, and read it."""
+        _places.clear()
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(self)
         config.update("jax_explain_cache_misses", True)
@@ -138,7 +159,9 @@ class _Explanations(logging.Filter):
         if not text.startswith((_MISS, _OTHER_MISS)):
             return True
         if text.startswith(_MISS) and _WITHIN not in (traces := _open_traces()):
-            self._last, self._change = text, change_in(text, _explained_parameters())
+            function = _explained()
+            change = change_in(text, _positional(function))
+            self._last, self._change = text, FORGOTTEN if _was_traced(text, function) else change
             # JAX 0.10 has no event of a trace under a derivative or vmap
             self._is_reported = len(traces) > 1
             if self._is_reported:
@@ -154,19 +177,35 @@ class _Explanations(logging.Filter):
             self._report(name, change)
 
 
-def _explained_parameters() -> list[str]:
-    """
-    Return the positional parameters of the function that JAX is explaining; empty if unknown.
+def _was_traced(explanation: str, function: Any) -> bool:
+    """Note the function of an explanation; return whether JAX has forgotten its traces."""
+    places = _places.setdefault(explained_function(explanation), {})
+    place = explained_place(explanation)
+    known = places.get(place, lambda: None)()
+    try:
+        places[place] = weakref.ref(function)
+    except TypeError:  # a kind that cannot be referred to weakly
+        places[place] = lambda: None
+    return is_first_trace(explanation) and known is not None and known is function
 
-    An explanation has the numbers of arguments alone.
-    """
+
+def _explained() -> Any:
+    """Return the function that JAX is explaining, None if that is unknown."""
     # private: the caller that logs has the function (`explain` in partial_eval.py, JAX 0.9 to 0.10)
     frame = inspect.currentframe()
     while (
         frame is not None and (frame.f_globals.get("__name__"), frame.f_code.co_name) != _EXPLAINS
     ):
         frame = frame.f_back
-    function = frame.f_locals.get("fun") if frame else None
+    return frame.f_locals.get("fun") if frame else None
+
+
+def _positional(function: Any) -> list[str]:
+    """
+    Return the positional parameters of a function; empty if they are unknown.
+
+    An explanation has the numbers of arguments alone.
+    """
     try:
         found = inspect.signature(function).parameters.values() if callable(function) else ()
     except (TypeError, ValueError):  # a function in C without a signature

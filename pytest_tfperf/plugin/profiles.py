@@ -32,7 +32,7 @@ from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.in_use import check_any_in_use, in_use, named, untraced_names
 from pytest_tfperf.frameworks.interface import JAX
-from pytest_tfperf.frameworks.jax_framework import own_functions
+from pytest_tfperf.frameworks.jax_functions import own_functions
 from pytest_tfperf.frameworks.jax_programs import JaxPrograms
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.metrics import nearest
@@ -208,8 +208,7 @@ class Profiles:
         """
         observations = windows.observations
         traces = read_sessions(observations.traces or observations.cold)
-        ran = frameworks_of(traces, untraced_names())
-        ran = ran or tuple(framework.name for framework in in_use())[:1]
+        ran = frameworks_of(traces, untraced_names()) or tuple(one.name for one in in_use())[:1]
         inspection = observations.inspection(
             workload, windows.plan.max_seconds, inspection_depth(wanted), ran[0]
         )
@@ -233,7 +232,8 @@ class Profiles:
         """
         if not traces:
             raise CaptureError(_NO_TRACE.format(" and ".join(untraced_names())))
-        ran = frameworks_of(read_sessions(traces))
+        own = own_functions() if JAX in traces else None
+        ran = frameworks_of(read_sessions(traces), own=own)
         framework, *beside = *ran, *started_later(traces)
         inspection = StepInspection(
             calls,
@@ -251,7 +251,7 @@ class Profiles:
             framework=framework,
             beside=tuple(beside),
             traced=tuple(calls.traced),
-            own_functions=own_functions() if framework == JAX else None,
+            own_functions=own if framework == JAX else None,
         )
         return self._store(recording, inspection, wanted)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.own_program import without_waits
 from pytest_tfperf.trace.xspace import Plane, Trace
 
 MOST_DEVICE_STEPS = 2_000_000
@@ -83,7 +84,7 @@ def stream_events(plane: Plane) -> Events:
         if line.id not in _DERIVED and line.name not in _DERIVED_NAMES
     ]
     events = Events.of(plane)
-    return events.where(np.isin(events.line, streams))
+    return without_waits(events.where(np.isin(events.line, streams)))
 
 
 def tpu_ops(plane: Plane) -> Events:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import numpy as np
 
@@ -10,9 +11,9 @@ from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.nesting import parents
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace, once
+from pytest_tfperf.values import WAITS
 
 _CALL = "PjitFunction("
-_WAITS = "tfperf_synchronise"
 _LETTERS = re.compile(r"[^A-Za-z0-9]+")
 
 
@@ -35,14 +36,21 @@ def jax_calls(host: Events, inner: bool = False) -> Events:
         host: Events of the host.
         inner: True to return events of calls inside others too.
     """
-    calls = host.named(lambda name: name.startswith(_CALL) and _WAITS not in name)
+    calls = host.named(lambda name: name.startswith(_CALL) and WAITS not in name)
     return (
         calls if inner else calls.where(parents(calls) < 0)
     )  # an event of a call is inside another one
 
 
+def users_calls(host: Events, own: Collection[str]) -> Events:
+    """Return the calls of JAX, but those of functions that JAX itself compiles, by their names."""
+    return jax_calls(host).named(lambda name: called_function(name) not in own)
+
+
 def called_function(event: str) -> str:
     """Return the function's name in an event of a call, `PjitFunction(step)` → `step`."""
+    if not event.startswith(_CALL):
+        return event
     name = event.partition("(")[2].removesuffix(")")
     return name.removeprefix("jit(").removesuffix(")") if name.startswith("jit(") else name
 

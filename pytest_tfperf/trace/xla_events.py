@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.nesting import parents
+from pytest_tfperf.trace.own_program import outside_waits, without_waits
+from pytest_tfperf.values import WAITS
 
 CPU_COMPILERS = frozenset({"CpuCompiler::RunBackend", "CpuCompiler::CompileLegacyCpuExecutable"})
 """
@@ -26,14 +30,14 @@ def xla_executions(host: Events) -> Events:
     TensorFlow 2.18 to 2.20 has none of them on a CPU; there `thunks` show the executions.
     """
     runs = host.named(lambda name: name.endswith("Executable::ExecuteAsyncOnStream"))
-    return (
-        runs if len(runs) else host.called("GpuExecutable::ExecuteThunks")
-    )  # JAX's way to the same
+    if not len(runs):
+        runs = host.called("GpuExecutable::ExecuteThunks")  # JAX's way to the same
+    return outside_waits(host, runs)
 
 
-def thunks(host: Events) -> Events:
-    """Return the ops of executables that ran on the host, which name their executable."""
-    return host.having("program_id")
+def thunks(plane: Events) -> Events:
+    """Return the ops of executables that ran on a plane, which name their executable."""
+    return without_waits(plane.having("program_id"))
 
 
 def xla_runs(host: Events) -> Events:
@@ -44,11 +48,16 @@ def xla_runs(host: Events) -> Events:
 
 def compilations(host: Events) -> Events:
     """
-    Return one event for each compiled executable, by time; compilations inside autotuning are left
-    out.
+    Return one event for each compiled executable, by time.
+
+    Compilations inside autotuning are left out, and that of the program with which tf_profile
+    waits.
     """
     compiled = host.named(lambda name: name in CPU_COMPILERS or name.startswith(GPU_COMPILER))
-    return compiled.where(parents(compiled) < 0).sorted()
+    compiled = compiled.where(parents(compiled) < 0).sorted()
+    return compiled.where(
+        np.array([WAITS not in name for name in compiled_modules(compiled)], bool)
+    )
 
 
 def compiled_modules(compiled: Events) -> list[str]:

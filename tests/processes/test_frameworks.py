@@ -23,7 +23,7 @@ ENVIRONMENT = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFOR
     [
         ("four_devices", 5),
         ("errors", 6),
-        pytest.param("metrics", 35, marks=pytest.mark.slow),
+        pytest.param("metrics", 38, marks=pytest.mark.slow),
         pytest.param("beside_tensorflow", 8, marks=pytest.mark.slow),
         pytest.param("known_metrics", 3, marks=pytest.mark.slow),
         pytest.param("forms", 8, marks=pytest.mark.slow),
@@ -68,6 +68,21 @@ def test_a_marker_alone_around_the_first_step_of_jax_says_that_it_came_late():
     assert "no step found in this test: JAX started in it, after the profiler" in first
     assert "retraces is 2, above the limit of 0" in second
     assert "<lambda> (x f32[1] → f32[2]), <lambda> (x f32[1] → f32[3])" in second
+
+
+@pytest.mark.slow
+def test_the_marker_alone_finds_the_step_or_says_what_it_may_be():
+    printed = run("marker_alone.py", "-p", "no:randomly").stdout
+    assert "6 failed, 5 passed" in printed
+    for sentence in (
+        "xla_compiles is 1, above the limit of 0",
+        "compiled: jit_step: argument 0 f32[1,8] → f32[2,8]",
+        "traced again: step (x f32[1,8] → f32[2,8]), in step 3",
+        "several functions (model most often, loss 4 times): which of them is the step",
+        "no step found in this test: it ran no Keras fit",
+    ):
+        assert printed.count(sentence) == 1, sentence
+    assert printed.count("several functions (more than one is named <lambda>)") == 3
 
 
 def test_processes_that_wait_for_each_other():

@@ -239,10 +239,10 @@ def jax_retraces(
     trace: Trace, steps: Steps, hidden: bool
 ) -> tuple[tuple[str, int, str], ...] | None:
     """
-    Return (function, step, "") of every call of JAX after its function's first that was traced.
+    Return (function, step, "") of every call of JAX that was traced in a step after the first.
 
-    In marked steps those of the first step do not count either. The result is None if no event
-    tells what JAX lowered (jax/_src/interpreters/pxla.py), or which call did, and it may have.
+    The result is None if no event tells what JAX lowered (jax/_src/interpreters/pxla.py), or which
+    call did, and it may have.
 
     Args:
         trace: The trace.
@@ -256,16 +256,12 @@ def jax_retraces(
     if len(lowered) and not shows_jax_calls(host):
         return None
     traced = set(enclosing(calls, lowered).tolist())
-    seen: Counter[str] = Counter()
-    found = []
     step_of = steps.of(calls.start).tolist()
-    for place, (event, step) in enumerate(zip(calls.names, step_of, strict=True)):
-        name = called_function(event)
-        seen[name] += 1
-        is_first = seen[name] == 1 if steps.source == "function" else step <= 0
-        if place in traced and not is_first:
-            found.append((name, step, ""))
-    return tuple(found)
+    return tuple(
+        (called_function(event), step, "")
+        for place, (event, step) in enumerate(zip(calls.names, step_of, strict=True))
+        if place in traced and step > 0
+    )
 
 
 def compiled_again(trace: Trace) -> list[str]:

@@ -8,18 +8,17 @@ import numpy as np
 
 from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.host.activity import LOWERS
 from pytest_tfperf.analysis.xla.counts import per_step
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.function_calls import called_function, jax_calls, shows_jax_calls
-from pytest_tfperf.trace.nesting import enclosing, parents
+from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.xspace import HOST
 from pytest_tfperf.values import FETCH, FETCH_PYTHON, Value
 
 _METRIC = "eager_ops"
 _NOT_IN_PROCESS = "a trace does not tell JAX's own functions from the user's; pytest does"
-_NO_CALLS = "the trace has no event of JAX's calls from Python, which would show them"
+_NO_CALLS = "the trace has no event of JAX's calls and executions, which would show them"
 
 
 def jax_dispatches(evidence: Evidence) -> Value:
@@ -33,7 +32,7 @@ def jax_dispatches(evidence: Evidence) -> Value:
     if own is None or evidence.trace is None:
         return Value.unknown(_METRIC, _NOT_IN_PROCESS)
     host = Events.of(evidence.trace.plane(HOST))
-    if not shows_jax_calls(host):
+    if not shows_jax_calls(host) or not len(_executions(host)):
         return Value.unknown(_METRIC, _NO_CALLS)
     calls = _executed(host)
     calls = calls.where(enclosing(host.called(FETCH, FETCH_PYTHON), calls) < 0)
@@ -54,14 +53,16 @@ def jax_dispatches(evidence: Evidence) -> Value:
 
 def _executed(host: Events) -> Events:
     """
-    Return the calls of JAX that ran a program.
+    Return the innermost calls of JAX in which a program was executed.
 
     Without compilation (`jax.disable_jit`) and under derivatives, a call runs Python, whose calls
-    are inside of it. Those inside a call that was lowered belong to its trace.
+    are inside of it. A call that is only traced, as in the body of `lax.scan`, executes nothing.
     """
-    outer, every = jax_calls(host), jax_calls(host, inner=True)
-    lowered = np.isin(np.arange(len(outer)), enclosing(outer, host.called(LOWERS)))
-    of = enclosing(outer, every)  # an event encloses itself
-    has_inner = np.isin(np.arange(len(every)), parents(every))
-    is_outer = np.isin(every.rows, outer.rows)
-    return every.where(np.where(lowered[of], is_outer, ~has_inner))
+    calls = jax_calls(host, inner=True)
+    found = enclosing(calls, _executions(host))
+    return calls.where(np.isin(np.arange(len(calls)), found))
+
+
+def _executions(host: Events) -> Events:
+    """Return the events of executions on the threads that called them (xla/pjrt)."""
+    return host.named(lambda name: "Executable::Execute" in name)

@@ -23,6 +23,7 @@ from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.event_columns import distinct
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.nesting import enclosing, self_times
+from pytest_tfperf.trace.own_program import without_waits
 from pytest_tfperf.trace.stat_columns import Mask
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import HOST, Trace
@@ -91,7 +92,7 @@ def host_ops(trace: Trace, steps: Steps) -> list[OpTime]:
 def _xla_ops(host: Events, steps: Steps) -> list[OpTime]:
     """Measure the XLA instructions that the host's threads ran, if there is no accelerator."""
     events = host.named(lambda name: ":" not in name)
-    events = events.having("hlo_op")
+    events = without_waits(events.having("hlo_op"))
     code, found = launchers(events)
     module, modules = labels(events, "hlo_module")
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.function_calls import jax_calls
+from pytest_tfperf.trace.function_calls import called_function, users_calls
 from pytest_tfperf.trace.xspace import HOST, Trace
 
 _INNER = "they were ended before they were whole, or lie within another step"
+_NAMED = 3  # functions that are no steps
 OF_DEVICES = ("Steps", "XLA Modules")
 """Sources of steps that are lines of devices."""
 
@@ -45,6 +48,8 @@ class Steps:
     """Number of steps that loop inside each, shape (n_steps,), or None for one each."""
     why_dropped: str = ""
     """Reason for `n_dropped`."""
+    others: tuple[str, ...] = ()
+    """Functions whose calls are no steps, where calls of one are."""
 
     def __len__(self) -> int:
         return int(self.start_ps.size)
@@ -70,7 +75,7 @@ class Steps:
         return np.bincount(step[step >= 0], minlength=len(self))
 
 
-def find_steps(trace: Trace) -> Steps:
+def find_steps(trace: Trace, own: Collection[str] = ()) -> Steps:
     """
     Return the steps of a host's trace, from the first source that it has.
 
@@ -79,6 +84,10 @@ def find_steps(trace: Trace) -> Steps:
     in a graph; calls of the tf.function called most often outside of others; runs of a session, as
     of TensorFlow Serving; executions on a device's `XLA Modules` line; calls of JAX's most called
     function.
+
+    Args:
+        trace: The trace.
+        own: Functions that JAX itself compiles, as `add`; their calls are no steps.
 
     Raises:
         TraceError: If there is no step.
@@ -90,7 +99,7 @@ def find_steps(trace: Trace) -> Steps:
         or _iterations(host)
         or _function_calls(host)
         or _device_line(trace, "XLA Modules")
-        or _most_called(jax_calls(host))
+        or _most_called(users_calls(host, own))
     )
     if found is not None:
         return found
@@ -257,12 +266,15 @@ def _most_called(calls: Events, source: str = "function") -> Steps | None:
     calls = calls.where(_outermost(calls))
     name, count = Counter(calls.names).most_common(1)[0]
     chosen = calls.called(name).sorted()
-    names = tuple(f"{name} {number}" for number in range(count))
+    names = tuple(f"{called_function(name)} {number}" for number in range(count))
+    called = dict.fromkeys(calls.sorted().names)
+    others = tuple(called_function(other) for other in called if other != name)
     return Steps(
         chosen.start,
         _period_ends(chosen),
         names,
         source,
         len(calls) - count,
-        why_dropped="they are calls of other functions",
+        why_dropped=f"they are calls of other functions: {and_more(others, _NAMED)}",
+        others=others,
     )

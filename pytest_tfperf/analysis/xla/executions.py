@@ -20,6 +20,7 @@ from pytest_tfperf.trace.function_calls import launched_ps
 from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
 from pytest_tfperf.trace.xla_events import compilations, compiled_modules, thunks, xla_executions
 from pytest_tfperf.trace.xspace import HOST, Trace
+from pytest_tfperf.values import WAITS
 
 T = TypeVar("T")
 
@@ -78,11 +79,7 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
     host = Events.of(trace.plane(HOST))
     executions = xla_executions(host)
     launches = steps.counts(steps.of(executions.start))
-    gpus = [
-        ops
-        for ops in (Events.of(plane).having("program_id") for plane in accelerators(trace))
-        if len(ops)
-    ]
+    gpus = [ops for ops in (thunks(Events.of(plane)) for plane in accelerators(trace)) if len(ops)]
     if not launches.any() and (len(executions) or accelerators(trace)):
         return XlaUse(launches, launches, {})
     if gpus:
@@ -129,9 +126,8 @@ def step_executables(trace: Trace, use: XlaUse) -> dict[str, HloModule]:
 
 
 def _tpu_executions(trace: Trace) -> list[Events]:
-    return [
-        events for plane in tpus(trace) if len(events := Events.of(plane).on_lines("XLA Modules"))
-    ]
+    modules = [Events.of(plane).on_lines("XLA Modules") for plane in tpus(trace)]
+    return [events.named(lambda name: WAITS not in name) for events in modules if len(events)]
 
 
 def _runs(ops: Events) -> dict[str, float]:

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from pytest_tfperf.analysis.step_framework import frameworks_of
-from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.analysis.step_framework import frameworks_of, only_own
+from pytest_tfperf.analysis.steps.detect import Steps, find_steps
 from pytest_tfperf.capture.keras_loops.keras_data import KerasCall
 from pytest_tfperf.capture.keras_loops.loop_hooks import loops_replaced
 from pytest_tfperf.capture.loop import Bracketed
@@ -20,11 +20,18 @@ from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.frameworks.in_use import other_frameworks, synchronise
+from pytest_tfperf.frameworks.interface import JAX
+from pytest_tfperf.frameworks.jax_framework import jax_computes
+from pytest_tfperf.frameworks.jax_functions import own_functions, users_functions
+from pytest_tfperf.frameworks.jax_tracing import places_traced
 from pytest_tfperf.plugin.forms.keras_loop import profile_keras_loop
 from pytest_tfperf.plugin.profiles import Profiles
+from pytest_tfperf.results import Profile
+from pytest_tfperf.text import and_more, plural
 
 __tracebackhide__ = True
 
+_NAMED = 3  # functions that are no steps
 _BY_FIXTURE = "tf_profile(step, data), or for batch in tf_profile.steps(data)"
 
 
@@ -142,8 +149,8 @@ def _one_trace(profiles: Profiles, traces: Traces, calls: Calls) -> None:
     """Profile the whole body; its steps are those it marks, or the calls of its one function."""
     name = profiles.take_name(None)
     try:
-        read = read_sessions(traces)
-        if read and find_steps(read[frameworks_of(read)[0]]).source == "function":
+        steps = _found_steps(traces)
+        if steps and steps.source == "function":
             calls.each_is_step()
         else:
             calls.why = (
@@ -152,9 +159,38 @@ def _one_trace(profiles: Profiles, traces: Traces, calls: Calls) -> None:
         profile = profiles.finish_bare(traces, name, calls, profiles.settings.wanted)
     except TraceError as error:
         raise CaptureError(_why_no_step(started_later(traces))) from error
-    if profile.step_source == "function" and profile.n_dropped > 1:
+    if steps and steps.source == "function" and (several := _several(steps, profile)):
         raise CaptureError(
-            f"this test calls several functions ({profile.steps[0].name.rpartition(' ')[0]} "
-            f"most often, others {profile.n_dropped} times): which of them is the step cannot be "
+            f"this test calls several functions ({several}): which of them is the step cannot be "
             f"known. Use the fixture: {_BY_FIXTURE}"
         )
+
+
+def _found_steps(traces: Traces) -> Steps | None:
+    """Return the steps of the framework that ran them; None if there is no trace."""
+    read = read_sessions(traces)
+    if not read:
+        return None
+    own = own_functions() if JAX in read else None
+    return find_steps(read[frameworks_of(read, own=own)[0]], only_own(own))
+
+
+def _several(steps: Steps, profile: Profile) -> str:
+    """
+    Return the functions that may be the step; empty if there is only one.
+
+    A trace has a function's name alone, so functions of JAX with one name look like one function.
+
+    Args:
+        steps: The steps, each a call of a function.
+        profile: The profile of them.
+    """
+    step = steps.names[0].rpartition(" ")[0]
+    if steps.n_dropped > 1:
+        others = and_more(steps.others, _NAMED)
+        return f"{step} most often, {others} {plural(steps.n_dropped, 'time')}"
+    if not jax_computes() or users_functions().get(step, 1) == 1:
+        return ""
+    n_programs = len(profile.value("xla_clusters").detail.get("executables", ()))
+    is_traced_here = len(places_traced().get(step, ())) > 1
+    return f"more than one is named {step}" if is_traced_here or n_programs > 1 else ""

@@ -257,8 +257,39 @@ def test_an_error_that_arrives_at_the_synchronisation_is_the_user_s(tf_profile):
         tf_profile(lambda: step(jnp.ones(3)).block_until_ready(), **FEW)
 
 
-def test_latency_fetches_the_output(tf_profile, w):
-    assert tf_profile(lambda: product(BATCH, w), latency=True, **FEW).step_time > 0
+def test_latency_fetches_the_output_and_counts_no_program_of_ours(tf_profile, w):
+    found = tf_profile(lambda: product(BATCH, w), latency=True, **FEW)
+    without = tf_profile(lambda: product(BATCH, w), name="without", **FEW)
+    assert found.step_time > 0
+    for metric in ("xla_clusters", "xla_launches", "fusions", "flops", "eager_ops"):
+        assert found.value(metric).number == without.value(metric).number, metric
+    assert found.xla_launches == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "n_ops"),
+    [
+        (lambda x: jax.lax.scan(lambda y, row: (y + jnp.sum(row) * 2, None), 0.0, x), 1),
+        (lambda x: jax.eval_shape(lambda x: jnp.tan(x) * 2, x), 0),
+    ],
+    ids=["scan", "eval_shape"],
+)
+def test_ops_that_are_traced_only_are_not_run(tf_profile, body, n_ops):
+    x = jnp.ones((8, 8))
+    assert tf_profile(lambda: body(x), **FEW).eager_ops == n_ops
+
+
+def test_what_the_step_makes_jax_forget_is_compiled_again(tf_profile):
+    def step():
+        jax.clear_caches()
+        return double(BATCH)
+
+    double = jax.jit(lambda x: x * 2)
+    found = tf_profile(step, **FEW)
+    n_steps = found.value("retraces").detail["n_steps"]
+    assert (found.retraces, found.xla_compiles) == (n_steps, n_steps)
+    if NAMES_CHANGES:
+        assert "as after jax.clear_caches()" in found.value("retraces").detail["where"]
 
 
 def test_64_bits_are_a_setting_of_their_own(tf_profile):

@@ -291,7 +291,7 @@ def test_two():
     for n in range(20):
         metric(DATA[0])
 """,
-        "this test calls several functions (metric most often, others 5 times): which of them is the step cannot be known*",
+        "this test calls several functions (metric most often, train 5 times): which of them is the step cannot be known*",
         failed=1,
     )
 

@@ -12,7 +12,9 @@ from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import HOST, decode_trace
 
+RUN = "CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice"
 WAIT = at("PjitFunction(tfperf_synchronise)", 8, 8.5)
+WAITED = at(RUN, 8.1, 8.2)
 LOWERED = "lower_sharding_computation"
 COMPILED = "CpuCompiler::RunBackend"
 
@@ -77,38 +79,48 @@ def dispatches(*events, own):
 
 
 def test_calls_of_functions_of_jax_are_counted_in_their_step():
-    events = [*call("add", 1), *call("f", 4), *call("add", 11), *call("add", 21), WAIT]
+    events = [*call("add", 1, RUN), *call("f", 4, RUN), WAIT, WAITED]
+    events += [*call("add", 11, RUN), *call("add", 21, RUN)]
     value = dispatches(*events, own={"add": False})
     assert (value.number, "low" in value.detail) == (1, False)
     assert "add" in value.detail["where"]
 
 
 def test_without_compilation_the_ops_inside_a_call_are_counted():
-    inside = [at("PjitFunction(add)", 1.5, 3), at("PjitFunction(add)", 2, 2.5)]
-    inside += [at("PjitFunction(sum)", 3, 3.5)]
+    inside = [at("PjitFunction(add)", 1.5, 3), at("PjitFunction(add)", 2, 2.5), at(RUN, 2.1, 2.2)]
+    inside += [at("PjitFunction(sum)", 3, 3.5), at(RUN, 3.1, 3.2)]
     value = dispatches(at("PjitFunction(f)", 1, 4), *inside, own={"add": False, "sum": False})
     assert value.detail["high"] == 2
     assert value.detail["where"].startswith("outside jax.jit: add, sum")
 
 
 def test_calls_inside_a_call_that_was_lowered_belong_to_its_trace():
-    traced = [at("PjitFunction(add)", 1.1, 1.5), at(LOWERED, 2, 3)]
+    traced = [at("PjitFunction(add)", 1.1, 1.5), at(LOWERED, 2, 3), at(RUN, 3.1, 3.2)]
     own = {"add": False, "g": False}
     assert dispatches(at("PjitFunction(f)", 1, 4), *traced, own=own).number == 0
     assert dispatches(at("PjitFunction(g)", 1, 4), *traced, own=own).detail["high"] == 1
 
 
+def test_calls_that_are_only_traced_are_no_ops_of_the_step():
+    """As the body of `lax.scan`, whose program runs in a later call."""
+    events = [at("PjitFunction(add)", 1, 2), *call("scan", 3, RUN)]
+    value = dispatches(*events, own={"add": False, "scan": False})
+    assert value.detail["high"] == 1
+    assert value.detail["where"].startswith("outside jax.jit: scan")
+
+
 def test_steps_that_call_no_function_of_jax_have_zero():
-    assert dispatches(*call("f", 1), WAIT, own={"add": False}).number == 0
-    assert dispatches(WAIT, own={}).number == 0
+    assert dispatches(*call("f", 1, RUN), WAIT, WAITED, own={"add": False}).number == 0
+    assert dispatches(WAIT, WAITED, own={}).number == 0
 
 
 @pytest.mark.parametrize(
     ("events", "own", "why"),
     [
         ([at("OtherCall(add)", 1, 2)], {"add": False}, "no event of JAX's calls"),
-        ([*call("add", 1)], {"add": True}, "both compile a function named add"),
-        ([*call("add", 1)], None, "pytest does"),
+        ([*call("add", 1)], {"add": False}, "no event of JAX's calls and executions"),
+        ([*call("add", 1, RUN)], {"add": True}, "both compile a function named add"),
+        ([*call("add", 1, RUN)], None, "pytest does"),
     ],
 )
 def test_calls_that_cannot_be_told_apart_are_unknown(events, own, why):

@@ -23,7 +23,8 @@ def trace_of(*events, others=()):
 
 def found(*events, others=()):
     trace = trace_of(*events, others=others)
-    return dict(remote_functions(trace, Evidence(None, trace).launched))
+    recording = Recording(name="", trace=None, workload={})
+    return dict(remote_functions(trace, Evidence(recording, trace).launched))
 
 
 def test_a_request_without_a_local_execution_went_elsewhere():

@@ -109,10 +109,20 @@ def test_calls_of_a_jax_function_are_steps_where_there_is_nothing_else():
         )
     )
     assert (steps.names, steps.source, steps.n_dropped) == (
-        ("PjitFunction(f) 0", "PjitFunction(f) 1", "PjitFunction(f) 2"),
+        ("f 0", "f 1", "f 2"),
         "function",
         1,
     )
+    assert steps.others == ("g",)
+
+
+def test_calls_of_functions_of_jax_itself_are_no_steps():
+    calls = [at(f"PjitFunction({name})", n, n + 0.5) for n, name in enumerate("afaaf")]
+    trace = decode_trace(space(plane("/host:CPU", line("python", *calls))))
+    assert find_steps(trace).names == ("a 0", "a 1", "a 2")
+    assert find_steps(trace, {"a"}).names == ("f 0", "f 1")
+    with pytest.raises(TraceError, match="no step found"):
+        find_steps(trace, {"a", "f"})
 
 
 def test_a_loop_s_last_evaluation_of_its_condition_is_no_iteration():

@@ -1,0 +1,45 @@
+"""The compiled functions of JAX in this process: those of JAX itself, and those of the user."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from pytest_tfperf.frameworks.jax_framework import function_type
+from pytest_tfperf.frameworks.jax_tracing import places_traced
+from pytest_tfperf.values import WAITS
+
+_WRAPS_USERS = "jax._src.pmap"
+"""The module of JAX whose compiled functions are those that users pass to `jax.pmap`."""
+
+
+def own_functions() -> dict[str, bool]:
+    """
+    Return the functions that JAX itself compiles, as `jax.numpy.add`, of all that are alive.
+
+    Returns:
+        Whether the user compiles a function of the same name, by name.
+    """
+    functions = list(_alive())
+    users = {name for name, is_own in functions if not is_own} | set(places_traced())
+    return {name: name in users for name, is_own in functions if is_own}
+
+
+def users_functions() -> Mapping[str, int]:
+    """
+    Return the number of the user's compiled functions of each name.
+
+    They are those alive, or those that the last watch of traces saw, whichever are more.
+    """
+    alive = Counter(name for name, is_own in _alive() if not is_own and name != WAITS)
+    return alive | Counter({name: len(places) for name, places in places_traced().items()})
+
+
+def _alive() -> Iterator[tuple[str, bool]]:
+    """Yield the name of each compiled function, and whether it is one of JAX itself."""
+    kind = function_type()
+    for function in [one for one in gc.get_objects() if type(one) is kind]:
+        module = str(getattr(function, "__module__", ""))
+        is_own = module.partition(".")[0] == "jax" and module != _WRAPS_USERS
+        yield str(getattr(function, "__name__", "")), is_own
