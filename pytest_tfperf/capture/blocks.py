@@ -12,6 +12,7 @@ from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.capture.observations import Observations
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.frameworks.in_use import least_block, synchronise
+from pytest_tfperf.machine.durations import Durations
 from pytest_tfperf.machine.idle_task import core_kept_awake
 from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.recording import Fetches
@@ -43,7 +44,7 @@ class BlockTimer:
     def __init__(self, plan: Plan) -> None:
         self.lap_timer = Stopwatch()
         self.steps_per_call = plan.steps_per_call  # of the running call
-        self.epoch_gaps_s: list[float] = []
+        self.epoch_gaps = Durations()
         self._plan = plan
         self._next_s, self._fetches = 0.0, False  # of the running call, and whether any fetched
         self._call_ended = 0.0
@@ -92,7 +93,7 @@ class BlockTimer:
         n_left, n_timed, n_run = plan.timed_at_most(n_before), 0, 0
         timed = _TimedCalls()
         timed.lengthen(_MOST_BLOCKS * size)
-        self.epoch_gaps_s = []
+        self.epoch_gaps.clear()
         observations.memory.begin_timed()
         self.lap_timer.restart()
         self._call_ended = perf_counter()
@@ -120,9 +121,9 @@ class BlockTimer:
             is_complete = not plan.wants_more(n_timed, len(timed.seconds))
             if timed.seconds and (is_complete or not observations.blocks):
                 timed.give(observations)
-                observations.epoch_gaps_s = list(self.epoch_gaps_s)
-                n_before = len(observations.iter_s) - len(self.epoch_gaps_s)
-                observations.epoch_iters_s = observations.iter_s[max(n_before, 0) :]
+                n_gaps = len(self.epoch_gaps)
+                observations.epoch_gaps_s = self.epoch_gaps.last(n_gaps)
+                observations.epoch_iters_s = observations.iterations.last(n_gaps)
                 if self._fetches:
                     observations.fetches = timed.fetches(plan.steps_per_call)
         if perf_counter() >= deadline:

@@ -96,7 +96,7 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
                 raise CaptureError(_too_short(windows, n_elements))
             began = perf_counter()
             iterator, n_elements = iter(data), 0
-            windows.observations.iter_s.append(perf_counter() - began)
+            windows.observations.iterations.append(perf_counter() - began)
             continue
         if not windows.n_steps:
             windows.inputs = workload_of(element, getattr(data, "element_spec", None))

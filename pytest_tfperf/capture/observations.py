@@ -16,6 +16,7 @@ from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.frameworks.interface import JAX
 from pytest_tfperf.frameworks.jax_functions import own_functions
 from pytest_tfperf.frameworks.jax_programs import JaxPrograms
+from pytest_tfperf.machine.durations import Durations
 from pytest_tfperf.machine.memory_use import MemoryUse
 from pytest_tfperf.recording import (
     UNSEEN,
@@ -70,7 +71,7 @@ class Observations:
     """Fetches of the timed calls, if the windows saw them."""
     epoch_gaps_s: list[float] = field(default_factory=list)
     """Seconds between the epochs."""
-    iter_s: list[float] = field(default_factory=list)
+    iterations: Durations = field(default_factory=Durations)
     """Seconds of each `iter()` on the data so far but the first."""
     epoch_iters_s: list[float] = field(default_factory=list)
     """Seconds of those in `epoch_gaps_s`."""

@@ -79,7 +79,7 @@ class Windows:
             with self._timer.lap_timer.paused():
                 self._executables.return_to_steps()
         if self.epochs.begin_step(self.n_steps) and self._session is None:
-            self._timer.epoch_gaps_s.append(self._timer.lap_timer.lap())
+            self._timer.epoch_gaps.append(self._timer.lap_timer.lap())
         self._in_step = True
         if not self.n_steps:
             self._timer.lap_timer.restart()
@@ -271,7 +271,7 @@ class Windows:
                 synchronise()
                 self._timer.lap_timer.restart()
                 half = n_steps
-                self._timer.epoch_gaps_s = []
+                self._timer.epoch_gaps.clear()
             yield
             n_steps += 1
         self.observations.notes += self.plan.cut_note("warm-up", n_steps, self.plan.warmup)

@@ -6,11 +6,14 @@ They come from its functions lowered to HLO, else from the executables that it r
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from pytest_tfperf.analysis.device.roofline import flops_utilization
 from pytest_tfperf.analysis.evidence import Evidence, Findings
@@ -65,10 +68,39 @@ def _of_jax(evidence: Evidence) -> dict[str, Value]:
     They are of its programs before optimisation. Where these are unknown, they are of its
     executables, and hold on their platform only.
     """
-    found = work_values(_before_optimisation(evidence), framework=JAX)
+    programs = _before_optimisation(evidence)
+    found = work_values(programs, framework=JAX)
     if found["flops"].number is not None:
-        return evidence.on_its_platform(found)
-    return on_its_platform(work_values(_executables(evidence), framework=JAX))
+        return evidence.on_its_platform(_over_steps(found, programs, evidence))
+    programs = _executables(evidence)
+    return on_its_platform(_over_steps(work_values(programs, framework=JAX), programs, evidence))
+
+
+def _over_steps(
+    values: dict[str, Value], programs: Programs | Unknown, evidence: Evidence
+) -> dict[str, Value]:
+    """
+    Add the least and most FLOPs of a step to a known flops, if steps differ in their programs.
+
+    Args:
+        values: The values of all steps together.
+        programs: The modules, in the order of the evidence's executables.
+        evidence: The evidence of the steps.
+    """
+    steps, flops = evidence.steps, values["flops"]
+    if flops.number is None or isinstance(programs, Unknown):
+        return values
+    ran_in = evidence.xla.steps_in_metadata(evidence.executables)
+    each = np.zeros(len(steps))
+    for name, (costs, runs) in zip(evidence.executables, programs, strict=True):
+        runs_then = runs * steps.n_steps / len(ran_in[name])
+        if not math.isclose(runs_then, round(runs_then)):
+            return values  # the trace does not tell how often it ran in each step
+        each[ran_in[name]] += costs.flops * round(runs_then)
+    each /= 1 if steps.sizes is None else np.maximum(steps.sizes, 1)
+    low, high = float(each.min()), float(each.max())
+    detail = {**flops.detail, "low": low, "high": high} if low < high else flops.detail
+    return {**values, "flops": replace(flops, detail=detail)}
 
 
 def _before_optimisation(evidence: Evidence) -> Programs | Unknown:
@@ -194,10 +226,15 @@ def _flops(programs: Programs) -> Value:
     matmul = sum(costs.matmul_flops * runs for costs, runs in programs)
     return Value.of(
         "flops",
-        sum(costs.flops * runs for costs, runs in programs),
+        _whole(sum(costs.flops * runs for costs, runs in programs)),
         Source.HLO,
-        matmul_and_convolution=matmul,
+        matmul_and_convolution=_whole(matmul),
     )
+
+
+def _whole(number: float) -> float:
+    """Return the integer that a number is but for the rounding of floats, else the number."""
+    return float(round(number)) if math.isclose(number, round(number), rel_tol=1e-12) else number
 
 
 def _half_precision(programs: Programs, lines: Mapping[str, str], framework: str) -> Value:

@@ -43,6 +43,25 @@ def test_flops_and_launches_are_those_counted_by_hand(tf_profile, w):
     assert found.peak_memory == 4 * (64 * 256 + 256 * 128 + 64 * 128)
 
 
+def test_flops_of_steps_that_differ_have_the_least_and_the_most(tf_profile):
+    """2 · rows² · 8 of each product."""
+    data = [np.ones((rows, 8), "float32") for rows in (4, 4, 8)] * 20
+    value = tf_profile(jax.jit(lambda x: x @ x.T), data, **FEW).value("flops")
+    assert (value.low(), value.high()) == (2 * 4 * 4 * 8, 2 * 8 * 8 * 8)
+    assert value.low() < value.number < value.high()
+
+
+def test_flops_of_many_programs_are_whole_numbers(tf_profile):
+    def step():
+        for function in functions:
+            function(BATCH)
+
+    functions = [jax.jit(lambda x, n=n: x * n + 1.5) for n in range(2, 9)]
+    value = tf_profile(step, **FEW).value("flops")
+    assert value.number == 7 * 2 * BATCH.size
+    assert "high" not in value.detail
+
+
 def test_bfloat16_is_half_precision(tf_profile):
     x = jnp.ones((64, 64), "bfloat16")
     dot = jax.jit(lambda x: jax.lax.dot(x, x, preferred_element_type="bfloat16"))

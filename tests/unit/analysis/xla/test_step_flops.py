@@ -20,6 +20,13 @@ def test_modules_count_as_often_as_they_run():
     assert values["half_precision"].number == pytest.approx(160 / 165)
 
 
+def test_whole_numbers_stay_whole():
+    """Ten programs, each in a tenth of the steps, add up to less than one in floats."""
+    assert sum([0.1] * 10) != 1
+    assert work_values([(costs(1), 0.1)] * 10)["flops"].number == 1
+    assert work_values([(costs(5), 0.5)])["flops"].number == 2.5
+
+
 @pytest.mark.parametrize(
     ("programs", "metric", "why"),
     [
