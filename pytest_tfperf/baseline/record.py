@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.baseline.counted_totals import TOTALS
 from pytest_tfperf.baseline.draft import Draft, OutdatedError
-from pytest_tfperf.baseline.entry import LISTS, LISTS_OF_PLATFORMS, stored, structure_of
+from pytest_tfperf.baseline.entry import (
+    COUNTED_STEPS,
+    LISTS,
+    LISTS_OF_PLATFORMS,
+    stored,
+    structure_of,
+)
 from pytest_tfperf.baseline.history import merge_runs
 from pytest_tfperf.baseline.place_links import refuse_links
 from pytest_tfperf.baseline.recorded import EntryChange, Recorded
@@ -208,11 +215,16 @@ def _structure(found: Sequence[_Found], only_new: bool, draft: Draft) -> Recorde
     for one in found:
         entry = _entry(entry, one, only_new)
     assert entry is not None
-    if old is not None and {**old, "setting": None} == {**entry, "setting": None}:
+    if old is not None and _values(old) == _values(entry):
         return Recorded()
     draft.change(path, {**content, "tests": {**content["tests"], key: entry}})
     what = _what_changed(old, entry, found[-1].profile.registry)
     return Recorded(entries=(EntryChange(path=path, key=key, what=what),))
+
+
+def _values(entry: Json) -> Json:
+    """Return an entry without what differs from run to run of unchanged code."""
+    return {key: part for key, part in entry.items() if key not in ("setting", COUNTED_STEPS)}
 
 
 def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
@@ -223,6 +235,7 @@ def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
     )
     kept = old if old is not None and only_new else {"program": {}, "platform": {}, "setting": {}}
     here = entry["platform"][platform] | kept["platform"].get(platform, {})
+    steps = kept.get(COUNTED_STEPS) if _has_totals(kept) else entry.get(COUNTED_STEPS)
     lists = {"pipeline": kept.get("pipeline", entry.get("pipeline"))}
     for name in LISTS_OF_PLATFORMS:
         others = (old or {}).get(name, {})
@@ -236,8 +249,13 @@ def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
         "program": entry["program"] | kept["program"],
         "platform": {**(old["platform"] if old is not None else {}), platform: here},
         "setting": {**entry["setting"], "commit": one.run.commit, **kept["setting"]},
+        **({} if steps is None else {COUNTED_STEPS: steps}),
         **{name: found for name, found in lists.items() if found},
     }
+
+
+def _has_totals(entry: Json) -> bool:
+    return any(name in entry["program"] for name in TOTALS)
 
 
 def _what_changed(old: Json | None, new: Json, rows: Mapping[str, Metric]) -> str:

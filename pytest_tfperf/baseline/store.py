@@ -196,6 +196,7 @@ def _is_structure(entry: Json) -> bool:
     of_platforms = [entry.get(name, {}) for name in ("op_types", "python_functions")]
     return (
         _are_dicts(entry, "program", "platform", "setting")
+        and type(entry.get("counted_steps", 0)) is int
         and isinstance(pipeline, list)
         and all(isinstance(stage, str) for stage in pipeline)
         and all(isinstance(lists, dict) for lists in of_platforms)

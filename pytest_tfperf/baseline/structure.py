@@ -11,7 +11,8 @@ from pytest_tfperf.analysis.differences.call_differences import call_differences
 from pytest_tfperf.analysis.differences.compiler_differences import op_type_differences
 from pytest_tfperf.analysis.differences.profile_differences import setting_differences, with_reasons
 from pytest_tfperf.analysis.differences.stage_differences import pipeline_differences
-from pytest_tfperf.baseline.entry import scope_of, structure_of
+from pytest_tfperf.baseline.counted_totals import TOTALS, compared
+from pytest_tfperf.baseline.entry import COUNTED_STEPS, scope_of, structure_of
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.step_time import next_step
 from pytest_tfperf.checks.limits import explanation
@@ -81,16 +82,17 @@ def structure_checks(
     """
     changed = changed_setting(entry["setting"], environment["setting"])
     program, values = entry["program"], entry["platform"].get(environment["platform"])
-    comparison = _Comparison(profile, {**program, **(values or {})}, changed, reference)
+    known, steps = {**program, **(values or {})}, entry.get(COUNTED_STEPS)
+    comparison = _Comparison(profile, known, changed, reference, steps)
     for found in comparison.checks(program, PROGRAM):
         yield _with_lists(found, profile, entry, environment["platform"])
     if values is not None:
         for found in comparison.checks(values, PLATFORM):
             yield _with_lists(found, profile, entry, environment["platform"])
     elif entry["platform"]:
-        known = " | ".join(sorted(entry["platform"]))
+        platforms = " | ".join(sorted(entry["platform"]))
         here = environment["platform"]
-        message = f"platform metrics of {reference.name} are for {known}, this is {here}"
+        message = f"platform metrics of {reference.name} are for {platforms}, this is {here}"
         advice = next_step(reference.record and f"{reference.record} on this platform")
         yield check(
             profile, "platform", Verdict.INCOMPARABLE, "the same platform", message, advice=advice
@@ -134,6 +136,8 @@ class _Comparison:
     changed: str
     """List of what else differs from the stored run."""
     reference: Reference
+    counted_steps: int | None
+    """Number of steps that the stored totals are counted over, None if it is unknown."""
 
     def checks(self, stored: Json, scope: str) -> Iterator[Check]:
         """Check the metrics of a scope."""
@@ -179,16 +183,39 @@ class _Comparison:
         if _differs_by_chance(value, before):
             sentence = f"{found}, {shown} in {reference}: {_BY_CHANCE}"
             return check(self.profile, name, Verdict.PASS, wanted, sentence)
-        return self._changed(metric, value, before, now, wanted)
+        over = ""
+        if name in TOTALS and self.counted_steps and "n_steps" in value.detail:
+            total = compared(value, before, self.counted_steps, reference)
+            now, over = total.now, total.sentence
+            if total.verdict is not None:
+                sentence = f"{found} {over}"
+                return check(self.profile, name, total.verdict, wanted, sentence)
+        return self._changed(metric, value, before, now, wanted, over)
 
     def _changed(
-        self, metric: Metric, value: Value, before: float, now: float, wanted: str
+        self,
+        metric: Metric,
+        value: Value,
+        before: float,
+        now: float,
+        wanted: str,
+        over: str,
     ) -> Check:
-        """Decide a change by the gate of its metric."""
+        """
+        Decide a change by the gate of its metric.
+
+        Args:
+            metric: Row of the metric.
+            value: Its value.
+            before: Value that is compared with.
+            now: Different value of now.
+            wanted: The expectation, as text.
+            over: The steps that both are compared over, if not all.
+        """
         name, profile, reference = metric.name, self.profile, self.reference
         moved = "rose" if now > before else "fell"
         exactly = told_apart(before, now, metric.unit)
-        sentence = f"{name} {moved} from {format_change(before, now, metric.unit)}{exactly}"
+        sentence = f"{name} {moved} from {format_change(before, now, metric.unit)}{exactly}{over}"
         details, advice = explanation(value)
         if self.changed:
             details = (*details, ("changed besides", self.changed))

@@ -12,7 +12,12 @@ from pytest_tfperf.analysis.host.dispatches import jax_dispatches
 from pytest_tfperf.analysis.host.function_times import FunctionUse, function_table
 from pytest_tfperf.analysis.host.op_times import eager_share, op_table
 from pytest_tfperf.analysis.host.shown import JAX, NO_RUNTIME, shows_eager
-from pytest_tfperf.analysis.xla.counts import counted_over, per_step, why_uncounted
+from pytest_tfperf.analysis.xla.counts import (
+    counted_over,
+    per_step,
+    steps_of_traces,
+    why_uncounted,
+)
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Source, Value
@@ -64,7 +69,8 @@ def retraces(recording: Recording, uses: Sequence[FunctionUse]) -> Value:
         return replace(unknown, detail=detail)
     source = Source.TRACE if recording.bare else Source.GRAPH
     cause = diagnosis.retrace_cause(traced, recording.framework) if traced else {}
-    return Value.of("retraces", len(traced), source, **over, **cause, **detail)
+    steps = steps_of_traces(recording, len(traced))
+    return Value.of("retraces", len(traced), source, **over, **cause, **detail, **steps)
 
 
 def _eager_ops(evidence: Evidence, trace: Trace) -> Value:

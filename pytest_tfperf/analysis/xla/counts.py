@@ -46,12 +46,29 @@ def compiles(evidence: Evidence) -> Value:
         elsewhere = compiled_outside(trace, evidence.steps)
         if elsewhere:
             number, detail["outside_steps"] = max(number - elsewhere, 0), elsewhere
-    return Value.of("xla_compiles", number, Source.TRACE, **detail)
+    steps = steps_of_traces(recording, number)
+    return Value.of("xla_compiles", number, Source.TRACE, **detail, **steps)
 
 
 def counted_over(recording: Recording) -> dict[str, int]:
     """Return the steps and ends of epochs that are counted over: all after the first step."""
     return {"n_steps": max(recording.n_steps - 1, 0), "n_epoch_ends": recording.n_epochs}
+
+
+def steps_of_traces(recording: Recording, number: int) -> dict[str, Any]:
+    """
+    Return the steps of the events of a total as a detail, if they are those of the traces.
+
+    Where as many executables were compiled as functions traced, each was compiled for one of these.
+
+    Args:
+        recording: The recording of the steps.
+        number: The total.
+    """
+    traced = recording.traced
+    if not number or traced is None or len(traced) != number or recording.bare:
+        return {}
+    return {"at_steps": [step for _, step, _ in traced]}
 
 
 def why_uncounted(recording: Recording, source: str) -> str:

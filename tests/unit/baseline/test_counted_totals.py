@@ -1,0 +1,113 @@
+"""Totals over as many steps as a run had time for, against those of another run of unchanged code."""
+
+import json
+
+import pytest
+from helpers.baselines import update, update_new
+from helpers.builders import LAPTOP, profile, record_of, value
+
+from pytest_tfperf.baseline.compare import compare_with_baseline
+from pytest_tfperf.baseline.store import Place
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place.of("test_model.py", tmp_path, None)
+
+
+def total(n_steps, *at_steps, metric="retraces", known=True):
+    """A profile of `n_steps` with a total of the events in these steps."""
+    steps = {"at_steps": list(at_steps)} if known and at_steps else {}
+    return profile(**{metric: value(metric, len(at_steps), n_steps=n_steps, **steps)})
+
+
+def found(place, before, now):
+    update(place, record_of(before))
+    [check] = compare_with_baseline(now, "test_step", place, LAPTOP, "structural", None)
+    return check
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "verdict", "sentence"),
+    [
+        ((600, 500), (600, 500), "PASS", "retraces is 1, as in the baseline"),
+        ((600, 500), (600, 400, 500), "REGRESSION", "retraces rose from 1 to 2"),
+        (
+            (600, 500),
+            (1000, 500, 1000),
+            "PASS",
+            "retraces is 2 over 1,000 steps, 1 of them in the first 600; "
+            "1 over 600 in the baseline",
+        ),
+        (
+            (600, 500),
+            (1000, 500, 600, 700),
+            "REGRESSION",
+            "rose from 1 to 2 over the first 600 steps",
+        ),
+        ((600, 500), (1000, 500, 601), "PASS", "retraces is 2 over 1,000 steps"),
+        ((600,), (700, 650), "PASS", "0 of them in the first 600; 0 over 600 in the baseline"),
+        ((600,), (700, 500, 650), "REGRESSION", "retraces rose from 0 to 1"),
+        (
+            (1000, 500, 1000),
+            (600, 500),
+            "PASS",
+            "retraces is 1 over 600 steps, 2 over 1,000 in the baseline: fewer steps ran",
+        ),
+        ((1000, 500), (600, 400, 500), "REGRESSION", "retraces rose from 1 to 2"),
+        ((600, 400, 500), (1000, 900), "IMPROVED", "retraces fell from 2 to 1"),
+    ],
+)
+def test_a_total_is_compared_over_the_steps_that_both_ran(place, before, now, verdict, sentence):
+    check = found(place, total(*before), total(*now))
+    assert check.verdict.value == verdict
+    assert sentence in check.message
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "verdict"),
+    [
+        ((600, 1, 2), (900, 1, 2, 3), "INCONCLUSIVE"),
+        ((600, 1, 2), (800, 1, 2, 3, 4), "INCONCLUSIVE"),  # (2 + 1) / 600 of 800
+        ((600, 1, 2), (800, 1, 2, 3, 4, 5), "REGRESSION"),
+        ((600,), (900, 1), "REGRESSION"),
+    ],
+)
+def test_without_the_steps_only_a_higher_rate_is_worse(place, before, now, verdict):
+    before, now = (total(*one, metric="xla_compiles", known=False) for one in (before, now))
+    check = found(place, before, now)
+    assert check.verdict.value == verdict
+    assert ("more steps ran, and which of them count is not known" in check.message) == (
+        verdict == "INCONCLUSIVE"
+    )
+
+
+def test_an_entry_of_an_older_version_has_no_steps_and_is_compared_exactly(place):
+    update(place, record_of(total(600, 500)))
+    stored = json.loads(place.structure.read_text())
+    del stored["tests"]["test_step"]["counted_steps"]
+    place.structure.write_text(json.dumps(stored))
+    now = total(1000, 500, 1000)
+    [check] = compare_with_baseline(now, "test_step", place, LAPTOP, "structural", None)
+    assert check.verdict.value == "REGRESSION"
+
+
+def test_another_number_of_steps_alone_changes_no_file(place):
+    update(place, record_of(total(600, 500)))
+    before = place.structure.read_bytes()
+    update(place, record_of(total(700, 500)))
+    assert place.structure.read_bytes() == before
+
+
+def test_the_steps_stay_with_the_totals_that_they_belong_to(place):
+    update(place, record_of(total(600, 500)))
+    more = profile(
+        retraces=value("retraces", 2, n_steps=900, at_steps=[500, 900]),
+        eager_ops=value("eager_ops", 3),
+    )
+    update_new(place, record_of(more))
+    entry = json.loads(place.structure.read_text())["tests"]["test_step"]
+    assert (entry["counted_steps"], entry["program"]) == (600, {"eager_ops": 3, "retraces": 1})
+    update(place, record_of(more))
+    entry = json.loads(place.structure.read_text())["tests"]["test_step"]
+    assert (entry["counted_steps"], entry["program"]["retraces"]) == (900, 2)
