@@ -15,11 +15,25 @@ _UNTIMED_SHARE = 0.125  # of a turn: refills the caches that the other process h
 _PIPELINE_S = 0.2
 # least untimed part of one: requests to a disk, or sleeps, have ended while the process was stopped
 _PIPELINE_UNTIMED_S = 0.1
+_MOST_ALIKE = 10.0  # ratio of two steps up to which both run as many calls in a turn
+_LEAST_CALL_S = 1e-6
 _MOST_EPOCH_S = 1.0  # longest epoch that a turn covers whole
 
 
 class StepsExhausted(Exception):
     """A process had no more steps, or its test failed, within a turn."""
+
+
+def turn_sizes(readies: Sequence[Ready], chance: random.Random) -> list[Turn]:
+    """
+    Return the turn of each profile: the same for all, unless their steps differ too much.
+
+    A turn that is long enough for the fastest step would take a slow one minutes.
+    """
+    calls_s = [max(ready.call_s, _LEAST_CALL_S) for ready in readies]
+    if max(calls_s) > _MOST_ALIKE * min(calls_s):
+        return [turn_size([ready], chance) for ready in readies]
+    return [turn_size(readies, chance)] * len(readies)
 
 
 def turn_size(readies: Sequence[Ready], chance: random.Random) -> Turn:
@@ -33,7 +47,7 @@ def turn_size(readies: Sequence[Ready], chance: random.Random) -> Turn:
     with data are longer, and the length of their untimed part is random: the timed part then begins
     at another point of a burst each time.
     """
-    call_s = max(min(ready.call_s for ready in readies), 1e-6)
+    call_s = max(min(ready.call_s for ready in readies), _LEAST_CALL_S)
     least_s = max(ready.least_s for ready in readies)
     timed, untimed = math.ceil(least_s / call_s), math.ceil(_PIPELINE_UNTIMED_S / call_s)
     if epoch := epoch_of(readies):

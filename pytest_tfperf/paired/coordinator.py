@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.child.process import ChildProcess
-from pytest_tfperf.child.turn_runner import StepsExhausted, epoch_of, run_turn, turn_size
+from pytest_tfperf.child.turn_runner import StepsExhausted, epoch_of, run_turn, turn_sizes
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.turns import Ready
 from pytest_tfperf.values import Json, Unknown
@@ -240,23 +240,22 @@ def run_turns(
         PairedError: If a process ended or hung.
     """
     readies = ready_pair.tree, ready_pair.ref
-    limits = [ready.most_calls for ready in readies if ready.most_calls is not None]
+    left = [math.inf if ready.most_calls is None else ready.most_calls for ready in readies]
     chance = random.SystemRandom()
-    n_calls = 0
     exhausted = False
     pairs: list[tuple[float, float, bool]] = []
     logs: list[float] = []
     began = perf_counter()
     while time.is_left(perf_counter() - began, len(logs)) and not (logs and is_enough(logs)):
-        turn, tree_first = turn_size(readies, chance), chance.random() < 0.5
-        n_calls += turn.untimed + turn.timed
-        if limits and n_calls > min(limits):
+        turns, tree_first = turn_sizes(readies, chance), chance.random() < 0.5
+        left = [n - turn.untimed - turn.timed for n, turn in zip(left, turns, strict=True)]
+        if min(left) < 0:
             exhausted = True
             break
-        versions = [(tree, ready_pair.tree), (ref, ready_pair.ref)]
+        versions = list(zip((tree, ref), turns, readies, strict=True))
         order = versions if tree_first else versions[::-1]
         try:
-            times = {child.label: run_turn(child, turn, ready) for child, ready in order}
+            times = {child.label: run_turn(child, turn, ready) for child, turn, ready in order}
         except StepsExhausted:
             exhausted = True
             break

@@ -7,7 +7,7 @@ from helpers.scripted_child import scripted
 
 from pytest_tfperf.child import turn_runner
 from pytest_tfperf.child.process import ChildProcess
-from pytest_tfperf.child.turn_runner import epoch_of, turn_size
+from pytest_tfperf.child.turn_runner import epoch_of, turn_size, turn_sizes
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.paired.coordinator import (
     PairedTest,
@@ -88,6 +88,24 @@ def test_turns_are_alike_and_long_enough_in_both_versions(tree, ref, turn):
         for call, least in (tree, ref)
     ]
     assert turn_size(sides, Random(1)) == turn
+
+
+@pytest.mark.parametrize(
+    ("tree_s", "turns"),
+    [
+        (0.01, [Turn(untimed=3, timed=20)] * 2),  # ten times as long: the same calls
+        (0.011, [Turn(untimed=1, timed=2), Turn(untimed=3, timed=20)]),
+        (8.0, [Turn(untimed=1, timed=1), Turn(untimed=3, timed=20)]),
+        (0.0001, [Turn(untimed=25, timed=200), Turn(untimed=3, timed=20)][:1] * 2),
+        (0.00009, [Turn(untimed=28, timed=223), Turn(untimed=3, timed=20)]),
+    ],
+)
+def test_a_much_slower_version_runs_fewer_calls(tree_s, turns):
+    sides = [
+        Ready(workload={"inputs": []}, call_s=call, least_s=0.02, most_calls=None)
+        for call in (tree_s, 0.001)
+    ]
+    assert turn_sizes(sides, Random(1)) == turns
 
 
 def test_turns_of_steps_with_data_are_longer_and_begin_at_any_point_of_a_burst():
