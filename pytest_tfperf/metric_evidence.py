@@ -93,8 +93,8 @@ EVIDENCE: dict[str, str] = {
 
 TENSORFLOW, JAX, PYTORCH = "TensorFlow", "JAX", "PyTorch"
 ANYWHERE, ON_ACCELERATORS, NOWHERE = "yes", "GPU, TPU", "–"
-ON_GPUS = "GPU"
-"""Devices that can make a metric known."""
+ON_GPUS, ON_DATASETS = "GPU", "tf.data"
+"""Devices that can make a metric known, or any where a `tf.data.Dataset` feeds the step."""
 OF_DEVICES = (
     "device_busy",
     "collective_time",
@@ -113,7 +113,7 @@ _DEVICES = {
 }
 _IN_JAX = {
     **dict.fromkeys(("xla_coverage", "graph_ops", "graph_reduction"), NOWHERE),
-    **dict.fromkeys(("input_capacity", "input_bound_at_target"), NOWHERE),
+    **dict.fromkeys(("input_capacity", "input_bound_at_target"), ON_DATASETS),
     "host_overhead": ON_ACCELERATORS,
     "host_device_copies": ANYWHERE,
 }

@@ -249,6 +249,8 @@ class Recording:
     """Name of the profile."""
     trace: Path | None
     """The trace of its steps, if there is one."""
+    input_trace: Path | None = None
+    """The trace of TensorFlow, if its pipelines may have fed the steps of another framework."""
     workload: Mapping[str, Any]
     """The step's inputs, batch size, replicas and whatever else two runs must share."""
     bare: bool = False
@@ -341,9 +343,7 @@ class Recording:
     @property
     def op_lines(self) -> dict[str, str]:
         """
-        The user's source lines by op name, with and without the name of the call in front.
-
-        XLA leaves out the name of the call for some ops.
+        The user's source lines by op name, also without the name of the call, as XLA may have it.
         """
         ops = () if isinstance(self.ops, Unknown) else self.ops.ops
         full = {op.name: op.line for op in ops if op.line}

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
+import numpy as np
+
 from pytest_tfperf.analysis.completion import completed
 from pytest_tfperf.analysis.device.busy_times import DeviceTimes, device_times
 from pytest_tfperf.analysis.device.collectives import Runs, find_runs
@@ -34,7 +36,7 @@ from pytest_tfperf.analysis.input.stages import Stage, find_stages
 from pytest_tfperf.analysis.input.waits import Drain, find_drain, input_waits, pushed_input
 from pytest_tfperf.analysis.step_framework import only_own
 from pytest_tfperf.analysis.steps.breakdown import Breakdown, break_down
-from pytest_tfperf.analysis.steps.detect import Steps, find_steps
+from pytest_tfperf.analysis.steps.detect import MARKED, Steps, find_steps
 from pytest_tfperf.analysis.steps.on_devices import on_the_device
 from pytest_tfperf.analysis.xla.executions import XlaUse, find_xla_use, step_executables
 from pytest_tfperf.analysis.xla.unoptimised import (
@@ -111,6 +113,8 @@ class Evidence:
     """The trace of its first step, if that had a session of its own."""
     inspection: StepCode | None = None
     """Facts of the step's code, if they are not in the recording."""
+    input_trace: Trace | None = None
+    """The trace of TensorFlow over the same steps, if another framework ran them."""
 
     @property
     def code(self) -> StepCode:
@@ -185,7 +189,13 @@ class Evidence:
     @cached_property
     def waits(self) -> Spans:
         """The times in which a step waited for its next element, not merged."""
-        return input_waits(self._trace)
+        trace, steps = self.pipeline
+        begin, end = input_waits(trace)
+        if trace is self._trace:
+            return begin, end
+        # profilers number their events from their own starts
+        shift = int(np.median(self.launched.start_ps - steps.start_ps))
+        return begin + shift, end + shift
 
     @cached_property
     def timed_waits(self) -> TimedWaits | None:
@@ -195,7 +205,7 @@ class Evidence:
         That is where tf_profile does not call `next()`, and where a device may work meanwhile. The
         part of a wait that an op on another thread hides is that of the trace.
         """
-        fetches, trace, steps = self.recording.fetches, self._trace, self.steps
+        fetches, trace, steps = self.recording.fetches, self.pipeline[0], self.steps
         on_device = self.breakdown.device.n_devices or pushed_input(trace)[0].size
         if fetches is None or on_device or not shows_fetches(trace):
             return None
@@ -206,13 +216,28 @@ class Evidence:
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The stages of the input pipelines."""
-        inside = merge((self.steps.start_ps, self.steps.end_ps))
-        return find_stages(self._trace, intersect(merge(self.waits), inside))
+        return find_stages(self.pipeline[0], self.pipeline_waits)
+
+    @cached_property
+    def pipeline(self) -> tuple[Trace, Steps]:
+        """The trace of the input pipelines, and the steps in it."""
+        if self.input_trace is not None:
+            steps = find_steps(self.input_trace)
+            if steps.source == MARKED and len(steps) == len(self.launched):
+                return self.input_trace, steps
+        return self._trace, self.steps
+
+    @cached_property
+    def pipeline_waits(self) -> Spans:
+        """The merged times in which a step waited, in the trace of the input pipelines."""
+        trace, steps = self.pipeline
+        inside = merge((steps.start_ps, steps.end_ps))
+        return intersect(merge(input_waits(trace)), inside)
 
     @cached_property
     def drain(self) -> Drain:
         """The draining of the pipeline's buffers during the steps."""
-        return find_drain(self._trace, self.steps, self.breakdown.parts_ps["input"])
+        return find_drain(*self.pipeline, self.breakdown.parts_ps["input"])
 
     @cached_property
     def xla(self) -> XlaUse:

@@ -140,7 +140,12 @@ def assembled(evidence: Evidence, findings: Sequence[Findings]) -> Profile:
     return replace(profile, advice=by_saving((*advise(profile, evidence.framework), *advice)))
 
 
-def settling_steps(trace: Trace, steps_before: int, fetches: Fetches | None = None) -> int:
+def settling_steps(
+    trace: Trace,
+    steps_before: int,
+    fetches: Fetches | None = None,
+    input_trace: Trace | None = None,
+) -> int:
     """
     Return how many more steps must pass before a window shows the pipeline as it runs for long.
 
@@ -155,9 +160,12 @@ def settling_steps(trace: Trace, steps_before: int, fetches: Fetches | None = No
         trace: The trace of a window's steps.
         steps_before: Steps since the last pause, in which the buffers could fill.
         fetches: The fetches of the timed window before that one.
+        input_trace: The trace of TensorFlow, if another framework ran the steps.
     """
     evidence = Evidence(
-        Recording(name="", trace=None, workload={}, fetches=fetches, settled=False), trace
+        Recording(name="", trace=None, workload={}, fetches=fetches, settled=False),
+        trace,
+        input_trace=input_trace,
     )
     drain, timed = evidence.drain, evidence.timed_waits
     share, *_ = shares.waiting_share(evidence)

@@ -13,7 +13,7 @@ from pytest_tfperf.capture.pipeline_stages import stages_of
 from pytest_tfperf.capture.sessions import Traces
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
-from pytest_tfperf.frameworks.interface import JAX
+from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW
 from pytest_tfperf.frameworks.jax_functions import own_functions
 from pytest_tfperf.frameworks.jax_programs import JaxPrograms
 from pytest_tfperf.machine.durations import Durations
@@ -131,6 +131,7 @@ class Observations:
         return Recording(
             name=name,
             trace=self.traces.get(ran[0]),
+            input_trace=None if ran[0] == TENSORFLOW else self.traces.get(TENSORFLOW),
             framework=ran[0],
             own_functions=own_functions() if ran[0] == JAX else None,
             beside=tuple(ran[1:]),

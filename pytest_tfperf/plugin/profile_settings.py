@@ -22,6 +22,7 @@ from pytest_tfperf.compiler.lowering.lower import UNASKED_NODES
 from pytest_tfperf.compiler.step_graph import UNASKED_NODES as UNASKED_GRAPH_NODES
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.in_use import other_frameworks, untraced_names
+from pytest_tfperf.frameworks.interface import TENSORFLOW
 from pytest_tfperf.frameworks.jax_framework import runs_in_several_processes
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone, measuring_anyway
 from pytest_tfperf.plugin.registry import Registry
@@ -48,7 +49,8 @@ def evidence_of(recording: Recording, inspection: StepInspection) -> Evidence:
     """Read the traces of a recording."""
     trace = read_session(recording.trace) if recording.trace else None
     first = read_session(recording.cold) if recording.cold else None
-    return Evidence(recording, trace, first, inspection)
+    beside = read_session(recording.input_trace) if recording.input_trace else None
+    return Evidence(recording, trace, first, inspection, beside)
 
 
 def asked_findings(wanted: Wanted) -> set[str]:
@@ -186,7 +188,10 @@ def window_hooks(settings: Settings, name: str, wanted: Wanted) -> WindowHooks:
             return 0
         traces = read_sessions(paths)
         first = frameworks_of(traces, untraced_names())[0]
-        return settling_steps(traces[first], before, fetches) if first in traces else 0
+        if first not in traces:
+            return 0
+        beside = None if first == TENSORFLOW else traces.get(TENSORFLOW)
+        return settling_steps(traces[first], before, fetches, beside)
 
     return WindowHooks(
         settling_steps=settling,

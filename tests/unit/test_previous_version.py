@@ -166,12 +166,16 @@ def test_accepting_an_old_run_writes_the_old_baseline(project, capsys):
     shutil.rmtree(project / "__tfperf__")
     assert main(["accept", "run.json"]) == 0
     written = baselines(project)
-    op_types = {
-        key: entry.pop("op_types")  # the version before did not store them
+    entries = {
+        key: entry
         for content in written.values()
         for key, entry in content["tests"].items()
         if "program" in entry
     }
+    # the version before did not store these
+    op_types = {key: entry.pop("op_types") for key, entry in entries.items()}
+    n_steps = {key: entry.pop("counted_steps") for key, entry in entries.items()}
+    assert all(n > 50 for n in n_steps.values())
     assert written == stored
     assert {
         key: sum(sum(types.values()) for types in one.values()) for key, one in op_types.items()

@@ -22,7 +22,6 @@ from pytest_tfperf.analysis.steps.shares import host_values
 from pytest_tfperf.analysis.trace_errors import faults
 from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.text import plural
-from pytest_tfperf.trace.intervals import intersect, merge
 from pytest_tfperf.values import Advice, Unknown
 
 _BATCHES = frozenset({"Batch", "ParallelBatch", "MapAndBatch"})
@@ -76,13 +75,12 @@ def limiting_pipeline(evidence: Evidence) -> LimitingPipeline | None:
     stages = tuple(stage for stage in evidence.stages if not stage.on_device)
     if not share or not stages:
         return None
-    steps = evidence.steps
-    inside = intersect(merge(evidence.waits), merge((steps.start_ps, steps.end_ps)))
+    steps, (trace, _) = evidence.steps, evidence.pipeline
     period_s = float(steps.period_ps.mean()) * 1e-12
     return LimitingPipeline(
         stages=stages,
-        fills=find_fills(evidence.trace, inside),
-        openings=find_openings(evidence.trace, stages),
+        fills=find_fills(trace, evidence.pipeline_waits),
+        openings=find_openings(trace, stages),
         n_steps=steps.n_steps,
         wait_s=share * period_s,
         period_s=period_s,

@@ -19,6 +19,8 @@ from pytest_tfperf.trace.xspace import HOST, Trace
 
 _INNER = "they were ended before they were whole, or lie within another step"
 _NAMED = 3  # functions that are no steps
+MARKED = "tfperf"
+"""Source of steps that tf_profile marked."""
 OF_DEVICES = ("Steps", "XLA Modules")
 """Sources of steps that are lines of devices."""
 
@@ -117,7 +119,7 @@ def _marked(host: Events) -> Steps | None:
         return None
     roots = host.having("step_num")
     ours = roots.having("tfperf")
-    roots, source = (ours, "tfperf") if len(ours) else (roots, "step_num")
+    roots, source = (ours, MARKED) if len(ours) else (roots, "step_num")
     whole = roots.where(~roots.stats.present("aborted"))
     if not len(whole):
         return None

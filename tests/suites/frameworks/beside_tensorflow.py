@@ -1,5 +1,7 @@
 """Steps of JAX and of TensorFlow in one process: each profile is of what its own steps ran."""
 
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,6 +57,34 @@ def test_a_step_of_jax_on_a_dataset_of_tensorflow(tf_profile):
     assert "JAX" in platform(tf_profile)
     assert found.xla_launches == 1
     assert found.value("input_wait").number is not None
+
+
+def slowly(x):
+    """6 ms of Python."""
+    return tf.py_function(lambda y: (time.sleep(0.006), y)[1], [x], tf.float32)
+
+
+def test_the_stage_that_a_step_of_jax_waits_for_is_named(tf_profile):
+    data = tf.data.Dataset.from_tensors(BATCH).repeat(2000).map(slowly)
+    found = tf_profile(lambda x: jax_step(x.numpy()), data, **FEW)
+    assert found.input_bound > 0.8
+    assert found.value("input_bound").detail["where"].startswith("stage Map")
+    assert 100 < found.value("input_capacity").number < 1 / 0.006
+    assert any("TensorFlow ops" in advice.what for advice in found.advice)
+
+
+def test_a_full_prefetch_buffer_hides_no_slow_pipeline_from_jax(tf_profile):
+    """The buffer fills in the first step, and lasts for some 150 steps of 4 ms."""
+
+    def step(x):
+        time.sleep(0.004 if filled else 0.5)
+        filled.append(True)
+        return jax_step(x.numpy())
+
+    filled = []
+    data = tf.data.Dataset.from_tensors(BATCH).repeat(2000).map(slowly).prefetch(50)
+    found = tf_profile(step, data)  # fewer steps than usual would not tell
+    assert found.input_bound > 0.1
 
 
 def test_a_step_of_both_leaves_counts_unknown_and_times_known(tf_profile):
