@@ -27,6 +27,8 @@ _FOR_ARRAYS = (
     "larger batches (batch_size=); without shuffling, a tf.data.Dataset of the arrays: "
     "from_tensor_slices(...).batch(...).prefetch(tf.data.AUTOTUNE)"
 )
+_FOR_ARRAYS_WITHOUT_TF_DATA = "larger batches (batch_size=)"
+_NO_STAGE = "no tf.data stage ran"
 _INTO_XLA = {
     op_types.TEXT: "turn text into numbers before the step, in the input pipeline",
     op_types.PYTHON: (
@@ -55,12 +57,12 @@ def input_cause(stages: Sequence[Stage], framework: str = TENSORFLOW) -> dict[st
     """Return `where` and `try` for steps of a framework that wait for input."""
     if not stages and framework == JAX:
         return {
-            "where": "no tf.data stage ran: the elements come from elsewhere",
+            "where": f"{_NO_STAGE}: the elements come from elsewhere",
             "try": "load ahead: Grain's DataLoader with workers and a read buffer, then device_put",
         }
     if not stages:
         return {
-            "where": "no tf.data stage ran: the elements come from Python code",
+            "where": f"{_NO_STAGE}: the elements come from Python code",
             "try": "feed the step from a tf.data.Dataset that ends in .prefetch(tf.data.AUTOTUNE)",
         }
     if stages[0].on_device:
@@ -112,11 +114,15 @@ def with_keras_source(
     if source is None or not source.by_keras or "where" not in detail:
         return dict(detail)
     line = f" at {source.line}" if source.line else ""
-    made = "Keras makes the pipeline of arrays"
+    is_in_tf_data = not detail["where"].startswith(_NO_STAGE)
     if source.python:
-        made = f"the PyDataset {source.stage}{line} makes the elements"
-    remedy = _FOR_PY_DATASET if source.python else _FOR_ARRAYS
-    return {**detail, "where": f"{made}; {detail['where']}", "try": remedy}
+        made, remedy = f"the PyDataset {source.stage}{line} makes the elements", _FOR_PY_DATASET
+    elif is_in_tf_data:
+        made, remedy = "Keras makes the pipeline of arrays", _FOR_ARRAYS
+    else:
+        made, remedy = "Keras makes the batches of arrays", _FOR_ARRAYS_WITHOUT_TF_DATA
+    where = f"{made}; {detail['where']}" if is_in_tf_data else made
+    return {**detail, "where": where, "try": remedy}
 
 
 def compile_cause(
@@ -203,12 +209,18 @@ def _with_change(name: str, change: str) -> str:
     return f"{name} ({change})" if change else name
 
 
-def dispatch_cause(names: Counter[str]) -> dict[str, str]:
-    """Return `where` and `try` for functions of JAX's own that a step calls one by one."""
-    return {
-        "where": f"outside jax.jit: {_tally(names.elements())}",
-        "try": "move them into the jax.jit function that the step calls",
-    }
+def dispatch_cause(names: Counter[str], in_keras: bool = False) -> dict[str, str]:
+    """
+    Return `where` and `try` for functions of JAX's own that a step calls one by one.
+
+    Args:
+        names: The functions.
+        in_keras: True if the step is a batch of a loop of Keras.
+    """
+    remedy = "move them into the jax.jit function that the step calls"
+    if in_keras:
+        remedy = "compile the model with jit_compile=True, and run_eagerly=False"
+    return {"where": f"outside jax.jit: {_tally(names.elements())}", "try": remedy}
 
 
 def transfer_cause(puts: Counter[str], n_reads: int) -> dict[str, str]:

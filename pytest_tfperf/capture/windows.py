@@ -23,7 +23,8 @@ from pytest_tfperf.capture.sessions import Fetching, Session, StepMark, Traces, 
 from pytest_tfperf.capture.window_hooks import Progress, WindowHooks
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.step_calls import calls_recorded
-from pytest_tfperf.frameworks.in_use import fetch, least_block, synchronise
+from pytest_tfperf.frameworks.in_use import least_block, synchronise
+from pytest_tfperf.frameworks.unfinished_calls import UnfinishedCalls
 from pytest_tfperf.machine.call_counter import CallCounter
 from pytest_tfperf.machine.conditions import is_traced
 from pytest_tfperf.machine.interference import conditions_noted
@@ -65,9 +66,9 @@ class Windows:
         self._session: Session | None = None
         self._mark: StepMark | None = None
         self._fetching, self._counter = Fetching(self._timer.fetched), CallCounter()
-        self._in_step, self._n_cold_traces = False, 0
+        self._in_step, self._unfinished = False, UnfinishedCalls(plan.latency)
+        self._n_cold_traces = self._n_before_turns = self._n_epochs_before_turns = 0
         self._n_traced = self._most_elements = 0  # steps, and elements to keep, of a session
-        self._n_before_turns = self._n_epochs_before_turns = 0
         self._executables = Executables(folder)
         self._sequence = self._run_windows()
         next(self._sequence)
@@ -95,8 +96,7 @@ class Windows:
     def end(self, output: Any = None) -> None:
         """End the step, and do what is due between two steps."""
         self._counter.end(self._timer.steps_per_call)
-        if self.plan.latency:
-            fetch(output)
+        self._unfinished.ended(output)
         self._end_mark()
         self._in_step = False
         self.n_steps += 1

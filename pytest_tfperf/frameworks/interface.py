@@ -42,6 +42,9 @@ class Framework(Protocol):
     def synchronise(self) -> None:
         """Wait for all devices of this process."""
 
+    def most_unfinished(self) -> int | None:
+        """Return the most calls of a step that may be unfinished, or None without a bound."""
+
     def fetch(self, output: Any) -> None:
         """Copy its arrays in a step's output to the host, as an inference server does."""
 

@@ -37,6 +37,9 @@ class TensorFlow:
         """Wait for all devices."""
         runtime.sync_devices()
 
+    def most_unfinished(self) -> None:
+        """Return None: it has no bound."""
+
     def fetch(self, output: Any) -> None:
         """Copy the tensors of an output to the host."""
         runtime.fetch(output)

@@ -47,6 +47,9 @@ class PyTorch:
         for number in range(self.n_gpus()):
             cuda.synchronize(number)
 
+    def most_unfinished(self) -> None:
+        """Return None: it has no bound."""
+
     def fetch(self, output: Any) -> None:
         """Copy the tensors of an output to the host."""
         for leaf in _tensors(output):

@@ -15,6 +15,7 @@ from typing import Any
 
 from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.frameworks.in_use import least_block, start_devices, synchronise
+from pytest_tfperf.frameworks.unfinished_calls import UnfinishedCalls
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone
 from pytest_tfperf.results import Profile
 from pytest_tfperf.variants.comparison import Comparison
@@ -141,9 +142,11 @@ def _warm_up(step: Callable[[], Any], target: float, deadline: float) -> tuple[i
 
 def _timed(step: Callable[[], Any], size: int) -> float:
     """Return the seconds of `size` steps, from idle devices to idle devices."""
-    synchronise()
+    calls = UnfinishedCalls()
+    calls.ended()  # none has run: it waits for the devices
     start = perf_counter()
     for _ in range(size):
         step()
+        calls.ended()
     synchronise()
     return perf_counter() - start

@@ -21,7 +21,7 @@ ENVIRONMENT = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFOR
 @pytest.mark.parametrize(
     ("module", "n_tests"),
     [
-        ("four_devices", 5),
+        ("four_devices", 6),
         ("errors", 6),
         pytest.param("metrics", 40, marks=pytest.mark.slow),
         pytest.param("beside_tensorflow", 10, marks=pytest.mark.slow),

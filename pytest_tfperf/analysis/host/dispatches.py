@@ -17,6 +17,7 @@ from pytest_tfperf.trace.xspace import HOST
 from pytest_tfperf.values import FETCH, FETCH_PYTHON, Value
 
 _METRIC = "eager_ops"
+_KERAS_LOOPS = ("train", "test", "predict")  # kinds of steps
 _NOT_IN_PROCESS = "a trace does not tell JAX's own functions from the user's; pytest does"
 _NO_CALLS = "the trace has no event of JAX's calls and executions, which would show them"
 
@@ -47,7 +48,8 @@ def jax_dispatches(evidence: Evidence) -> Value:
     counted = np.array([name in own for name in names], bool)
     step = evidence.launched.of(calls.where(counted).start)
     counts = np.bincount(step, minlength=len(evidence.launched))
-    cause = diagnosis.dispatch_cause(Counter(name for name in names if name in own))
+    in_keras = evidence.launched.names[0].partition(" ")[0] in _KERAS_LOOPS
+    cause = diagnosis.dispatch_cause(Counter(name for name in names if name in own), in_keras)
     return per_step(_METRIC, counts, evidence.launched.sizes, **(cause if counts.any() else {}))
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 import numpy as np
 
 from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.step_framework import only_own
 from pytest_tfperf.analysis.xla.counts import per_step
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.function_calls import called_function, jax_calls
@@ -20,6 +22,8 @@ _PUTS = ("DevicePut", "DevicePutWithSharding")
 """Events of an array on its way to devices (jaxlib 0.6 to 0.10): an argument, an explicit put."""
 _READS = ("np.asarray(jax.Array)",)
 """Events of an array that JAX gives to Python (jaxlib 0.6 to 0.10)."""
+_EXPLICIT_PUT = "stage"
+"""Name of the function that `jnp.asarray` of an array of NumPy calls (jax/_src, 0.10)."""
 _BETWEEN_DEVICES = ("CopyToMemorySpace", "TfrtCpuBuffer::CopyToDevice")
 """Events within a put of an array that is on a device already (jaxlib 0.10 and 0.6)."""
 _NONE_SHOWN = (
@@ -49,7 +53,8 @@ def jax_transfers(evidence: Evidence, trace: Trace) -> dict[str, Value]:
     steps = evidence.launched
     puts, reads = (events.where(steps.of(events.start) >= 0) for events in (puts, reads))
     counts = np.bincount(steps.of(np.concatenate([puts.start, reads.start])), minlength=len(steps))
-    cause = diagnosis.transfer_cause(_callers(host, puts), len(reads)) if counts.any() else {}
+    own = only_own(evidence.recording.own_functions)
+    cause = diagnosis.transfer_cause(_callers(host, puts, own), len(reads)) if counts.any() else {}
     copies = per_step(COPIES, counts, steps.sizes, **cause)
     if counts.any():
         return {COPIES: copies, BYTES: Value.unknown(BYTES, _NO_SIZE.format(int(counts.sum())))}
@@ -63,9 +68,17 @@ def _puts(host: Events) -> Events:
     return puts.where(~np.isin(np.arange(len(puts)), moved))
 
 
-def _callers(host: Events, puts: Events) -> Counter[str]:
-    """Count the puts by the function of JAX whose argument the array is, "" for all others."""
-    calls = jax_calls(host)
+def _callers(host: Events, puts: Events, own: Collection[str]) -> Counter[str]:
+    """
+    Count the puts by the function whose argument the array is, "" for all others.
+
+    Args:
+        host: Events of the host.
+        puts: The puts.
+        own: Functions that only JAX itself compiles.
+    """
+    explicit = {_EXPLICIT_PUT}.intersection(own)
+    calls = jax_calls(host).named(lambda name: called_function(name) not in explicit)
     caller = enclosing(calls, puts)
     names = [*(called_function(name) for name in calls.names), ""]
     return Counter(names[place] for place in caller.tolist())

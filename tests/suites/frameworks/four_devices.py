@@ -44,6 +44,13 @@ def test_all_executions_of_a_program_with_a_sum_are_in_its_step(tf_profile, rows
     assert (value.number, "low" in value.detail) == (4, False)
 
 
+def test_a_sum_over_devices_may_run_in_many_steps(tf_profile, rows):
+    """XLA ends a process that has some 32 calls of it unfinished."""
+    x, mean = jax.device_put(ROWS, rows), jax.jit(lambda x: x - jnp.mean(x @ x))
+    found = tf_profile(lambda: mean(x), warmup=100, steps=200, trace_steps=50)
+    assert (found.xla_launches, found.eager_ops) == (4, 0)
+
+
 def test_another_device_than_the_first(tf_profile):
     x, product = jax.device_put(ROWS, jax.devices()[2]), jax.jit(lambda x: x @ x)
     found = tf_profile(lambda: product(x), **FEW)

@@ -1,6 +1,7 @@
 """Reasons and remedies of steps of JAX: they name JAX's own means, and none of TensorFlow's."""
 
 import re
+from collections import Counter
 
 import pytest
 from helpers.builders import profile
@@ -8,6 +9,7 @@ from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.advice import guides
 from pytest_tfperf.analysis.advice.step_advice import advise
+from pytest_tfperf.analysis.diagnosis import dispatch_cause, input_cause, with_keras_source
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.host import memory_growth, python_calls
 from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
@@ -80,6 +82,27 @@ def test_another_framework_gets_the_remedies_that_hold_anywhere():
         remedy = found("PyTorch").detail["try"]
         assert not OF_TENSORFLOW.search(remedy)
         assert "jax" not in remedy
+
+
+@pytest.mark.parametrize(
+    ("where", "stages", "remedy"),
+    [
+        ("stage Map is the slowest", "Keras makes the pipeline of arrays; stage Map", "tf.data"),
+        (input_cause((), JAX)["where"], "Keras makes the batches of arrays", "batch_size="),
+        (input_cause(())["where"], "Keras makes the batches of arrays", "batch_size="),
+    ],
+)
+def test_arrays_that_keras_takes_have_one_source(where, stages, remedy):
+    arrays = (PipelineStage(stage="arrays", by_keras=True),)
+    detail = with_keras_source({"where": where, "try": "prefetch"}, arrays)
+    assert detail["where"].startswith(stages)
+    assert "no tf.data stage ran" not in detail["where"]
+    assert remedy in detail["try"]
+
+
+def test_ops_outside_jit_in_a_loop_of_keras_are_those_of_its_own_switch():
+    assert "jit_compile=True" in dispatch_cause(Counter(["add"]), in_keras=True)["try"]
+    assert "Keras" not in dispatch_cause(Counter(["add"]))["try"]
 
 
 CALL = at("PjitFunction(f)", 1, 2)
