@@ -70,6 +70,8 @@ class Run:
     """Git commit, with + if the working tree differs from it; empty outside git."""
     branch: str = ""
     """Git branch; empty if it is not known."""
+    not_checked: tuple[str, ...] = ()
+    """Sentences on what the run was to check besides its tests' limits, and did not."""
 
     def to_json(self) -> Json:
         """Return the content of a run file."""
@@ -78,6 +80,7 @@ class Run:
             "created": self.created,
             "commit": self.commit,
             "branch": self.branch,
+            **({"not_checked": list(self.not_checked)} if self.not_checked else {}),
             "tests": [test.to_json() for test in self.tests],
         }
 
@@ -101,6 +104,7 @@ class Run:
                 tests=tuple(map(ProfiledTest.from_json, data["tests"])),
                 commit=_text(data.get("commit", "")),
                 branch=_text(data.get("branch", "")),
+                not_checked=tuple(map(_text, data.get("not_checked", ()))),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise TfperfError(

@@ -38,6 +38,7 @@ def conclude(
     whole: bool,
     cache: pytest.Cache | None = None,
     unchecked: Sequence[str] = (),
+    died: Sequence[str] = (),
 ) -> tuple[list[Line], bool]:
     """
     Write baselines and reports, and see that enough checks were decided.
@@ -48,12 +49,17 @@ def conclude(
         whole: Whether no test was left out.
         cache: pytest's cache, which keeps the results; None without one.
         unchecked: Node ids of tests whose limits nothing checked.
+        died: Node ids of tests whose worker died.
 
     Returns:
         Lines to show, and whether all went well.
     """
     run = _run_of(records, options, cache is not None)
-    tests = run.tests
+    tests, too_few = run.tests, _too_few_checks(run, options)
+    is_named = unchecked and (options.strict or not options.disable)
+    without_profile = _without_profile(unchecked) if is_named else None
+    sentences = without_profile, too_few, _without_worker(died) if died else None
+    run = replace(run, not_checked=tuple(filter(None, sentences)))
     lines: list[Line] = []
     bad: list[str] = []
     if options.update:
@@ -73,16 +79,11 @@ def conclude(
         except TfperfError as error:
             bad.append(str(error))
     lines += [*_keep(run, cache), *_add_to_history(run, options)]
-    if unchecked and options.strict:
-        bad.append(_not_checked(unchecked))
-    elif unchecked and not options.disable:
-        lines.append((f"tfperf: {_not_checked(unchecked)}", "yellow"))
-    decided = sum(check.verdict in DECIDED for test in tests for check in test.checks)
-    if decided < options.min_checks:
-        bad.append(
-            f"{plural(decided, 'check was', 'checks were')} decided, "
-            f"fewer than the {options.min_checks} that --tfperf-min-checks asks for"
-        )
+    if without_profile and options.strict:
+        bad.append(without_profile)
+    elif without_profile:
+        lines.append((f"tfperf: {without_profile}", "yellow"))
+    bad += [too_few] if too_few else []
     lines += [(f"tfperf: {text}", "red") for text in bad]
     # keys of a baseline may be of another person; annotations are commands, and mean to be
     shown = [(for_terminal(text), colour) for text, colour in lines]
@@ -214,7 +215,27 @@ def _update_lines(recorded: Recorded, n_passed: int) -> list[Line]:
     return lines
 
 
-def _not_checked(nodeids: Sequence[str]) -> str:
+def _too_few_checks(run: Run, options: Options) -> str | None:
+    """Say that too few checks were decided, None if there are enough."""
+    decided = sum(check.verdict in DECIDED for test in run.tests for check in test.checks)
+    if decided >= options.min_checks:
+        return None
+    return (
+        f"{plural(decided, 'check was', 'checks were')} decided, "
+        f"fewer than the {options.min_checks} that --tfperf-min-checks asks for"
+    )
+
+
+def _without_worker(nodeids: Sequence[str]) -> str:
+    """Say that tests did not come to their end, as pytest-xdist does."""
+    its = "its" if len(nodeids) == 1 else "their"
+    return (
+        f"{plural(len(nodeids), 'test')} lost {its} worker, so {its} limits were not checked: "
+        f"{and_more(nodeids, _NAMED)}"
+    )
+
+
+def _without_profile(nodeids: Sequence[str]) -> str:
     """Say that tests have limits, as of their class or module, and profile nothing."""
     have, profile = ("has", "profiles") if len(nodeids) == 1 else ("have", "profile")
     return (

@@ -100,7 +100,9 @@ class Controller:
         )
         whole = ended and not self._left_out and is_whole(self._config)
         options, cache = self._options(self._config), getattr(self._config, "cache", None)
-        self._lines, good = conclude(self.records(), options, whole, cache, sorted(self._unchecked))
+        self._lines, good = conclude(
+            self.records(), options, whole, cache, sorted(self._unchecked), sorted(self._died)
+        )
         if not good and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

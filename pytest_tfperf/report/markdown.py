@@ -123,7 +123,8 @@ def _head(run: Run) -> str:
     )
     if len(others) > _MOST_PYTHONS:
         against += f"\n… and {len(others) - _MOST_PYTHONS:,} more\n"
-    return f"{title}\n\n{' · '.join(filter(None, facts))}\n{against}"
+    missed = "".join(f"\n{_code(text, _MESSAGE_WIDTH)}\n" for text in run.not_checked)
+    return f"{title}\n\n{' · '.join(filter(None, facts))}\n{missed}{against}"
 
 
 def _checks(run: Run) -> Iterator[_Found]:
@@ -267,7 +268,8 @@ def _sign_of(run: Run) -> str:
     if any(map(_failed_otherwise, run.tests)):
         return "❌"
     sign = _sign(check.verdict for _, check in _checks(run))
-    return "⚠️" if sign == "✅" and any(test.n_unchecked for test in run.tests) else sign
+    is_whole = not run.not_checked and not any(test.n_unchecked for test in run.tests)
+    return sign if is_whole or sign != "✅" else "⚠️"
 
 
 def _failed_otherwise(test: ProfiledTest) -> bool:

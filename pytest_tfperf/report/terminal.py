@@ -78,6 +78,7 @@ def render(
                 for note in profile.notes
                 if note not in profile.interference
             ]
+    lines += [TextLine(f"tfperf: {sentence}", "yellow") for sentence in run.not_checked]
     return [*lines, count_line(run.tests, width if width >= BOUNDLESS else _NAME_WIDTH)]
 
 

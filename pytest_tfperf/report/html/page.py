@@ -167,18 +167,18 @@ def _run_head(run: Run, tests: Sequence[ReportedTest]) -> Head:
     counts = elide(count_line(run.tests).text, MOST_LETTERS)
     commit = f", commit {_brief(run.commit)}" if run.commit else ""
     sentence, tone = (
-        (headlines[0][0], _tone(headlines[0][1])) if headlines else _without_broken(tests)
+        (headlines[0][0], _tone(headlines[0][1])) if headlines else _without_broken(run, tests)
     )
     return Head(
         title=f"tfperf: {len(run.tests)} tests, {run.created}",
         heading=f"Performance of {plural(len(run.tests), 'test')}",
         verdict=elide(sentence, MOST_LETTERS),
         tone=tone,
-        lines=(counts, f"{run.created}{commit}"),
+        lines=(*run.not_checked, counts, f"{run.created}{commit}"),
     )
 
 
-def _without_broken(tests: Sequence[ReportedTest]) -> tuple[str, str]:
+def _without_broken(run: Run, tests: Sequence[ReportedTest]) -> tuple[str, str]:
     """Return the verdict of a run without a failed check, and its tone."""
     failed = [test for test in tests if test.is_broken]
     if failed:
@@ -189,6 +189,8 @@ def _without_broken(tests: Sequence[ReportedTest]) -> tuple[str, str]:
             f"No check failed; {plural(len(undecided), 'test has', 'tests have')} undecided checks",
             "open",
         )
+    if run.not_checked:
+        return "No check failed, and not all was checked", "open"
     checked = any(test.record.checks for test in tests)
     return ("All checks passed", "good") if checked else ("Nothing was checked", "none")
 

@@ -455,6 +455,38 @@ def test_too_few_decided_checks_are_red(wanted, good):
     assert (lines, went_well) == ([] if good else [said], good)
 
 
+@pytest.mark.parametrize(
+    ("options", "tests", "said"),
+    [
+        ({"min_checks": 3}, {}, ["2 checks were decided, fewer than the 3"]),
+        ({}, {"unchecked": ["test_plain"]}, ["1 test has limits and profiles nothing"]),
+        ({"min_checks": 3}, {"unchecked": ["t"]}, ["1 test has limits", "2 checks were"]),
+        ({"disable": True}, {"unchecked": ["t"]}, []),
+        ({}, {"died": ["test_a.py::test_crash"]}, ["1 test lost its worker"]),
+        ({}, {}, []),
+    ],
+)
+def test_reports_say_what_the_run_did_not_check(tmp_path, options, tests, said):
+    """As the terminal does, in every kind of report that has a head."""
+    paths = {kind: tmp_path / f"run.{kind}" for kind in ("json", "md", "html")}
+    passed = record_of(checks=[check("PASS"), check("PASS")])
+    conclude(
+        [passed.to_json()],
+        Options(reports=tuple(paths.values()), **options),
+        True,
+        **tests,
+    )
+    run = read_run(paths["json"])
+    assert len(run.not_checked) == len(said)
+    for sentence in said:
+        assert any(text.startswith(sentence) for text in run.not_checked)
+        assert sentence in paths["md"].read_text()
+        assert sentence in paths["html"].read_text()
+    head = "# ⚠️ tfperf: 2 checks passed" if said else "# ✅ tfperf: 2 checks passed"
+    assert paths["md"].read_text().startswith(head)
+    assert ("not all was checked" in paths["html"].read_text()) == bool(said)
+
+
 def test_no_checks_at_all_are_too_few():
     assert concluded(Options(min_checks=1))[1] is False
 
