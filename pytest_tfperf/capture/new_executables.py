@@ -64,7 +64,8 @@ class Executables:
         assert self._first is not None
         alive = self._live() if last is None else _modules(last)
         late = alive - self._first - self._outside
-        listed = Counter(name.rpartition("(")[0] for name in late)
+        # JAX before 0.8 ends the module of a lambda in an underscore, which reports lack
+        listed = Counter(name.rpartition("(")[0].rstrip("_") for name in late)
         freed = (self._reported - listed).elements()
         self.late = (*sorted(late), *freed) if traced() else None
 

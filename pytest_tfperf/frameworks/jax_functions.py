@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from pytest_tfperf.frameworks.jax_framework import function_type
 from pytest_tfperf.frameworks.jax_tracing import places_traced
@@ -21,25 +21,34 @@ def own_functions() -> dict[str, bool]:
     Returns:
         Whether the user compiles a function of the same name, by name.
     """
-    functions = list(_alive())
+    functions = [(name, is_own) for name, is_own, _ in _alive()]
     users = {name for name, is_own in functions if not is_own} | set(places_traced())
     return {name: name in users for name, is_own in functions if is_own}
 
 
-def users_functions() -> Mapping[str, int]:
+def users_functions() -> Mapping[str, set[str]]:
     """
-    Return the number of the user's compiled functions of each name.
+    Return the places (`file:line`) of the user's compiled functions of each name.
 
-    They are those alive, or those that the last watch of traces saw, whichever are more.
+    They are those alive, and those that the last watch of traces saw.
     """
-    alive = Counter(name for name, is_own in _alive() if not is_own and name != WAITS)
-    return alive | Counter({name: len(places) for name, places in places_traced().items()})
+    places = {name: set(found) for name, found in places_traced().items()}
+    for name, is_own, place in _alive():
+        if not is_own and name != WAITS:
+            places.setdefault(name, set()).add(place)
+    return places
 
 
-def _alive() -> Iterator[tuple[str, bool]]:
-    """Yield the name of each compiled function, and whether it is one of JAX itself."""
+def _alive() -> Iterator[tuple[str, bool, str]]:
+    """Yield the name of each compiled function, whether it is one of JAX itself, and its place."""
     kind = function_type()
     for function in [one for one in gc.get_objects() if type(one) is kind]:
         module = str(getattr(function, "__module__", ""))
         is_own = module.partition(".")[0] == "jax" and module != _WRAPS_USERS
-        yield str(getattr(function, "__name__", "")), is_own
+        yield str(getattr(function, "__name__", "")), is_own, _place(function)
+
+
+def _place(function: Any) -> str:
+    """Return where a function is defined, as JAX writes it; its number if it has no code."""
+    code = getattr(getattr(function, "__wrapped__", None), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else str(id(function))

@@ -73,11 +73,13 @@ def test_a_marker_alone_around_the_first_step_of_jax_says_that_it_came_late():
 @pytest.mark.slow
 def test_the_marker_alone_finds_the_step_or_says_what_it_may_be():
     printed = run("marker_alone.py", "-p", "no:randomly").stdout
-    assert "6 failed, 5 passed" in printed
+    assert "7 failed, 5 passed" in printed
     for sentence in (
         "xla_compiles is 1, above the limit of 0",
         "compiled: jit_step: argument 0 f32[1,8] → f32[2,8]",
         "traced again: step (x f32[1,8] → f32[2,8]), in step 3",
+        "retraces is 3, above the limit of 0",
+        "(a new function of a line that was traced before: define it once) ×3, in step 1, 2, 3",
         "several functions (model most often, loss 4 times): which of them is the step",
         "no step found in this test: it ran no Keras fit",
     ):

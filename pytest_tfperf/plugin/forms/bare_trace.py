@@ -159,7 +159,7 @@ def _one_trace(profiles: Profiles, traces: Traces, calls: Calls) -> None:
         profile = profiles.finish_bare(traces, name, calls, profiles.settings.wanted)
     except TraceError as error:
         raise CaptureError(_why_no_step(started_later(traces))) from error
-    if steps and steps.source == "function" and (several := _several(steps, profile)):
+    if steps and steps.source == "function" and (several := _several(steps, profile, calls)):
         raise CaptureError(
             f"this test calls several functions ({several}): which of them is the step cannot be "
             f"known. Use the fixture: {_BY_FIXTURE}"
@@ -175,7 +175,7 @@ def _found_steps(traces: Traces) -> Steps | None:
     return find_steps(read[frameworks_of(read, own=own)[0]], only_own(own))
 
 
-def _several(steps: Steps, profile: Profile) -> str:
+def _several(steps: Steps, profile: Profile, calls: Calls) -> str:
     """
     Return the functions that may be the step; empty if there is only one.
 
@@ -184,13 +184,16 @@ def _several(steps: Steps, profile: Profile) -> str:
     Args:
         steps: The steps, each a call of a function.
         profile: The profile of them.
+        calls: The functions that were called and traced meanwhile.
     """
     step = steps.names[0].rpartition(" ")[0]
     if steps.n_dropped > 1:
         others = and_more(steps.others, _NAMED)
         return f"{step} most often, {others} {plural(steps.n_dropped, 'time')}"
-    if not jax_computes() or users_functions().get(step, 1) == 1:
+    if not jax_computes() or len(users_functions().get(step, ())) < 2:
         return ""
+    n_places = len(places_traced().get(step, ()))
     n_programs = len(profile.value("xla_clusters").detail.get("executables", ()))
-    is_traced_here = len(places_traced().get(step, ())) > 1
-    return f"more than one is named {step}" if is_traced_here or n_programs > 1 else ""
+    n_traced = sum(name == step for name, *_ in calls.traced)
+    is_one = n_programs < 2 or (n_places == 1 and n_programs <= n_traced)
+    return "" if is_one and n_places < 2 else f"more than one is named {step}"

@@ -57,6 +57,13 @@ def test_fails_with_a_new_shape():
 
 
 @LIMITS
+def test_fails_with_a_function_for_each_step():
+    """The module has other lambdas, which these calls are not of."""
+    for _ in range(4):
+        jax.jit(lambda x: x * 4)(DATA)
+
+
+@LIMITS
 def test_fails_with_two_lambdas_of_the_test():
     first, second = jax.jit(lambda x: x + 2), jax.jit(lambda x: x + 3)
     for _ in range(4):
