@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pytest_tfperf.frameworks.jax_framework import function_type
-from pytest_tfperf.frameworks.jax_tracing import places_traced
+from pytest_tfperf.frameworks.jax_tracing import users_traced
 from pytest_tfperf.values import WAITS
 
 _WRAPS_USERS = "jax._src.pmap"
@@ -22,21 +23,18 @@ def own_functions() -> dict[str, bool]:
         Whether the user compiles a function of the same name, by name.
     """
     functions = [(name, is_own) for name, is_own, _ in _alive()]
-    users = {name for name, is_own in functions if not is_own} | set(places_traced())
+    users = {name for name, is_own in functions if not is_own} | set(users_traced())
     return {name: name in users for name, is_own in functions if is_own}
 
 
-def users_functions() -> Mapping[str, set[str]]:
+def users_functions() -> Mapping[str, int]:
     """
-    Return the places (`file:line`) of the user's compiled functions of each name.
+    Return the number of the user's compiled functions of each name.
 
-    They are those alive, and those that the last watch of traces saw.
+    They are the places of those alive, or those that the last watch of traces saw, if more.
     """
-    places = {name: set(found) for name, found in places_traced().items()}
-    for name, is_own, place in _alive():
-        if not is_own and name != WAITS:
-            places.setdefault(name, set()).add(place)
-    return places
+    alive = {(name, place) for name, is_own, place in _alive() if not is_own and name != WAITS}
+    return Counter(name for name, _ in alive) | Counter(users_traced())
 
 
 def _alive() -> Iterator[tuple[str, bool, str]]:
@@ -49,6 +47,6 @@ def _alive() -> Iterator[tuple[str, bool, str]]:
 
 
 def _place(function: Any) -> str:
-    """Return where a function is defined, as JAX writes it; its number if it has no code."""
+    """Return where a function is defined, as `file:line`; its number if it has no code."""
     code = getattr(getattr(function, "__wrapped__", None), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else str(id(function))

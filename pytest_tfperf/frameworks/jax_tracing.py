@@ -7,7 +7,8 @@ import logging
 import re
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,8 +38,8 @@ _EXPLAINS = (_LOGGERS[0], "explain")
 """The module and the function that explain a trace."""
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _MISS, _OTHER_MISS = "TRACING CACHE MISS", "PERSISTENT COMPILATION CACHE MISS"
-_places: dict[str, dict[str, Callable[[], Any]]] = {}
-"""A reference to the function of each place by its name, of those that the last watch saw."""
+_seen: dict[tuple[str, str], list[Callable[[], Any]]] = {}
+"""References to the functions that the last watch saw, by name and place of definition."""
 Report = Callable[[str, str], None]
 """Receives the name of a traced function, and the change since its last trace ("": none)."""
 
@@ -66,13 +67,17 @@ def jax_traces_reported_to(report: Report) -> Iterator[bool]:
         yield True
 
 
-def places_traced() -> Mapping[str, Collection[str]]:
+def users_traced() -> Mapping[str, int]:
     """
-    Return where the user defines the functions that the last watch saw, by their names.
+    Return the number of functions of the user that the last watch saw, by their names.
 
-    It is empty for JAX that explains no trace before it begins, as before 0.9.
+    Functions of one place count once if each is gone before the next is traced. The result is empty
+    for JAX that explains no trace before it begins, as before 0.9.
     """
-    return {name: tuple(places) for name, places in _places.items()}
+    found: Counter[str] = Counter()
+    for (name, _), functions in _seen.items():
+        found[name] += len(functions)
+    return found
 
 
 def unregistration() -> Callable[[Any], None] | None:
@@ -142,7 +147,7 @@ class _Explanations(logging.Filter):
     @contextmanager
     def read(self, config: Any) -> Iterator[None]:
         """Let JAX explain, and read it."""
-        _places.clear()
+        _seen.clear()
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(self)
         config.update("jax_explain_cache_misses", True)
@@ -179,14 +184,14 @@ class _Explanations(logging.Filter):
 
 def _was_traced(explanation: str, function: Any) -> bool:
     """Note the function of an explanation; return whether JAX has forgotten its traces."""
-    places = _places.setdefault(explained_function(explanation), {})
-    place = explained_place(explanation)
-    known = places.get(place, lambda: None)()
+    key = explained_function(explanation), explained_place(explanation)
+    alive = [one for one in _seen.get(key, ()) if one() is not None]
+    others = [one for one in alive if one() is not function]
     try:
-        places[place] = weakref.ref(function)
+        _seen[key] = [*others, weakref.ref(function)]
     except TypeError:  # a kind that cannot be referred to weakly
-        places[place] = lambda: None
-    return is_first_trace(explanation) and known is not None and known is function
+        _seen[key] = [*others, lambda: None]
+    return is_first_trace(explanation) and len(others) < len(alive)
 
 
 def _explained() -> Any:

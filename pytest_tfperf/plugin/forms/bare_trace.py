@@ -23,7 +23,7 @@ from pytest_tfperf.frameworks.in_use import other_frameworks, synchronise
 from pytest_tfperf.frameworks.interface import JAX
 from pytest_tfperf.frameworks.jax_framework import jax_computes
 from pytest_tfperf.frameworks.jax_functions import own_functions, users_functions
-from pytest_tfperf.frameworks.jax_tracing import places_traced
+from pytest_tfperf.frameworks.jax_tracing import users_traced
 from pytest_tfperf.plugin.forms.keras_loop import profile_keras_loop
 from pytest_tfperf.plugin.profiles import Profiles
 from pytest_tfperf.results import Profile
@@ -190,10 +190,10 @@ def _several(steps: Steps, profile: Profile, calls: Calls) -> str:
     if steps.n_dropped > 1:
         others = and_more(steps.others, _NAMED)
         return f"{step} most often, {others} {plural(steps.n_dropped, 'time')}"
-    if not jax_computes() or len(users_functions().get(step, ())) < 2:
+    if not jax_computes() or users_functions().get(step, 1) < 2:
         return ""
-    n_places = len(places_traced().get(step, ()))
+    n_here = users_traced().get(step, 0)
     n_programs = len(profile.value("xla_clusters").detail.get("executables", ()))
     n_traced = sum(name == step for name, *_ in calls.traced)
-    is_one = n_programs < 2 or (n_places == 1 and n_programs <= n_traced)
-    return "" if is_one and n_places < 2 else f"more than one is named {step}"
+    is_one = n_programs < 2 or (n_here == 1 and n_programs <= n_traced)
+    return "" if is_one and n_here < 2 else f"more than one is named {step}"
