@@ -158,11 +158,11 @@ class Events:
         keys = [key for key, name in self.plane.stat_names.items() if name == stat]
         if not keys or not len(self):
             return np.empty(0, np.int64)
-        rows = distinct_values(np.concatenate([self._with_bytes(key_field(key)) for key in keys]))
+        rows = distinct_values(np.concatenate([self.with_bytes(key_field(key)) for key in keys]))
         return rows[Events(self.plane, rows).stats.present(stat)]
 
-    def _with_bytes(self, pattern: bytes) -> Ints:
-        """Return the rows of the events whose stats contain a pattern of bytes."""
+    def with_bytes(self, pattern: bytes) -> Ints:
+        """Return the rows of the events whose stats contain a pattern of bytes; there are some."""
         rows, begin = self.rows, self._of_each(self.plane.stats_begin)
         if np.any(begin[1:] < begin[:-1]):
             order = np.argsort(begin, kind="stable")
