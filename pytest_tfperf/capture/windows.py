@@ -67,7 +67,7 @@ class Windows:
         self._mark: StepMark | None = None
         self._fetching, self._counter = Fetching(self._timer.fetched), CallCounter()
         self._in_step, self._unfinished = False, UnfinishedCalls(plan.latency)
-        self._n_cold_traces = self._n_before_turns = self._n_epochs_before_turns = 0
+        self._n_cold_traces, self._in_turns, self._turned = 0, False, (0, 0)  # steps and epochs
         self._n_traced = self._most_elements = 0  # steps, and elements to keep, of a session
         self._executables = Executables(folder)
         self._sequence = self._run_windows()
@@ -100,10 +100,7 @@ class Windows:
         self._end_mark()
         self._in_step = False
         self.n_steps += 1
-        try:
-            next(self._sequence)
-        except StopIteration:
-            self.done = True
+        self.done = next(self._sequence, True) is True  # the sequence yields None
 
     def consumed(self, element: Any) -> None:
         """Keep an element that the running step consumes."""
@@ -138,12 +135,12 @@ class Windows:
         """Record that a framework traced a function after a change, if a step was running."""
         if self._in_step and not self.n_steps:
             self._n_cold_traces += 1
-        elif self._in_step and not self.enough:
-            self.observations.retraces.append((name, self.n_steps, change))
+        elif self._in_step and not self._in_turns:
+            self.observations.retraces.append((name, self.n_steps - self._turned[0], change))
 
     def executable_compiled(self, module: str) -> None:
         """Record that JAX compiled a module, which may be freed before a session lists it."""
-        if self.n_steps and not self.enough:
+        if self.n_steps and not self._in_turns and (self._in_step or not self.enough):
             self._executables.compiled(module)
 
     def close(self, reason: str | None = None) -> None:
@@ -153,7 +150,8 @@ class Windows:
         self._progress.end()
         if reason is not None and not self.enough:
             self.observations.ended = reason
-            self._keep_observations()
+            if self._executables.watched:
+                self._keep_observations()
         if self._session is not None:
             self._session.discard()
             self._session = None
@@ -172,16 +170,14 @@ class Windows:
         return self.observations.recording(
             name,
             ran,
-            n_steps=self._n_before_turns if self.enough else self.n_steps,
-            n_epochs=self._n_epochs_before_turns if self.enough else self.epochs.n_ended,
+            n_steps=self.n_steps - self._turned[0],
+            n_epochs=self.epochs.n_ended - self._turned[1],
             compiled=late,
             traced=tuple(self.observations.retraces) if ran[0] in self.watched else None,
             **others,
         )
 
     def _keep_observations(self) -> None:
-        if not self._executables.watched:
-            return
         if self._session is not None and self._n_traced:
             self.observations.traces = self._stop()
             return
@@ -208,12 +204,12 @@ class Windows:
             n_needed = drain + self.n_steps - began
             if not drain or not rounds_left or not self._has_room(n_needed, period_s):
                 break
-        self._n_before_turns, self._n_epochs_before_turns = self.n_steps, self.epochs.n_ended
         self.enough = True
         call_s = period_s * self.plan.steps_per_call
         yield from self._turns(call_s)
         yield from self._probe_step()
         yield from self._counted_window(call_s)
+        self._executables.end()  # the last steps may have compiled too
 
     def _round(self, drain: int, period_s: float) -> Generator[None, None, bool]:
         """
@@ -306,7 +302,12 @@ class Windows:
             most_calls=most,
             epoch_calls=self.epochs.length,
         )
-        yield from run_turns(self._hooks.turn_client, ready, self._timer.turn)
+        before, self._in_turns = (self.n_steps, self.epochs.n_ended), True
+        try:
+            yield from run_turns(self._hooks.turn_client, ready, self._timer.turn)
+        finally:
+            self._in_turns = False
+            self._turned = self.n_steps - before[0], self.epochs.n_ended - before[1]
 
     def _probe_step(self) -> Generator[None]:
         """Run one more step like most traced steps, if the data allow, to record its graphs."""
@@ -322,7 +323,6 @@ class Windows:
             self.observations.probe = self._running_probe
 
     def _counted_window(self, call_s: float) -> Generator[None]:
-        """Count the Python functions that a few more steps call."""
         if why := self.plan.why_not_counted(self.n_steps, call_s):
             self.observations.python_calls = Unknown(why)
             return

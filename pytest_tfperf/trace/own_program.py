@@ -44,4 +44,5 @@ def _waiting(plane: Plane) -> Ints:
         return np.empty(0, np.int64)
     rows = np.unique(np.concatenate([Events.of(plane).with_bytes(one) for one in patterns]))
     modules = Events(plane, rows).texts(_MODULE)
-    return rows[np.array([WAITS in module for module in modules], bool)]
+    found: Ints = rows[np.array([WAITS in module for module in modules], bool)]
+    return found

@@ -124,7 +124,7 @@ def test_custom_loop_has_the_values_of_a_call(profile):
     result = profile.profile
     assert counts(result, *ALL) == (1, 1, 0, 0, 0)
     assert n_turns == 1 + 3 + 12 + 6 + 1 + 3  # the last are the probe, and steps that are counted
-    assert result.value("retraces").detail["n_steps"] == n_turns - 5
+    assert result.value("retraces").detail["n_steps"] == n_turns - 1
 
 
 def period_of(profile):
@@ -205,8 +205,9 @@ def test_a_python_argument_that_changes_is_a_retrace_each_time(profile):
     step = tf.function(lambda x, n: x * n)
     numbers = iter(range(1000))
     result = profile(lambda x: step(x, next(numbers) // 5), DATA)
-    assert result.retraces == 4  # 22 steps: at 5, 10, 15 and 20
-    assert "in step 5, 10, 15, 20" in result.value("retraces").detail["where"]
+    # the probe looks for a step like the traced ones, in up to ten
+    assert result.retraces == result.value("retraces").detail["n_steps"] // 5 >= 5
+    assert "in step 5, 10, 15, 20, 25" in result.value("retraces").detail["where"]
 
 
 def test_a_new_shape_compiles_again_and_is_named(profile):

@@ -98,7 +98,7 @@ def test_long_one_shot_generator_is_accepted(profile):
 
 def test_short_data_start_over_and_epochs_are_counted(profile):
     result = profile(step, DATA)
-    assert result.value("retraces").detail == {"n_steps": 21, "n_epoch_ends": 5}
+    assert result.value("retraces").detail == {"n_steps": 25, "n_epoch_ends": 6}
     assert result.epoch_gap > 0
     # steps 4 to 15 are timed, and epochs begin with steps 4, 8 and 12 there
     assert result.value("epoch_gap").detail["n_gaps"] == 3

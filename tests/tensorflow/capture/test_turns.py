@@ -103,8 +103,8 @@ def test_turns_come_after_the_windows_of_a_profile_and_do_not_count(coordinated)
     n_probes = len(calls) - (1 + 3 + 12 + 6) - (1 + 2 + 2 + 3)
     assert 1 <= n_probes <= 10
     assert (
-        profile.value("retraces").detail["n_steps"] == 3 + 12 + 6
-    )  # after step 0, and before the turns
+        profile.value("retraces").detail["n_steps"] == 3 + 12 + 6 + 1 + 3
+    )  # after step 0, with a probe and without the turns
 
 
 def test_turn_times_are_per_step_with_steps_per_call(coordinated):
