@@ -185,12 +185,12 @@ class _Explanations(logging.Filter):
 def _was_traced(explanation: str, function: Any) -> bool:
     """Note the function of an explanation; return whether JAX has forgotten its traces."""
     key = explained_function(explanation), explained_place(explanation)
-    alive = [one for one in _seen.get(key, ()) if one() is not None]
+    alive = [one for one in _seen.setdefault(key, []) if one() is not None]
+    code = getattr(function, "__code__", None)
+    if code is None or f"{code.co_filename}:{code.co_firstlineno}" != key[1]:
+        return False  # JAX's own form of it, as under a derivative
     others = [one for one in alive if one() is not function]
-    try:
-        _seen[key] = [*others, weakref.ref(function)]
-    except TypeError:  # a kind that cannot be referred to weakly
-        _seen[key] = [*others, lambda: None]
+    _seen[key] = [*others, weakref.ref(function)]
     return is_first_trace(explanation) and len(others) < len(alive)
 
 

@@ -55,6 +55,11 @@ def called_function(event: str) -> str:
     return name.removeprefix("jit(").removesuffix(")") if name.startswith("jit(") else name
 
 
+def is_module_of(module: str, function: str) -> bool:
+    """Return whether an executable, `jit_step(7)`, has the name of a function of JAX."""
+    return _plain(module.rpartition("(")[0].removeprefix("jit_")) == _plain(function)
+
+
 @once
 def launched_ps(plane: Plane) -> Ints:
     """

@@ -9,8 +9,10 @@ from typing import Any, NoReturn
 
 import pytest
 
+from pytest_tfperf.analysis.host.shown import framework
 from pytest_tfperf.analysis.step_framework import frameworks_of, only_own
 from pytest_tfperf.analysis.steps.detect import Steps, find_steps
+from pytest_tfperf.analysis.xla.step_programs import alternate, runs_unlike_programs
 from pytest_tfperf.capture.keras_loops.keras_data import KerasCall
 from pytest_tfperf.capture.keras_loops.loop_hooks import loops_replaced
 from pytest_tfperf.capture.loop import Bracketed
@@ -21,13 +23,12 @@ from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.frameworks.in_use import other_frameworks, synchronise
 from pytest_tfperf.frameworks.interface import JAX
-from pytest_tfperf.frameworks.jax_framework import jax_computes
-from pytest_tfperf.frameworks.jax_functions import own_functions, users_functions
+from pytest_tfperf.frameworks.jax_functions import own_functions
 from pytest_tfperf.frameworks.jax_tracing import users_traced
 from pytest_tfperf.plugin.forms.keras_loop import profile_keras_loop
 from pytest_tfperf.plugin.profiles import Profiles
-from pytest_tfperf.results import Profile
 from pytest_tfperf.text import and_more, plural
+from pytest_tfperf.trace.xspace import Trace
 
 __tracebackhide__ = True
 
@@ -149,51 +150,49 @@ def _one_trace(profiles: Profiles, traces: Traces, calls: Calls) -> None:
     """Profile the whole body; its steps are those it marks, or the calls of its one function."""
     name = profiles.take_name(None)
     try:
-        steps = _found_steps(traces)
-        if steps and steps.source == "function":
+        found = _found_steps(traces)
+        if found and found[1].source == "function":
             calls.each_is_step()
         else:
             calls.why = (
                 "which functions a step calls is known of steps that tf_profile drives or brackets"
             )
-        profile = profiles.finish_bare(traces, name, calls, profiles.settings.wanted)
+        profiles.finish_bare(traces, name, calls, profiles.settings.wanted)
     except TraceError as error:
         raise CaptureError(_why_no_step(started_later(traces))) from error
-    if steps and steps.source == "function" and (several := _several(steps, profile, calls)):
+    if found and found[1].source == "function" and (several := _several(*found)):
         raise CaptureError(
             f"this test calls several functions ({several}): which of them is the step cannot be "
             f"known. Use the fixture: {_BY_FIXTURE}"
         )
 
 
-def _found_steps(traces: Traces) -> Steps | None:
-    """Return the steps of the framework that ran them; None if there is no trace."""
+def _found_steps(traces: Traces) -> tuple[Trace, Steps] | None:
+    """Return the trace of the framework that ran the steps, with them; None without a trace."""
     read = read_sessions(traces)
     if not read:
         return None
     own = own_functions() if JAX in read else None
-    return find_steps(read[frameworks_of(read, own=own)[0]], only_own(own))
+    trace = read[frameworks_of(read, own=own)[0]]
+    return trace, find_steps(trace, only_own(own))
 
 
-def _several(steps: Steps, profile: Profile, calls: Calls) -> str:
+def _several(trace: Trace, steps: Steps) -> str:
     """
     Return the functions that may be the step; empty if there is only one.
 
-    A trace has a function's name alone, so functions of JAX with one name look like one function.
-
     Args:
+        trace: The trace of the steps.
         steps: The steps, each a call of a function.
-        profile: The profile of them.
-        calls: The functions that were called and traced meanwhile.
     """
     step = steps.names[0].rpartition(" ")[0]
     if steps.n_dropped > 1:
         others = and_more(steps.others, _NAMED)
         return f"{step} most often, {others} {plural(steps.n_dropped, 'time')}"
-    if not jax_computes() or users_functions().get(step, 1) < 2:
+    if framework(trace) != JAX:
         return ""
-    n_here = users_traced().get(step, 0)
-    n_programs = len(profile.value("xla_clusters").detail.get("executables", ()))
-    n_traced = sum(name == step for name, *_ in calls.traced)
-    is_one = n_programs < 2 or (n_here == 1 and n_programs <= n_traced)
-    return "" if is_one and n_here < 2 else f"more than one is named {step}"
+    if alternate(trace, steps):
+        return f"{step} and its derivative"
+    if users_traced().get(step, 0) > 1 or runs_unlike_programs(trace, steps):
+        return f"more than one is named {step}"
+    return ""

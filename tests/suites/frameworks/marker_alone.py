@@ -11,6 +11,12 @@ double = jax.jit(lambda x: x * 2)
 triple = jax.jit(lambda x: x * 3)
 
 
+@jax.jit
+def step(x):
+    """The function of a test below has its name."""
+    return x + 7
+
+
 @LIMITS
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_function_of_the_test_compiles_in_its_first_call_alone(number):
@@ -38,6 +44,32 @@ def test_a_function_may_have_the_name_of_one_of_jax():
     jax.nn.softmax(DATA)
     for _ in range(4):
         softmax(DATA)
+
+
+@LIMITS
+def test_ops_may_run_between_the_steps():
+    step = jax.jit(lambda x: x * 5)
+    for _ in range(4):
+        jnp.mean(step(DATA))
+
+
+@LIMITS
+def test_a_function_under_jvp_is_one():
+    square = jax.jit(lambda x: x * x)
+    for _ in range(4):
+        jax.jvp(square, (DATA,), (DATA,))
+
+
+@LIMITS
+def test_another_function_of_the_name_may_be_alive():
+    """The module has another function `step`, which this test does not call."""
+
+    def step(x):
+        return x * 2
+
+    step = jax.jit(step)
+    for _ in range(4):
+        step(DATA)
 
 
 @LIMITS
@@ -89,6 +121,13 @@ def test_fails_with_two_functions():
     model, loss = jax.jit(model), jax.jit(loss)
     for _ in range(4):
         loss(model(DATA))
+
+
+@LIMITS
+def test_fails_with_a_derivative():
+    loss = jax.jit(lambda x: (x * x).sum())
+    for _ in range(4):
+        jax.value_and_grad(loss)(DATA)
 
 
 @LIMITS
