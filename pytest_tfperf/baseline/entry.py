@@ -21,8 +21,6 @@ LISTS_OF_PLATFORMS = {
 """Lists that an entry has for each platform, with their titles."""
 LISTS = {"pipeline": "the input pipeline's stages", **LISTS_OF_PLATFORMS}
 """All lists of an entry, with their titles."""
-COUNTED_STEPS = "counted_steps"
-"""Key of the number of steps that the totals of an entry are counted over."""
 
 
 def scope_of(metric: Metric, value: Value) -> str:
@@ -57,7 +55,7 @@ def stored(profile: Profile, scope: str) -> Json:
 def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
     """Return a profile as the entry of a structure file, but for the commit."""
     pipeline = pipeline_labels(profile.tables.get("pipeline"))
-    platform, steps = environment["platform"], counted_steps(profile)
+    platform = environment["platform"]
     lists = {
         "op_types": op_type_counts(profile.tables.get("graph")),
         "python_functions": _functions(profile),
@@ -67,7 +65,7 @@ def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
         "program": stored(profile, PROGRAM),
         "platform": {platform: stored(profile, PLATFORM)},
         "setting": dict(environment["setting"]),
-        **({} if steps is None else {COUNTED_STEPS: steps}),
+        **counted_steps(profile),
         **({} if pipeline is None else {"pipeline": pipeline}),
         **{name: {platform: found} for name, found in lists.items() if found is not None},
     }

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.baseline.counted_totals import TOTALS
+from pytest_tfperf.baseline.counted_totals import COUNTED_AT, COUNTED_STEPS, TOTALS
 from pytest_tfperf.baseline.draft import Draft, OutdatedError
 from pytest_tfperf.baseline.entry import (
-    COUNTED_STEPS,
     LISTS,
     LISTS_OF_PLATFORMS,
     stored,
@@ -39,6 +38,8 @@ from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Json
 
 _SHOWN_CHANGES = 4
+_OF_RUN = ("setting", COUNTED_STEPS, COUNTED_AT)
+"""Parts of an entry that differ from run to run of unchanged code."""
 _TRIES = 5
 """Further attempts to read and write, if another program changes the same files meanwhile."""
 ENDED = {"failed": "failed", "error": "had an error", "skipped": "was skipped"}
@@ -224,7 +225,7 @@ def _structure(found: Sequence[_Found], only_new: bool, draft: Draft) -> Recorde
 
 def _values(entry: Json) -> Json:
     """Return an entry without what differs from run to run of unchanged code."""
-    return {key: part for key, part in entry.items() if key not in ("setting", COUNTED_STEPS)}
+    return {key: part for key, part in entry.items() if key not in _OF_RUN}
 
 
 def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
@@ -235,7 +236,7 @@ def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
     )
     kept = old if old is not None and only_new else {"program": {}, "platform": {}, "setting": {}}
     here = entry["platform"][platform] | kept["platform"].get(platform, {})
-    steps = kept.get(COUNTED_STEPS) if _has_totals(kept) else entry.get(COUNTED_STEPS)
+    counted = kept if _has_totals(kept) else entry
     lists = {"pipeline": kept.get("pipeline", entry.get("pipeline"))}
     for name in LISTS_OF_PLATFORMS:
         others = (old or {}).get(name, {})
@@ -249,7 +250,7 @@ def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
         "program": entry["program"] | kept["program"],
         "platform": {**(old["platform"] if old is not None else {}), platform: here},
         "setting": {**entry["setting"], "commit": one.run.commit, **kept["setting"]},
-        **({} if steps is None else {COUNTED_STEPS: steps}),
+        **{key: counted[key] for key in (COUNTED_STEPS, COUNTED_AT) if key in counted},
         **{name: found for name, found in lists.items() if found},
     }
 

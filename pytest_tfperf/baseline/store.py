@@ -21,6 +21,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from pytest_tfperf.baseline.counted_totals import tells_steps
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.files import lock_folder, own_lock_folder
 from pytest_tfperf.json_file import JsonFileError, parse_json, read_text
@@ -196,7 +197,7 @@ def _is_structure(entry: Json) -> bool:
     of_platforms = [entry.get(name, {}) for name in ("op_types", "python_functions")]
     return (
         _are_dicts(entry, "program", "platform", "setting")
-        and type(entry.get("counted_steps", 0)) is int
+        and tells_steps(entry)
         and isinstance(pipeline, list)
         and all(isinstance(stage, str) for stage in pipeline)
         and all(isinstance(lists, dict) for lists in of_platforms)

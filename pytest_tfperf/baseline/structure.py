@@ -11,8 +11,8 @@ from pytest_tfperf.analysis.differences.call_differences import call_differences
 from pytest_tfperf.analysis.differences.compiler_differences import op_type_differences
 from pytest_tfperf.analysis.differences.profile_differences import setting_differences, with_reasons
 from pytest_tfperf.analysis.differences.stage_differences import pipeline_differences
-from pytest_tfperf.baseline.counted_totals import TOTALS, compared
-from pytest_tfperf.baseline.entry import COUNTED_STEPS, scope_of, structure_of
+from pytest_tfperf.baseline.counted_totals import TOTALS, compared, counted_in, stored_total
+from pytest_tfperf.baseline.entry import scope_of, structure_of
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.step_time import next_step
 from pytest_tfperf.checks.limits import explanation
@@ -82,8 +82,8 @@ def structure_checks(
     """
     changed = changed_setting(entry["setting"], environment["setting"])
     program, values = entry["program"], entry["platform"].get(environment["platform"])
-    known, steps = {**program, **(values or {})}, entry.get(COUNTED_STEPS)
-    comparison = _Comparison(profile, known, changed, reference, steps)
+    known = {**program, **(values or {})}
+    comparison = _Comparison(profile, known, changed, reference, entry)
     for found in comparison.checks(program, PROGRAM):
         yield _with_lists(found, profile, entry, environment["platform"])
     if values is not None:
@@ -136,8 +136,8 @@ class _Comparison:
     changed: str
     """List of what else differs from the stored run."""
     reference: Reference
-    counted_steps: int | None
-    """Number of steps that the stored totals are counted over, None if it is unknown."""
+    entry: Json
+    """The entry, which tells the steps that its totals are counted over."""
 
     def checks(self, stored: Json, scope: str) -> Iterator[Check]:
         """Check the metrics of a scope."""
@@ -184,9 +184,10 @@ class _Comparison:
             sentence = f"{found}, {shown} in {reference}: {_BY_CHANCE}"
             return check(self.profile, name, Verdict.PASS, wanted, sentence)
         over = ""
-        if name in TOTALS and self.counted_steps and "n_steps" in value.detail:
-            total = compared(value, before, self.counted_steps, reference)
-            now, over = total.now, total.sentence
+        stored, counted = stored_total(self.entry, name, before), counted_in(value)
+        if name in TOTALS and stored is not None and counted is not None:
+            total = compared(stored, counted, reference)
+            before, now, over = total.before, total.now, total.sentence
             if total.verdict is not None:
                 sentence = f"{found} {over}"
                 return check(self.profile, name, total.verdict, wanted, sentence)

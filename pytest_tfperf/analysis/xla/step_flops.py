@@ -23,11 +23,15 @@ from pytest_tfperf.analysis.xla.executions import XlaUse
 from pytest_tfperf.analysis.xla.unoptimised import on_its_platform
 from pytest_tfperf.hlo.cost import Costs, OpCost, module_costs
 from pytest_tfperf.hlo.decode import decode_module
+from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.op_types import multiplies_matrices
 from pytest_tfperf.recording import CALL, Recording
 from pytest_tfperf.text import and_more
+from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
 from pytest_tfperf.values import Source, Unknown, Value
 
+_MEAN = "mean"
+"""Detail of flops: the mean of steps that differ, which the time of all of them is of."""
 ON_CPU = "by_xla_on_cpu"
 """Detail of half_precision; true where XLA's CPU compiler computes the products."""
 Programs = Sequence[tuple[Costs, float]]
@@ -46,7 +50,7 @@ def analyse(evidence: Evidence) -> Findings:
     if _is_of_xla_on_cpu(evidence):
         half = values["half_precision"]
         values["half_precision"] = replace(half, detail={**half.detail, ON_CPU: True})
-    flops = values["flops"].number
+    flops = values["flops"].detail.get(_MEAN, values["flops"].number)
     utilization = _utilization(evidence, None if flops is None else flops * n_devices)
     return Findings(
         values={**values, "flops_utilization": utilization}, notes=evidence.code.lowering_notes
@@ -80,7 +84,10 @@ def _over_steps(
     values: dict[str, Value], programs: Programs | Unknown, evidence: Evidence
 ) -> dict[str, Value]:
     """
-    Add the least and most FLOPs of a step to a known flops, if steps differ in their programs.
+    Return a known flops as the median of the steps, with the least and most if they differ.
+
+    A program that was compiled in a later step and ran in no traced one counts for the most: it
+    ran in place of one of the same function.
 
     Args:
         values: The values of all steps together.
@@ -98,9 +105,40 @@ def _over_steps(
             return values  # the trace does not tell how often it ran in each step
         each[ran_in[name]] += costs.flops * round(runs_then)
     each /= 1 if steps.sizes is None else np.maximum(steps.sizes, 1)
-    low, high = float(each.min()), float(each.max())
-    detail = {**flops.detail, "low": low, "high": high} if low < high else flops.detail
-    return {**values, "flops": replace(flops, detail=detail)}
+    low, high = float(each.min()), max(float(each.max()), _rare(evidence, programs, flops.number))
+    if low == high:
+        return values
+    detail = {**flops.detail, "low": low, "high": high, _MEAN: flops.number}
+    return {**values, "flops": replace(flops, number=float(np.median(each)), detail=detail)}
+
+
+def _rare(evidence: Evidence, programs: Programs, flops: float) -> float:
+    """
+    Return the most FLOPs of a step with a program that ran in none of the traced ones, else 0.
+
+    Args:
+        evidence: The evidence of the steps.
+        programs: The modules of the traced ones, in the order of the evidence's executables.
+        flops: Their mean FLOPs.
+    """
+    usual = {
+        name.rpartition("(")[0]: costs.flops
+        for name, (costs, _) in zip(evidence.executables, programs, strict=True)
+    }
+    found = [0.0]
+    for name, module in _unseen(evidence).items():
+        function = name.rpartition("(")[0]
+        if function in usual:
+            found.append(flops - usual[function] + module_costs(module).flops)
+    return max(found)
+
+
+def _unseen(evidence: Evidence) -> dict[str, HloModule]:
+    """Return the executables that later steps compiled, and that ran in no traced one."""
+    compiled = set(evidence.completed.compiled or ()) - set(evidence.executables)
+    if evidence.trace is None or not compiled:
+        return {}
+    return modules_of(evidence.trace, sorted(live_modules(evidence.trace) & compiled))
 
 
 def _before_optimisation(evidence: Evidence) -> Programs | Unknown:

@@ -92,6 +92,15 @@ def test_error_for_a_short_generator_counts_its_steps(profile):
             step(batch)
 
 
+def test_a_short_step_needs_more_steps_than_it_is_told_at_least(profiler):
+    """Its blocks of 20 ms hold hundreds."""
+    wanted = (
+        r"ended after 300 steps .* need \d+ .*Ten timed blocks of 20 ms hold more steps; steps=50 "
+    )
+    with pytest.raises(CaptureError, match=wanted):
+        profiler(lambda x: x, iter([1] * 300))
+
+
 def test_long_one_shot_generator_is_accepted(profile):
     assert profile(step, (DATA[0] for _ in range(22))).value("retraces").detail["n_epoch_ends"] == 0
 
