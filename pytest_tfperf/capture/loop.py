@@ -291,14 +291,13 @@ def _too_short(windows: Windows, n_elements: int) -> str:
         return "the data are empty: no step could run"
     needed, more = plan.total - plan.last_steps, ""
     if windows.n_steps >= needed:
-        more = (
-            f"Ten timed blocks of 20 ms hold more steps; steps={plan.timed_steps} times no more. "
-        )
+        more = f"Ten blocks of 20 ms hold more steps; steps={plan.timed_steps} times no more. "
     return (
         f"the data ended after {windows.n_steps} steps and cannot be iterated again; the windows "
         f"need {needed} (1 first step, {plan.warmup} warm-up, "
-        f"{plan.timed_steps} or more timed, {plan.trace_steps} traced). {more}Pass data that can be "
-        "iterated again (a tf.data.Dataset, a list), or lower warmup=, steps= and trace_steps="
+        f"{plan.timed_steps} or more timed, {plan.trace_steps} traced). {more}"
+        "Pass data that can be iterated again (a tf.data.Dataset, a list), or lower warmup=, "
+        "steps= and trace_steps="
     )
 
 

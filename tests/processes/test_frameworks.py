@@ -23,7 +23,7 @@ ENVIRONMENT = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFOR
     [
         ("four_devices", 6),
         ("errors", 6),
-        pytest.param("metrics", 40, marks=pytest.mark.slow),
+        pytest.param("metrics", 41, marks=pytest.mark.slow),
         pytest.param("beside_tensorflow", 10, marks=pytest.mark.slow),
         pytest.param("known_metrics", 3, marks=pytest.mark.slow),
         pytest.param("forms", 8, marks=pytest.mark.slow),

@@ -7,7 +7,11 @@ import tensorflow as tf
 from tensorflow.python.distribute.values import PerReplica, PerReplicaSpec
 
 from pytest_tfperf.capture.loop import workload_of
+from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.errors import CaptureError, UnknownMetric
+from pytest_tfperf.plugin.fixture import TfProfile
+from pytest_tfperf.plugin.profile_settings import Settings
 
 DATA = [tf.ones((8, 8))] * 4
 PAIRS = [(tf.ones(3), tf.zeros(3))] * 4
@@ -92,13 +96,13 @@ def test_error_for_a_short_generator_counts_its_steps(profile):
             step(batch)
 
 
-def test_a_short_step_needs_more_steps_than_it_is_told_at_least(profiler):
+def test_a_short_step_needs_more_steps_than_it_is_told_at_least():
     """Its blocks of 20 ms hold hundreds."""
-    wanted = (
-        r"ended after 300 steps .* need \d+ .*Ten timed blocks of 20 ms hold more steps; steps=50 "
-    )
+    profiler = TfProfile(Settings(wanted=Wanted.read({}), plan=Plan()))
+    wanted = r"ended after 300 steps .* need 81 .*Ten blocks of 20 ms hold more steps; steps=50 "
     with pytest.raises(CaptureError, match=wanted):
         profiler(lambda x: x, iter([1] * 300))
+    profiler.close()
 
 
 def test_long_one_shot_generator_is_accepted(profile):
