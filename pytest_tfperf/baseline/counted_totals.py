@@ -74,7 +74,7 @@ def counted_steps(profile: Profile) -> Json:
 
 
 def counted_in(value: Value) -> Counted | None:
-    """Return the total of a value, None if it is none or nothing tells its steps."""
+    """Return the total of a known value, or None if nothing tells its steps."""
     if value.number is None or "n_steps" not in value.detail:
         return None
     steps = value.detail.get("at_steps", None if value.number else ())

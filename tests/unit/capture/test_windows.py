@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -118,6 +119,7 @@ def run_of(monkeypatch):
         "Session": Session,
         "Executables": Executables,
         "StepMark": Mark,
+        "UnfinishedCalls": lambda _: SimpleNamespace(ended=lambda output: None),
         "probed": probed,
         "synchronise": lambda: None,
         "least_block": lambda: 0.02,
