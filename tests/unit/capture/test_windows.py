@@ -245,6 +245,7 @@ def test_variants_in_turns_hold_the_lock_and_do_not_time_waiting(monkeypatch):
         "synchronise": None,
         "least_block": 0.02,
         "check_variants": (),
+        "UnfinishedCalls": SimpleNamespace(ended=lambda: None),
     }.items():
         monkeypatch.setattr(in_process, name, lambda *_, fake=fake: fake)
 
