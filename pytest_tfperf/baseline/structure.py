@@ -174,6 +174,14 @@ class _Comparison:
             return check(self.profile, name, verdict, wanted, sentence)
         now = float(rounded(value.number))
         found = f"{name} is {format_quantity(now, metric.unit)}"
+        over = ""
+        stored, counted = stored_total(self.entry, name, before), counted_in(value)
+        if name in TOTALS and stored is not None and counted is not None:
+            total = compared(stored, counted, reference)
+            before, now, over = total.before, total.now, total.sentence
+            if total.verdict is not None:
+                sentence = f"{found} {over}"
+                return check(self.profile, name, total.verdict, wanted, sentence)
         if now == before:
             sentence = f"{found}, as in {reference}"
             return check(self.profile, name, Verdict.PASS, wanted, sentence)
@@ -183,14 +191,6 @@ class _Comparison:
         if _differs_by_chance(value, before):
             sentence = f"{found}, {shown} in {reference}: {_BY_CHANCE}"
             return check(self.profile, name, Verdict.PASS, wanted, sentence)
-        over = ""
-        stored, counted = stored_total(self.entry, name, before), counted_in(value)
-        if name in TOTALS and stored is not None and counted is not None:
-            total = compared(stored, counted, reference)
-            before, now, over = total.before, total.now, total.sentence
-            if total.verdict is not None:
-                sentence = f"{found} {over}"
-                return check(self.profile, name, total.verdict, wanted, sentence)
         return self._changed(metric, value, before, now, wanted, over)
 
     def _changed(

@@ -56,6 +56,14 @@ def found(place, before, now):
         ),
         ((1000, 500), (600, 400, 500), "REGRESSION", "retraces rose from 1 to 2"),
         ((600, 400, 500), (1000, 900), "IMPROVED", "retraces fell from 2 to 1"),
+        (
+            (6_000, *range(200, 6_001, 200)),
+            (600, *range(20, 601, 20)),
+            "REGRESSION",
+            "retraces rose from 3 to 30 over the first 600 steps",
+        ),
+        ((600, 500), (900, 500), "PASS", "retraces is 1, as in the baseline"),
+        ((900, 500), (600, 500), "PASS", "in the first 600 they are 1 and 1"),
         (  # ten times as often, and fewer in all, since a trace takes time
             (30_000, *range(100, 30_001, 100)),
             (2_000, *range(10, 2_001, 10)),
