@@ -10,6 +10,13 @@ from pytest_tfperf.quantities import SECONDS, format_quantity
 _MIN_BLOCKS = 10  # fewer do not show the spread
 _DEFAULT_STEPS = 50
 _NEVER_S = 1e9
+_LEAST_TRACED = 2
+_MOST_EVENTS = 1_000_000
+"""
+Events of a traced window: some 10 s of analysis, and 2 GB of memory.
+
+A loop in a program on a CPU has an event for each op and iteration.
+"""
 _COUNTED_SHARE = 0.1  # of a short loop, and of the time limit if nobody asks for the calls
 
 
@@ -127,6 +134,20 @@ class Plan:
             return ()
         limit = f"{self.max_seconds:g} s a profile (tfperf_max_seconds)"
         return (f"{window} window: {n_steps} of {wanted} steps, cut by {limit}",)
+
+    def of_events(self, n_events: int) -> tuple[Plan, tuple[str, ...]]:
+        """
+        Return the plan after a first step of n events, with a note if it traces fewer steps.
+
+        Args:
+            n_events: Events of the first step.
+        """
+        most = max(_LEAST_TRACED, _MOST_EVENTS // max(n_events, 1))
+        if self.trace_steps <= most or self.max_seconds == _NEVER_S:  # alike in every process
+            return self, ()
+        why = f"since the first has {n_events:,} events"
+        note = f"traced window: {most} of {self.trace_steps} steps, {why}"
+        return replace(self, trace_steps=most), (note,)
 
     def cut_to(self, available: int, goes_on: bool = False) -> Plan:
         """

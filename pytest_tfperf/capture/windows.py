@@ -30,7 +30,7 @@ from pytest_tfperf.machine.conditions import is_traced
 from pytest_tfperf.machine.interference import conditions_noted
 from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.trace.function_calls import runs_functions
+from pytest_tfperf.trace.function_calls import n_events, runs_functions
 from pytest_tfperf.turns import Ready
 from pytest_tfperf.values import Unknown
 
@@ -237,7 +237,6 @@ class Windows:
         return waited
 
     def _has_room(self, n_steps: int, period_s: float) -> bool:
-        """Return whether `n_steps` more steps fit into the time limit and the data."""
         seconds = self._total_timer.elapsed() + 1.5 * n_steps * period_s
         return seconds <= self.plan.max_seconds and self.plan.has(self.n_steps + n_steps)
 
@@ -252,6 +251,8 @@ class Windows:
         self.observations.cold = session.stop()
         traces = read_sessions(self.observations.cold)
         self._executables.begin(traces)
+        self.plan, notes = self.plan.of_events(sum(map(n_events, traces.values())))
+        self.observations.notes += notes
         if not self._n_cold_traces and any(map(runs_functions, traces.values())):
             self.observations.first_step_s = Unknown(
                 "its functions had been traced before, so this was no first step"
@@ -332,7 +333,6 @@ class Windows:
         self.observations.python_calls = self._counter.found()
 
     def _computes(self) -> bool:
-        """Return whether Python runs the step itself now."""
         return self._in_step and not self._fetching.runs
 
     def _stop(self) -> Traces:

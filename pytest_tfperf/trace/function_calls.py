@@ -23,6 +23,11 @@ def runs_functions(trace: Trace) -> bool:
     return bool(host.called("EagerExecute").integers("is_func").any()) or len(jax_calls(host)) > 0
 
 
+def n_events(trace: Trace) -> int:
+    """Return the number of events of a trace."""
+    return sum(plane.start_ps.size for plane in trace.planes)
+
+
 def shows_jax_calls(host: Events) -> bool:
     """Return whether the trace shows calls of JAX, be it that with which tf_profile waits."""
     return len(host.named(lambda name: name.startswith(_CALL))) > 0

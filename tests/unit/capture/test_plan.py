@@ -16,6 +16,21 @@ def test_plan_that_fits_is_unchanged(available):
     )
 
 
+@pytest.mark.parametrize(
+    ("n_events", "traced"),
+    [(0, 20), (50_000, 20), (50_001, 19), (270_000, 3), (10**7, 2)],
+)
+def test_steps_of_many_events_are_traced_fewer_times(n_events, traced):
+    plan, notes = Plan().of_events(n_events)
+    assert plan.trace_steps == traced
+    said = f"traced window: {traced} of 20 steps, since the first has {n_events:,} events"
+    assert notes == (() if traced == 20 else (said,))
+
+
+def test_processes_that_run_steps_together_trace_as_many():
+    assert Plan().in_step().of_events(10**7) == (Plan().in_step(), ())
+
+
 @pytest.mark.parametrize("available", [5, 6, 8, 13, 32, 50, 84])
 def test_plan_that_does_not_fit_uses_all_available_steps(available):
     plan = Plan().cut_to(available)

@@ -125,6 +125,7 @@ def run_of(monkeypatch):
         "least_block": lambda: 0.02,
         "read_sessions": lambda traces: traces,
         "runs_functions": lambda trace: False,
+        "n_events": lambda trace: 1000,
         "calls_recorded": lambda in_step: nullcontext(Calls()),
         "conditions_noted": lambda notes: nullcontext(),
     }
