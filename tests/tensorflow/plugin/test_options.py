@@ -54,7 +54,7 @@ every_form = pytest.mark.parametrize("form", [as_pytest_ini, as_pyproject, nativ
 def test_windows_come_from_the_ini(suite, form):
     suite.write(STEP)
     result = suite("-rP", *form(suite.path, INIS))
-    result.stdout.fnmatch_lines(["windows [[]7, 4, 14[]]"])
+    result.stdout.fnmatch_lines(["windows [[]7, 4, 18[]]"])
 
 
 def test_limits_come_from_the_ini_and_the_marker_overrides_them(suite):
