@@ -16,6 +16,7 @@ TOTALS = ("retraces", "xla_compiles")
 COUNTED_STEPS, COUNTED_AT = "counted_steps", "counted_at"
 """Keys of an entry: the steps that its totals are counted over, and the first that each counts."""
 _MOST_STORED = 50
+_STEPS = re.compile(r"[0-9]{1,12}( [0-9]{1,12})*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +104,6 @@ def tells_steps(entry: Mapping[str, Any]) -> bool:
     return type(entry.get(COUNTED_STEPS, 0)) is int and (
         isinstance(at, dict) and all(_STEPS.fullmatch(str(text)) for text in at.values())
     )
-
-
-_STEPS = re.compile(r"[0-9]{1,12}( [0-9]{1,12})*")
 
 
 def compared(before: Counted, now: Counted, reference: str) -> ComparedTotal:

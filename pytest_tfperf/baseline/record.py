@@ -10,12 +10,7 @@ from typing import Any
 
 from pytest_tfperf.baseline.counted_totals import COUNTED_AT, COUNTED_STEPS, TOTALS
 from pytest_tfperf.baseline.draft import Draft, OutdatedError
-from pytest_tfperf.baseline.entry import (
-    LISTS,
-    LISTS_OF_PLATFORMS,
-    stored,
-    structure_of,
-)
+from pytest_tfperf.baseline.entry import LISTS, LISTS_OF_PLATFORMS, stored, structure_of
 from pytest_tfperf.baseline.history import merge_runs
 from pytest_tfperf.baseline.place_links import refuse_links
 from pytest_tfperf.baseline.recorded import EntryChange, Recorded

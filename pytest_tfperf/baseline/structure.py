@@ -175,8 +175,9 @@ class _Comparison:
         now = float(rounded(value.number))
         found = f"{name} is {format_quantity(now, metric.unit)}"
         over = ""
-        stored, counted = stored_total(self.entry, name, before), counted_in(value)
-        if name in TOTALS and stored is not None and counted is not None:
+        counted = counted_in(value) if name in TOTALS else None
+        stored = counted and stored_total(self.entry, name, before)
+        if counted is not None and stored is not None:
             total = compared(stored, counted, reference)
             before, now, over = total.before, total.now, total.sentence
             if total.verdict is not None:
