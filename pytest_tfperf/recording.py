@@ -7,126 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.recorded_graphs import CALL, GrapplerPasses, OpGraph, StepGraph
 from pytest_tfperf.values import Unknown
 
-Dims = tuple[int | None, ...]
-"""Dimensions of a tensor, None where one is not known."""
-Edge = tuple[int, int]
-"""A result of an op: the op's place, and the result's."""
-Ints = int | tuple["Ints", ...]
-"""Whole numbers in any nesting."""
 Modules = tuple[tuple[bytes, float], ...]
 """Serialised HloModuleProtos, and how often each runs in a step."""
-CALL = "StatefulPartitionedCall/"
-"""Prefix of the names of ops in the function that a step calls."""
 UNSEEN = Unknown("")
 """Nobody looked; whoever reads it knows why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
-    """A result of an op."""
-
-    shape: Dims | None
-    """Its dimensions, None where one is not known, or None altogether."""
-    dtype: str
-    """The name of its type."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpNode:
-    """An op of a step's functions."""
-
-    name: str
-    """Its name."""
-    op_type: str
-    """Its type, as TensorFlow registers it."""
-    inputs: tuple[Edge | None, ...] = ()
-    """The result that each operand is, None where that is not known."""
-    outputs: tuple[Tensor, ...] = ()
-    """Its results."""
-    value: Ints | None = None
-    """The first result, where it is a small constant of whole numbers."""
-    attrs: Mapping[str, str] = field(default_factory=dict)
-    """Those attributes that a rule reads (`data_format`)."""
-    line: str | None = None
-    """The user's line that made it."""
-    in_loop: bool = False
-    """True if it runs in a loop within the step."""
-    compiles: bool = True
-    """True if XLA has a kernel for it and its types."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpGraph:
-    """
-    The ops that a step's results and effects need, in the order in which they were made.
-
-    The body of a function stands in place of its call, so that operands are known through it.
-    Bodies of loops and branches stand behind the ops that run them. A value that changes from
-    iteration to iteration comes from a Placeholder.
-    """
-
-    ops: tuple[OpNode, ...]
-    """The ops."""
-    results: tuple[Edge, ...] = ()
-    """The step's results."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphOp:
-    """An op of the step's graph that is listed for a reason."""
-
-    name: str
-    """Its name."""
-    op_type: str
-    """Its type."""
-    line: str | None
-    """The user's source line that made it (`model.py:12`)."""
-    why: str
-    """The reason why it is listed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """A part of the step's graph that XLA compiles as one."""
-
-    name: str
-    """The function's name."""
-    nodes: tuple[GraphOp, ...]
-    """The compute nodes in it, whose `why` is empty."""
-    asked: bool
-    """True for jit_compile; False for auto-clustering, whose clusters may not run after all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepGraph:
-    """
-    The graphs of one step, as TensorFlow's runtime instantiated them.
-
-    A function that is called twice is counted twice.
-    """
-
-    before: Mapping[str, int]
-    """Ops by type that Grappler was given, without arguments, results, calls and control flow."""
-    after: Mapping[str, int]
-    """The same of the ops that it left."""
-    clusters: tuple[Cluster, ...] = ()
-    """The compute nodes that XLA compiles."""
-    outside: tuple[GraphOp, ...] = ()
-    """The other compute nodes."""
-    lines: Mapping[str, str] = field(default_factory=dict)
-    """The user's line of an op of each type that Grappler left, as far as known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrapplerPasses:
-    """Contributions of Grappler's passes to a step's graphs."""
-
-    without: Mapping[str, int] = field(default_factory=dict)
-    """Ops that remain when one pass is left out, by its option; under "" with all."""
-    leftovers: tuple[GraphOp, ...] = ()
-    """Ops that a pass should have removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +126,8 @@ class Fetches:
     """Seconds from its begin to that of the following one."""
     pause_s: tuple[float, ...]
     """Seconds of the pause before it, in which the input pipeline ran on; 0 within a block."""
+    last_ns: int
+    """Nanoseconds since 1970 at the end of the last `next()`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,7 +174,7 @@ class Recording:
     """The trace of step 0, if it had a session of its own."""
     graph: StepGraph | Unknown = UNSEEN
     """The step's graphs, as the probe saw them."""
-    grappler: GrapplerPasses = GrapplerPasses()  # frozen
+    grappler: GrapplerPasses = field(default_factory=GrapplerPasses)
     """What Grappler's passes did to the step's graphs."""
     ops: OpGraph | Unknown = UNSEEN
     """The ops of the step's functions."""

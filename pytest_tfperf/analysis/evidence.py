@@ -49,7 +49,8 @@ from pytest_tfperf.hlo.cost import Costs, module_costs
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.recording import GrapplerPasses, Modules, OpGraph, Recording, StepGraph
+from pytest_tfperf.recorded_graphs import GrapplerPasses, OpGraph, StepGraph
+from pytest_tfperf.recording import Modules, Recording
 from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
 from pytest_tfperf.trace.devices import accelerators, device_name, refuse_many_steps
 from pytest_tfperf.trace.intervals import Spans, covered, intersect, merge
@@ -237,7 +238,9 @@ class Evidence:
     @cached_property
     def drain(self) -> Drain:
         """The draining of the pipeline's buffers during the steps."""
-        return find_drain(*self.pipeline, self.breakdown.parts_ps["input"])
+        fetches = self.recording.fetches
+        last_ns = fetches.last_ns if fetches else 0
+        return find_drain(*self.pipeline, self.breakdown.parts_ps["input"], last_ns)
 
     @cached_property
     def xla(self) -> XlaUse:

@@ -13,7 +13,8 @@ from pytest_tfperf.analysis.host.shown import JAX, PYTORCH
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.op_types import DATA_LOOPS, EAGER, FELL_BACK, WHY_OUTSIDE, computes
 from pytest_tfperf.quantities import COUNT
-from pytest_tfperf.recording import Cluster, GrapplerPasses, Recording, StepGraph
+from pytest_tfperf.recorded_graphs import Cluster, GrapplerPasses, StepGraph
+from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
 _NOT_SEEN = "no step was run for the graphs"

@@ -172,7 +172,7 @@ def settling_steps(
     needed = drain.capacity / share if share > _INPUT_BOUND_MATTERS else 0.0
     if timed is None:
         stationary = drain.stationary() and needed <= steps_before
-    elif drain.buffered and timed.emptied:
+    elif drain.buffered and shares.ran_empty(evidence):
         stationary = not timed.draining
         needed = max(needed, steps_before + len(fetches.next_s) / 2 if fetches else 0.0)
     else:

@@ -16,7 +16,8 @@ from pytest_tfperf.padding.overhead import (
     lowered_modules,
     padding_values,
 )
-from pytest_tfperf.recording import UNSEEN, OpGraph
+from pytest_tfperf.recorded_graphs import OpGraph
+from pytest_tfperf.recording import UNSEEN
 from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.values import Unknown, Value
 

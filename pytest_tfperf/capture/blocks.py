@@ -6,7 +6,7 @@ import math
 from array import array
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, time_ns
 
 from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.capture.observations import Observations
@@ -47,7 +47,7 @@ class BlockTimer:
         self.epoch_gaps = Durations()
         self._plan = plan
         self._next_s, self._fetches = 0.0, False  # of the running call, and whether any fetched
-        self._call_ended = 0.0
+        self._call_ended, self._fetched_ns = 0.0, 0
 
     def block(self, n_calls: int, deadline: float = math.inf) -> Generator[None, None, Block]:
         """Time a block of `n_calls`, or fewer if the deadline passes; yield in each call."""
@@ -69,7 +69,7 @@ class BlockTimer:
     def fetched(self, seconds: float) -> None:
         """Add the seconds of a `next()` to the running call."""
         self._next_s += seconds
-        self._fetches = True
+        self._fetches, self._fetched_ns = True, time_ns()
 
     def timed_window(
         self,
@@ -125,7 +125,7 @@ class BlockTimer:
                 observations.epoch_gaps_s = self.epoch_gaps.last(n_gaps)
                 observations.epoch_iters_s = observations.iterations.last(n_gaps)
                 if self._fetches:
-                    observations.fetches = timed.fetches(plan.steps_per_call)
+                    observations.fetches = timed.fetches(plan.steps_per_call, self._fetched_ns)
         if perf_counter() >= deadline:
             observations.notes += plan.cut_note("timed", n_timed, plan.timed_steps)
 
@@ -178,13 +178,14 @@ class _TimedCalls:
         observations.blocks = list(zip(self.seconds, self._sizes, strict=True))
         observations.step_seconds = self._step_seconds[: self._n_calls].tolist()
 
-    def fetches(self, steps_per_call: int) -> Fetches:
-        """Return the seconds of each call."""
+    def fetches(self, steps_per_call: int, last_ns: int) -> Fetches:
+        """Return the seconds of each call, and the time of the last `next()`."""
         n_calls = self._n_calls
         return Fetches(
             next_s=tuple(self._next_seconds[:n_calls]),
             call_s=tuple(seconds * steps_per_call for seconds in self._step_seconds[:n_calls]),
             pause_s=tuple(self._pauses[:n_calls]),
+            last_ns=last_ns,
         )
 
 

@@ -15,7 +15,8 @@ from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.compiler.step_graph import InspectedGraph, grappler_passes, inspect_graph
 from pytest_tfperf.compiler.xla_fusion_dump import FusionStage, fusion_stages
 from pytest_tfperf.frameworks.jax_programs import JaxProgram, JaxPrograms
-from pytest_tfperf.recording import UNSEEN, GrapplerPasses, Modules, OpGraph, StepGraph
+from pytest_tfperf.recorded_graphs import GrapplerPasses, OpGraph, StepGraph
+from pytest_tfperf.recording import UNSEEN, Modules
 from pytest_tfperf.values import Unknown
 
 _DUMP_S = 120.0  # for a process that imports TensorFlow and compiles the step

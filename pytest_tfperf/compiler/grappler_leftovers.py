@@ -18,7 +18,7 @@ from pytest_tfperf.compiler.grappler_ablation import rewriter_config, running
 from pytest_tfperf.compiler.instances import counts
 from pytest_tfperf.compiler.source_lines import lines_in
 from pytest_tfperf.op_types import BRANCHES, is_op
-from pytest_tfperf.recording import GraphOp
+from pytest_tfperf.recorded_graphs import GraphOp
 
 DEBUG_OPS = frozenset({"Assert", "CheckNumerics", "Print", "PrintV2"})
 LARGEST_CONSTANT = 100 * 1024

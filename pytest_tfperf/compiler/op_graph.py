@@ -17,7 +17,7 @@ from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.source_lines import user_line
 from pytest_tfperf.graphs import reached
 from pytest_tfperf.op_types import BRANCHES, FUNCTION_CALLS, LOOPS, computes, is_pipeline
-from pytest_tfperf.recording import Edge, Ints, OpGraph, OpNode, Tensor
+from pytest_tfperf.recorded_graphs import Edge, Ints, OpGraph, OpNode, Tensor
 from pytest_tfperf.values import Unknown
 
 MAX_OPS, UNASKED_OPS = 20_000, 10_000

@@ -14,7 +14,7 @@ from pytest_tfperf.compiler.instances import Instance, instances, ops_in
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.source_lines import lines_in
 from pytest_tfperf.compiler.xla_coverage import autoclusters, clusters_in
-from pytest_tfperf.recording import Cluster, GraphOp, GrapplerPasses, StepGraph
+from pytest_tfperf.recorded_graphs import Cluster, GraphOp, GrapplerPasses, StepGraph
 from pytest_tfperf.values import Unknown
 
 _LARGE = (

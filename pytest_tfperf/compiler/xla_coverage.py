@@ -21,7 +21,7 @@ from pytest_tfperf.op_types import (
     UNASKED,
     computes,
 )
-from pytest_tfperf.recording import Cluster, GraphOp
+from pytest_tfperf.recorded_graphs import Cluster, GraphOp
 
 _DYNAMIC_OPS = frozenset({"Where", "Unique"})
 """

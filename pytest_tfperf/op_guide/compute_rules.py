@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_tfperf.op_guide.graph import Found, Links, dtype, result, shown
 from pytest_tfperf.op_types import FUNCTION_CALLS, REDUCTIONS, computes
-from pytest_tfperf.recording import Dims, Ints, OpNode
+from pytest_tfperf.recorded_graphs import Dims, Ints, OpNode
 
 TPU_OPS_DATE = "2026-04-09"
 """Date of the list "Available graph operators", https://cloud.google.com/tpu/docs/tensorflow-ops."""

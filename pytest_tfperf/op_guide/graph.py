@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from pytest_tfperf.op_types import MATMULS
-from pytest_tfperf.recording import Dims, Edge, Ints, OpGraph, OpNode, Tensor
+from pytest_tfperf.recorded_graphs import Dims, Edge, Ints, OpGraph, OpNode, Tensor
 
 CONVOLUTIONS = frozenset({"Conv2D", "Conv3D", "DepthwiseConv2dNative"})
 CONVOLUTION_GRADIENTS = frozenset(

@@ -14,7 +14,7 @@ from pytest_tfperf.op_guide.graph import (
     shown,
 )
 from pytest_tfperf.op_guide.transpose_rules import is_free, moves
-from pytest_tfperf.recording import Dims, OpNode
+from pytest_tfperf.recorded_graphs import Dims, OpNode
 
 LANES, ROWS = 128, 8
 _SMALL = 1024  # elements of one 8x128 tile; smaller arrays cost nothing to move

@@ -12,7 +12,7 @@ from pytest_tfperf.op_guide.graph import (
     shown,
 )
 from pytest_tfperf.op_types import MATMULS
-from pytest_tfperf.recording import Dims, OpNode
+from pytest_tfperf.recorded_graphs import Dims, OpNode
 
 
 def transposes(links: Links) -> Found:

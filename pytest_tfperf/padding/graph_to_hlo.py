@@ -22,7 +22,7 @@ from pytest_tfperf.hlo.module import (
     WindowDimension,
 )
 from pytest_tfperf.op_types import MATMULS, REDUCTIONS
-from pytest_tfperf.recording import Edge, OpGraph, OpNode, Tensor
+from pytest_tfperf.recorded_graphs import Edge, OpGraph, OpNode, Tensor
 
 _DTYPES = {
     "bool": "pred",

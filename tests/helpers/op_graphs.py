@@ -1,7 +1,7 @@
 """Graphs of ops, written by hand: each op by its type, operands and shape."""
 
 from pytest_tfperf.op_guide.rules import findings
-from pytest_tfperf.recording import OpGraph, OpNode, Tensor
+from pytest_tfperf.recorded_graphs import OpGraph, OpNode, Tensor
 
 
 class Ops:

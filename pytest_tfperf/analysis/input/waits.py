@@ -34,6 +34,9 @@ _NO_PIPELINE = (
 )
 _NO_WAITS = "the trace shows an input pipeline, and no waiting for its elements (IteratorGetNext)"
 _MIN_PRODUCED = 4  # fewer produced elements give no rate
+DRAINED = 0.95
+"""Elements produced ÷ consumed by a stage whose buffer drains, at most."""
+_LEFT = 2  # elements of a buffer that is as good as empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,8 @@ class Drain:
     """Waiting shares of the two halves of the steps."""
     buffered: bool = False
     """True if there are buffering stages, in steps of one epoch."""
+    held: bool = False
+    """True if a draining stage still held elements after the last timed `next()`."""
 
     def corrected(self, share: float) -> float:
         """
@@ -158,7 +163,7 @@ def _caused(host: Events, stages: Events) -> Mask:
     return caused
 
 
-def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints) -> Drain:
+def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints, last_ns: int = 0) -> Drain:
     """
     Measure whether the buffers drained during the steps.
 
@@ -168,6 +173,7 @@ def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints) -> Drain:
         trace: The trace of the steps.
         steps: The steps.
         waiting_ps: Exposed wait of each step in picoseconds, shape (n_steps,).
+        last_ns: Nanoseconds since 1970 at the end of the last timed `next()`; 0 if none was timed.
     """
     half = len(steps) // 2
     shares = [
@@ -183,7 +189,7 @@ def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints) -> Drain:
     host = Events.of(trace.plane(HOST))
     iterators = host.named(lambda name: name.startswith(_ITERATOR)).within(begin, end)
     roots = max(len(iterators.called("Iterator::Root")), 1)
-    kept, capacity, buffered = 1.0, 0.0, False
+    kept, capacity, buffered, held = 1.0, 0.0, False, False
     for name in _distinct_names(iterators):
         if stage_type(name) not in ASYNC:
             continue
@@ -192,9 +198,25 @@ def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints) -> Drain:
             host.called(f"{stage_type(name)}{side}").within(begin, end)
             for side in ("Produce", "Consume")
         )
-        kept *= min(1.0, _produced_share(made, used, iterators, stage))
+        used = used.where(enclosing(stage, used) >= 0)
+        share = min(1.0, _produced_share(made, used, iterators, stage))
+        kept *= share
+        held |= share < DRAINED and _n_left(used, stage, last_ns) > _LEFT
         capacity += int(stage.integers("buffer_limit").max(initial=0)) * roots / max(len(stage), 1)
-    return Drain(kept=kept, capacity=capacity, halves=halves, buffered=buffered)
+    return Drain(kept=kept, capacity=capacity, halves=halves, buffered=buffered, held=held)
+
+
+def _n_left(consumed: Events, stage: Events, last_ns: int) -> int:
+    """
+    Return how many consumed elements a stage had made before a time.
+
+    An element's number is the time in nanoseconds at which the stage began to make it (`uid` in
+    TensorFlow's prefetch_dataset_op.cc and parallel_map_dataset_op.cc). As many as the stage makes
+    in parallel were not ready.
+    """
+    numbered = consumed.having("element_id")
+    n_begun = int((numbered.integers("element_id") < last_ns).sum())
+    return n_begun - max(int(stage.integers("parallelism").max(initial=1)), 1)
 
 
 def _distinct_names(events: Events) -> list[str]:
@@ -221,7 +243,7 @@ def _produced_share(produced: Events, consumed: Events, iterators: Events, stage
 
     Args:
         produced: Elements that stages of its type made.
-        consumed: Elements that were taken from stages of its type.
+        consumed: Elements that were taken from the stage.
         iterators: Calls of all stages.
         stage: Calls of the stage.
     """
@@ -230,7 +252,6 @@ def _produced_share(produced: Events, consumed: Events, iterators: Events, stage
     inputs = Events(iterators.plane, iterators.rows[first[has_input]])
     parents_of[has_input] = inputs.integers("parent_id")
     produced = produced.where(np.isin(parents_of, stage.integers("id")))
-    consumed = consumed.where(enclosing(stage, consumed) >= 0)
     if len(produced) < _MIN_PRODUCED or len(consumed) < _MIN_PRODUCED:
         return 1.0
     batches = stage_type(stage.names[0]) == "MapAndBatch"

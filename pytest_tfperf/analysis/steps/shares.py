@@ -13,7 +13,7 @@ from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.activity import op_type, shows_host, shows_runtime
 from pytest_tfperf.analysis.host.op_times import OpTime
 from pytest_tfperf.analysis.host.shown import JAX, shows_work
-from pytest_tfperf.analysis.input.waits import loops_in_graph, why_waits_hidden
+from pytest_tfperf.analysis.input.waits import DRAINED, loops_in_graph, why_waits_hidden
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.timing import timed_step
@@ -42,7 +42,6 @@ _NO_DATA_OF_JAX = (
     "time of next() counts: tf_profile(step, data) or tf_profile.steps(data)"
 )
 _SMALL_WAITS = 0.1  # a share of the step; pauses are about 1 ms in 20 ms of steps
-_DRAINED = 0.95  # elements produced ÷ consumed, below which a share is corrected
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -98,10 +97,20 @@ def waiting_share(evidence: Evidence) -> tuple[float, float, Source]:
     observed, source = (timed.share, Source.TIMED) if timed else (in_trace, Source.TRACE)
     if in_trace < observed < _SMALL_WAITS:
         observed, source = in_trace, Source.TRACE
-    in_trace_alone = timed and (timed.emptied or (recording.settled and drain.capacity > 0))
-    if drain.kept < _DRAINED and not in_trace_alone:
+    settled = timed and recording.settled and drain.capacity > 0
+    if drain.kept < DRAINED and not settled and not ran_empty(evidence):
         return drain.corrected(observed), observed, Source.CORRECTED
     return observed, observed, source
+
+
+def ran_empty(evidence: Evidence) -> bool:
+    """
+    Return whether the buffers ran empty in the timed window, so that its steps waited.
+
+    A `next()` is late by up to 0.3 ms too where another thread runs Python, such as a py_function.
+    """
+    timed = evidence.timed_waits
+    return timed is not None and timed.emptied and not evidence.drain.held
 
 
 def host_values(evidence: Evidence, trace: Trace) -> dict[str, Value]:

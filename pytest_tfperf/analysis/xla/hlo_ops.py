@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
 from pytest_tfperf.hlo.traversal import bodies, is_convolution, is_kernel_gradient
-from pytest_tfperf.recording import Edge, Ints, OpGraph, OpNode, Tensor
+from pytest_tfperf.recorded_graphs import Edge, Ints, OpGraph, OpNode, Tensor
 
 _TYPES = {
     "abs": "Abs",

@@ -25,7 +25,8 @@ from pytest_tfperf.hlo.cost import Costs, OpCost, module_costs
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.op_types import multiplies_matrices
-from pytest_tfperf.recording import CALL, Recording
+from pytest_tfperf.recorded_graphs import CALL
+from pytest_tfperf.recording import Recording
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
 from pytest_tfperf.values import Source, Unknown, Value

@@ -15,20 +15,16 @@ from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.metric_evidence import ANYWHERE, EVIDENCE, KNOWN_ON, PYTORCH
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.op_types import UNASKED
+from pytest_tfperf.recorded_graphs import GraphOp, OpGraph, OpNode, StepGraph, Tensor
 from pytest_tfperf.recording import (
     UNSEEN,
     Batches,
     BatchRows,
-    GraphOp,
     MemorySamples,
-    OpGraph,
-    OpNode,
     PipelineStage,
     PythonCalls,
     PythonFunction,
     Recording,
-    StepGraph,
-    Tensor,
 )
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import Unknown

@@ -9,7 +9,8 @@ from pytest_tfperf.analysis.advice.step_advice import advise
 from pytest_tfperf.analysis.diagnosis import outside_cause
 from pytest_tfperf.analysis.graph_ops import graph_tables, graph_values, outside_xla
 from pytest_tfperf.op_types import EAGER, FELL_BACK, NO_KERNEL, PYTHON, TEXT, UNASKED, WHY_OUTSIDE
-from pytest_tfperf.recording import Cluster, GraphOp, Recording, StepGraph
+from pytest_tfperf.recorded_graphs import Cluster, GraphOp, StepGraph
+from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import PARTS, Source, Step, Unknown
 
 

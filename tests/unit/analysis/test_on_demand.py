@@ -11,7 +11,8 @@ from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.on_demand import NOT_COMPUTED, Expensive, OnDemand, extended, so_far
 from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.metrics import METRICS
-from pytest_tfperf.recording import GrapplerPasses, OpGraph, OpNode, Recording, StepGraph
+from pytest_tfperf.recorded_graphs import GrapplerPasses, OpGraph, OpNode, StepGraph
+from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.trace.xspace import read_trace
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value

@@ -7,7 +7,8 @@ from helpers.traces import SYNTHETIC, real_trace
 
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.step_code import TPU_METRICS, analyse_op_guide, analyse_padding
-from pytest_tfperf.recording import OpGraph, Recording
+from pytest_tfperf.recorded_graphs import OpGraph
+from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import read_trace
 
 RECORDING = Recording(name="step", trace=None, workload={}, ops=OpGraph(ops=()))

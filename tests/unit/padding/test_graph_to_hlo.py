@@ -12,7 +12,8 @@ from pytest_tfperf.padding.matrix_unit import matrix_work
 from pytest_tfperf.padding.overhead import padding_values
 from pytest_tfperf.padding.predict import predict
 from pytest_tfperf.padding.tpu import generation
-from pytest_tfperf.recording import OpGraph, OpNode, Recording, Tensor
+from pytest_tfperf.recorded_graphs import OpGraph, OpNode, Tensor
+from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Unknown
 
 

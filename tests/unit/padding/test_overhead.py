@@ -7,7 +7,8 @@ from helpers.tables import cells
 from pytest_tfperf.padding.overhead import padding_values, values_of
 from pytest_tfperf.padding.tpu import generation
 from pytest_tfperf.quantities import BYTES
-from pytest_tfperf.recording import OpGraph, OpNode, Recording
+from pytest_tfperf.recorded_graphs import OpGraph, OpNode
+from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Column, Source, Unknown
 
 

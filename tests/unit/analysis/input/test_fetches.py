@@ -22,6 +22,7 @@ def fetches_of(*next_s, call_s=0.010, pause_s=()):
         next_s=next_s,
         call_s=(call_s,) * len(next_s),
         pause_s=pause_s or (0.0,) * len(next_s),
+        last_ns=0,
     )
 
 
@@ -186,6 +187,27 @@ LATE = fetches_of(*[0.002] * 30, *[0.008] * 30)
 )
 def test_steps_that_buffers_need_to_drain(fetches, kept, before, steps):
     assert settling_steps(traced(kept=kept), before, fetches) == steps
+
+
+@pytest.mark.parametrize(
+    ("n_left", "share", "source", "steps"),
+    [
+        (0, 0.8, Source.TIMED, 0),
+        (3, 0.8, Source.TIMED, 0),  # one was not ready, and two are as good as none
+        (4, 1 - 0.2 * 0.8, Source.CORRECTED, 8),  # 1.2 × 5 ÷ 0.84
+    ],
+)
+def test_a_late_next_is_no_empty_buffer(n_left, share, source, steps):
+    """Elements are numbered 0, 1, … in the trace; of these, the first were made before the last timed `next()`."""
+    trace, fetches = traced(kept=0.8), replace(WAITS, last_ns=n_left)
+    found = bound(trace, fetches, settled=False)
+    assert found == (pytest.approx(share, abs=1e-6), source)
+    assert settling_steps(trace, 0, fetches) == steps
+
+
+def test_a_full_buffer_before_the_slow_stage_holds_no_elements_back():
+    assert bound(traced(kept=0.96), replace(WAITS, last_ns=20))[1] is Source.TIMED
+    assert settling_steps(traced(kept=0.96), 0, replace(WAITS, last_ns=20)) == 0
 
 
 @pytest.mark.parametrize(
