@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import statistics
 import sys
 import time
@@ -17,6 +18,7 @@ from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow
 from pytest_tfperf.frameworks.torch_framework import PyTorch, keras_runs_on_torch
 
 _TENSORFLOW, _JAX, _PYTORCH = TensorFlow(), Jax(), PyTorch()
+_BACKENDS = ("jax", "torch")  # of Keras, which loads them
 
 
 def in_use() -> tuple[Framework, ...]:
@@ -24,11 +26,28 @@ def in_use() -> tuple[Framework, ...]:
     Return the frameworks that may run steps now.
 
     TensorFlow is one if it is loaded, JAX from its first device on, and PyTorch if Keras runs on
-    it. TensorFlow is loaded if there is no other and it is installed.
+    it. If there is none, the one that KERAS_BACKEND names is loaded, or TensorFlow.
 
     Raises:
         CaptureError: If TensorFlow is too old, or cannot be imported.
     """
+    found = _loaded()
+    backend = os.environ.get("KERAS_BACKEND")
+    if not found and backend in _BACKENDS and _installed("keras") and _installed(backend):
+        importlib.import_module("keras")
+        found = _loaded()
+    if not found and _installed("tensorflow"):
+        load_tensorflow()
+        found = [_TENSORFLOW]
+    return tuple(found)
+
+
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def _loaded() -> list[Framework]:
+    """Return the frameworks that were loaded and may run steps."""
     found: list[Framework] = []
     if "tensorflow" in sys.modules:
         load_tensorflow()  # refuses old versions
@@ -37,10 +56,7 @@ def in_use() -> tuple[Framework, ...]:
         found.append(_PYTORCH)
     if jax_computes() or (not found and loaded_jax() is not None):
         found.append(_JAX)
-    if not found and importlib.util.find_spec("tensorflow") is not None:
-        load_tensorflow()
-        found.append(_TENSORFLOW)
-    return tuple(found)
+    return found
 
 
 def check_any_in_use() -> None:
@@ -52,7 +68,7 @@ def check_any_in_use() -> None:
     """
     if in_use():
         return
-    if importlib.util.find_spec("jax") is not None:
+    if _installed("jax"):
         raise CaptureError("no framework is loaded: import jax before the step is profiled")
     load_tensorflow()  # tells how to install it
 

@@ -15,6 +15,7 @@ ONLY_JAX = {"four_devices", "errors", "metrics", "forms"}
 """Modules whose tests import no other framework."""
 PYTEST = ("pytest", "-q", "-p", "pytest_tfperf.plugin.hooks")
 TWO = "--xla_force_host_platform_device_count=2"
+NO_TORCH = "PyTorch is not installed: its usual build takes gigabytes"
 ENVIRONMENT = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFORMS": "cpu"}
 
 
@@ -41,7 +42,7 @@ def test_steps(module, n_tests, tmp_path):
 def passed(module, n_tests, *arguments):
     """All tests of a module pass in a process of their own; return what it prints."""
     if module == "keras_on_torch" and importlib.util.find_spec("torch") is None:
-        pytest.skip("PyTorch is not installed: it takes gigabytes, and only Keras' users have it")
+        pytest.skip(NO_TORCH)
     if module != "keras_on_torch" and version("jax").startswith("0.6."):
         pytest.skip("JAX 0.6 traces no execution on a CPU, so its counts are unknown")
     done = run("-p", "loaded_frameworks", *arguments, f"{module}.py")
@@ -50,11 +51,11 @@ def passed(module, n_tests, *arguments):
     return done.stdout
 
 
-def run(*arguments):
+def run(*arguments, **environment):
     return subprocess.run(
         [sys.executable, "-m", *PYTEST, *arguments],
         cwd=FOLDER,
-        env=ENVIRONMENT,
+        env={**ENVIRONMENT, **environment},
         capture_output=True,
         text=True,
         timeout=300,
@@ -111,6 +112,17 @@ def test_processes_that_wait_for_each_other():
         for process in processes:
             process.kill()
     assert [("2 passed" in text) for text in printed] == [True, True], printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_the_backend_that_keras_is_told_to_use_is_loaded_and_not_tensorflow(backend):
+    if importlib.util.find_spec(backend) is None:
+        pytest.skip(NO_TORCH)
+    done = run("-p", "loaded_frameworks", "named_backend.py", KERAS_BACKEND=backend)
+    assert "1 passed" in done.stdout
+    imported = done.stdout.splitlines()[-1].removeprefix("imported: ").split()
+    assert {backend, "keras"} <= set(imported) and "tensorflow" not in imported
 
 
 @pytest.mark.slow
