@@ -172,9 +172,10 @@ def settling_steps(
     needed = drain.capacity / share if share > _INPUT_BOUND_MATTERS else 0.0
     if timed is None:
         stationary = drain.stationary() and needed <= steps_before
-    elif drain.buffered and shares.ran_empty(evidence):
-        stationary = not timed.draining
-        needed = max(needed, steps_before + len(fetches.next_s) / 2 if fetches else 0.0)
+    elif drain.buffered and fetches and shares.ran_empty(evidence):
+        half = len(fetches.next_s) / 2
+        stationary = not timed.draining(drain.capacity / half)
+        needed = max(needed, steps_before + half)
     else:
         in_trace = max(drain.halves)
         if in_trace > _INPUT_BOUND_MATTERS and fetches:

@@ -33,10 +33,17 @@ class TimedWaits:
         """True if the buffers ran empty: steps of the second half waited."""
         return self.halves[1] > _SMALL
 
-    @property
-    def draining(self) -> bool:
-        """True if the second half waited more than the first."""
-        return self.halves[1] - self.halves[0] > _SMALL
+    def draining(self, most: float) -> bool:
+        """
+        Return whether the second half waited more than the first, since the buffers ran empty.
+
+        An element from a full buffer saves the time to make it, which is that of a step with empty
+        buffers. So buffers of few elements cannot make long halves differ.
+
+        Args:
+            most: Elements that full buffers hold ÷ steps of a half.
+        """
+        return min(self.halves[1] - self.halves[0], most) > _SMALL
 
 
 def shows_fetches(trace: Trace) -> bool:

@@ -90,16 +90,21 @@ def test_halves_of_a_window():
     found = timed_waits(fetches_of(0.001, 0.001, 0.004, 0.004), READY)
     assert found == TimedWaits(share=pytest.approx(0.2), halves=(0.0, pytest.approx(0.4)))
     assert found.emptied
-    assert found.draining
+    assert found.draining(1.0)
 
 
 @pytest.mark.parametrize(
-    ("halves", "emptied", "draining"),
-    [((0.0, 0.05), False, False), ((0.0, 0.051), True, True), ((0.25, 0.2), True, False)],
+    ("halves", "most", "emptied", "draining"),
+    [
+        ((0.0, 0.05), 1.0, False, False),
+        ((0.0, 0.051), 0.051, True, True),
+        ((0.0, 0.051), 0.05, True, False),  # too small a buffer for so many steps
+        ((0.25, 0.2), 1.0, True, False),
+    ],
 )
-def test_buffers_at_the_boundary(halves, emptied, draining):
+def test_buffers_at_the_boundary(halves, most, emptied, draining):
     found = TimedWaits(share=0.1, halves=halves)
-    assert (found.emptied, found.draining) == (emptied, draining)
+    assert (found.emptied, found.draining(most)) == (emptied, draining)
 
 
 def bound(trace, fetches, **recording):
