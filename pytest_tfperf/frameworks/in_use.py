@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import statistics
 import sys
@@ -11,6 +11,7 @@ from collections.abc import Collection
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.frameworks.installed import is_installed
 from pytest_tfperf.frameworks.interface import PYTORCH, Framework
 from pytest_tfperf.frameworks.jax_framework import Jax, jax_computes, loaded_jax
 from pytest_tfperf.frameworks.tensorflow_framework import TensorFlow
@@ -33,17 +34,13 @@ def in_use() -> tuple[Framework, ...]:
     """
     found = _loaded()
     backend = os.environ.get("KERAS_BACKEND")
-    if not found and backend in _BACKENDS and _installed("keras") and _installed(backend):
+    if not found and backend in _BACKENDS and is_installed("keras") and is_installed(backend):
         importlib.import_module("keras")
         found = _loaded()
-    if not found and _installed("tensorflow"):
+    if not found and is_installed("tensorflow"):
         load_tensorflow()
         found = [_TENSORFLOW]
     return tuple(found)
-
-
-def _installed(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
 
 
 def _loaded() -> list[Framework]:
@@ -68,7 +65,7 @@ def check_any_in_use() -> None:
     """
     if in_use():
         return
-    if _installed("jax"):
+    if is_installed("jax"):
         raise CaptureError("no framework is loaded: import jax before the step is profiled")
     load_tensorflow()  # tells how to install it
 

@@ -23,6 +23,12 @@ _NEITHER = (
 )
 
 
+def is_installed(module: str) -> bool:
+    """Return whether a module is installed, and more of it than a folder that was left over."""
+    spec = importlib.util.find_spec(module)
+    return spec is not None and spec.origin is not None
+
+
 def load_installed() -> tuple[tuple[Framework, ...], dict[str, str]]:
     """
     Import the frameworks that are installed, TensorFlow first.
@@ -36,7 +42,7 @@ def load_installed() -> tuple[tuple[Framework, ...], dict[str, str]]:
     found: list[Framework] = []
     refused: dict[str, str] = {}
     for name, (module, framework, load) in _LOADERS.items():
-        if importlib.util.find_spec(module) is None:
+        if not is_installed(module):
             continue
         try:
             load()

@@ -20,32 +20,37 @@ ENVIRONMENT = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFOR
 
 
 @pytest.mark.parametrize(
-    ("module", "n_tests"),
+    ("modules", "n_tests"),
     [
         ("four_devices", 6),
         ("errors", 6),
         pytest.param("metrics", 41, marks=pytest.mark.slow),
-        pytest.param("beside_tensorflow", 10, marks=pytest.mark.slow),
-        pytest.param("known_metrics", 3, marks=pytest.mark.slow),
         pytest.param("forms", 8, marks=pytest.mark.slow),
+        pytest.param("beside_tensorflow known_metrics", 13, marks=pytest.mark.slow),
         pytest.param("keras_on_jax", 9, marks=pytest.mark.slow),
         pytest.param("keras_on_torch", 4, marks=pytest.mark.slow),
     ],
 )
-def test_steps(module, n_tests, tmp_path):
+def test_steps(modules, n_tests, tmp_path):
     """A report asks for all metrics; those of TensorFlow's graphs must not import it."""
-    printed = passed(module, n_tests, f"--tfperf-report={tmp_path / 'run.json'}")
-    if module in ONLY_JAX:
+    printed = passed(modules, n_tests, f"--tfperf-report={tmp_path / 'run.json'}")
+    if modules in ONLY_JAX:
         assert printed.splitlines()[-1] == "imported: jax"
 
 
-def passed(module, n_tests, *arguments):
-    """All tests of a module pass in a process of their own; return what it prints."""
-    if module == "keras_on_torch" and importlib.util.find_spec("torch") is None:
+def passed(modules, n_tests, *arguments, **environment):
+    """All tests of some modules pass in one process, since imports take seconds; return what it prints."""
+    if modules == "keras_on_torch" and importlib.util.find_spec("torch") is None:
         pytest.skip(NO_TORCH)
-    if module != "keras_on_torch" and version("jax").startswith("0.6."):
+    if modules != "keras_on_torch" and version("jax").startswith("0.6."):
         pytest.skip("JAX 0.6 traces no execution on a CPU, so its counts are unknown")
-    done = run("-p", "loaded_frameworks", *arguments, f"{module}.py")
+    done = run(
+        "-p",
+        "loaded_frameworks",
+        *arguments,
+        *(f"{one}.py" for one in modules.split()),
+        **environment,
+    )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert f"{n_tests} passed" in done.stdout
     return done.stdout
@@ -128,4 +133,4 @@ def test_the_backend_that_keras_is_told_to_use_is_loaded_and_not_tensorflow(back
 
 @pytest.mark.slow
 def test_backends_of_keras():
-    passed("backends", 2)
+    passed("backends", 2, KERAS_BACKEND="jax")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import sys
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.frameworks.installed import is_installed
 from pytest_tfperf.frameworks.nests import loaded_tensorflow
 
 __tracebackhide__ = True
@@ -41,7 +41,7 @@ def libraries_in_use() -> list[Any]:
     return [
         importlib.import_module(name)
         for name in _LIBRARIES
-        if name in sys.modules or (name == chosen and importlib.util.find_spec(name))
+        if name in sys.modules or (name == chosen and is_installed(name))
     ]
 
 

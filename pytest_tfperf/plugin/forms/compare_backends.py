@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from pytest_tfperf.capture.keras_loops.keras_data import KerasCall
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.bare_training import bare_step
+from pytest_tfperf.frameworks.installed import is_installed
 from pytest_tfperf.plugin.forms.keras_loop import profile_keras_loop
 from pytest_tfperf.plugin.profiles import Profiles
 from pytest_tfperf.results import Profile
@@ -106,7 +106,7 @@ def chosen_backends(backends: Sequence[str] | None) -> tuple[str, ...]:
     Raises:
         CaptureError: If one is unknown or not installed, or there are fewer than two.
     """
-    found = tuple(name for name in BACKENDS if importlib.util.find_spec(name) is not None)
+    found = tuple(name for name in BACKENDS if is_installed(name))
     chosen = found if backends is None else tuple(dict.fromkeys(backends))
     if unknown := [name for name in chosen if name not in BACKENDS]:
         raise CaptureError(
