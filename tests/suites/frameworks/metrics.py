@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 FEW = {"warmup": 3, "steps": 12, "trace_steps": 6}
+FEWER = {"warmup": 1, "steps": 4, "trace_steps": 2}
+"""Steps that compile each time."""
 BATCH = np.ones((64, 256), "float32")
 NAMES_CHANGES = tuple(map(int, jax.__version__.split(".")[:2])) >= (0, 9)
 
@@ -134,7 +136,7 @@ def test_traces_under_derivatives_count_once(tf_profile):
     sizes = itertools.count(8)
     inner = jax.jit(lambda y: y * 3)
     loss = jax.jit(lambda x: jnp.tanh(inner(x)).sum())
-    found = tf_profile(lambda: jax.grad(loss)(np.ones(next(sizes), "float32")), **FEW)
+    found = tf_profile(lambda: jax.grad(loss)(np.ones(next(sizes), "float32")), **FEWER)
     assert found.retraces == found.value("retraces").detail["n_steps"]
     assert not NAMES_CHANGES or "x f32[8] → f32[9]" in found.value("retraces").detail["where"]
 
@@ -166,7 +168,7 @@ def test_the_change_that_traces_again_is_named(tf_profile, arguments, change):
 
 
 def test_a_function_that_is_defined_in_the_step_is_traced_each_time(tf_profile):
-    found = tf_profile(lambda: jax.jit(lambda x: x + 1)(BATCH), **FEW)
+    found = tf_profile(lambda: jax.jit(lambda x: x + 1)(BATCH), **FEWER)
     assert found.retraces == found.value("retraces").detail["n_steps"]
     assert found.xla_compiles == found.retraces  # though most of these executables are freed
     assert (
@@ -301,7 +303,7 @@ def test_latency_fetches_the_output_and_counts_no_program_of_ours(tf_profile, w)
 )
 def test_ops_that_are_traced_only_are_not_run(tf_profile, body, n_ops):
     x = jnp.ones((8, 8))
-    assert tf_profile(lambda: body(x), **FEW).eager_ops == n_ops
+    assert tf_profile(lambda: body(x), **FEWER).eager_ops == n_ops
 
 
 def test_what_the_step_makes_jax_forget_is_compiled_again(tf_profile):
@@ -310,7 +312,7 @@ def test_what_the_step_makes_jax_forget_is_compiled_again(tf_profile):
         return double(BATCH)
 
     double = jax.jit(lambda x: x * 2)
-    found = tf_profile(step, **FEW)
+    found = tf_profile(step, **FEWER)
     n_steps = found.value("retraces").detail["n_steps"]
     assert (found.retraces, found.xla_compiles) == (n_steps, n_steps)
     if NAMES_CHANGES:
