@@ -24,7 +24,7 @@ ENVIRONMENT = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFOR
     [
         ("four_devices", 6),
         ("errors", 6),
-        pytest.param("metrics", 41, marks=pytest.mark.slow),
+        pytest.param("metrics", 42, marks=pytest.mark.slow),
         pytest.param("forms", 8, marks=pytest.mark.slow),
         pytest.param("beside_tensorflow known_metrics", 13, marks=pytest.mark.slow),
         pytest.param("keras_on_jax", 9, marks=pytest.mark.slow),

@@ -50,7 +50,9 @@ def _peak_memory(evidence: Evidence, trace: Trace) -> Value:
     """Return XLA's own plan where XLA alone ran the steps, else what allocators reported."""
     if evidence.xla.modules and not evidence.runs_executor:
         sizes = buffer_bytes(trace)
-        known = [sizes[name] for name in evidence.xla.in_metadata(sizes) if sizes[name]]
+        # a rare step may need more, whether it is among the traced ones or not
+        ran = {*evidence.xla.in_metadata(sizes), *(evidence.completed.compiled or ())}
+        known = [sizes[name] for name in ran if sizes.get(name)]
         if known:
             return Value.of("peak_memory", max(known), Source.HLO)
     peaks = step_peaks(trace, evidence.steps)

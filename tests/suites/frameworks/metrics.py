@@ -53,10 +53,13 @@ def test_flops_of_steps_that_differ_have_the_least_and_the_most(tf_profile):
     assert value.number == value.low()  # the median
 
 
-def test_a_rare_step_outside_of_the_trace_has_the_most_flops(tf_profile):
-    data = [np.ones((rows, 8), "float32") for rows in (4,) * 16 + (8,) + (4,) * 40]
-    value = tf_profile(jax.jit(lambda x: x @ x.T), data, **FEW).value("flops")
-    assert (value.number, value.high()) == (2 * 4 * 4 * 8, 2 * 8 * 8 * 8)
+@pytest.mark.parametrize("n_before", [10, 16])
+def test_a_rare_step_has_the_most_flops_and_memory_in_the_trace_or_before(tf_profile, n_before):
+    data = [np.ones((rows, 8), "float32") for rows in (4,) * n_before + (8,) + (4,) * 40]
+    found = tf_profile(jax.jit(lambda x: x @ x.T), data, **FEW)
+    flops = found.value("flops")
+    assert (flops.number, flops.high()) == (2 * 4 * 4 * 8, 2 * 8 * 8 * 8)
+    assert found.peak_memory == 4 * (8 * 8 + 8 * 8)
 
 
 def test_flops_of_many_programs_are_whole_numbers(tf_profile):
