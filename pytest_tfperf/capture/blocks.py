@@ -87,10 +87,11 @@ class BlockTimer:
             period_s: Expected seconds of a call.
             collect: Collects garbage between blocks.
         """
-        plan, target_s = self._plan, least_block()
+        plan = self._plan
+        n_left, n_timed, n_run = plan.timed_at_most(n_before), 0, 0
+        target_s = least_block(period_s, n_left)
         size = plan.block_size(target_s, period_s)
         deadline = perf_counter() + plan.max_seconds * _TIMED_SHARE
-        n_left, n_timed, n_run = plan.timed_at_most(n_before), 0, 0
         timed = _TimedCalls()
         timed.lengthen(_MOST_BLOCKS * size)
         self.epoch_gaps.clear()

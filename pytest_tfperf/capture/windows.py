@@ -299,7 +299,7 @@ class Windows:
         ready = Ready(
             workload=self.inputs,
             call_s=call_s,
-            least_s=least_block(),
+            least_s=least_block(call_s, most),
             most_calls=most,
             epoch_calls=self.epochs.length,
         )

@@ -121,9 +121,26 @@ def sync_cost() -> float:
     return statistics.median(costs)
 
 
-def least_block() -> float:
-    """Return the least seconds of a timed block: 20 ms, or 50 synchronisations if longer."""
-    return max(0.02, 50 * sync_cost())
+def least_block(step_s: float, n_left: int | None = None) -> float:
+    """
+    Return the least seconds of a timed block of steps: 20 ms, or 50 synchronisations if longer.
+
+    Where calls return before their work has ended, Python prepares a step while the one before it
+    runs. The first step of a block begins on idle devices, and takes up to twice as long. So a
+    block has ten steps there, unless these take half a second or too few are left for ten blocks.
+
+    Args:
+        step_s: Seconds of a step.
+        n_left: Steps that are left; None if they do not run out.
+    """
+    n_steps = 10 if n_left is None else min(10, n_left // 10)
+    overlapped_s = min(n_steps * step_s, 0.5) if _runs_behind_python() else 0.0
+    return max(0.02, 50 * sync_cost(), overlapped_s)
+
+
+def _runs_behind_python() -> bool:
+    """Return whether calls may return before their work has ended: on accelerators, and in JAX."""
+    return has_accelerators() or _JAX in in_use()
 
 
 def has_accelerators() -> bool:

@@ -100,10 +100,9 @@ def _warmed_up(
     variants: Sequence[Variant], began: float, seconds: float
 ) -> tuple[dict[str, _Repeated], tuple[str, ...]]:
     """Return the variants with the sizes of their turns, and notes on those that did not settle."""
-    target = least_block()
     repeated, notes = {}, []
     for index, variant in enumerate(variants, 1):
-        size, settled = _warm_up(variant.step, target, began + seconds * index / len(variants))
+        size, settled = _warm_up(variant.step, began + seconds * index / len(variants))
         repeated[variant.name] = _Repeated(variant.step, size)
         if not settled:
             notes.append(
@@ -113,13 +112,12 @@ def _warmed_up(
     return repeated, tuple(notes)
 
 
-def _warm_up(step: Callable[[], Any], target: float, deadline: float) -> tuple[int, bool]:
+def _warm_up(step: Callable[[], Any], deadline: float) -> tuple[int, bool]:
     """
     Run blocks of steps until two agree.
 
     Args:
         step: The step.
-        target: Seconds that a block is to last.
         deadline: When it gives up, as `perf_counter` has it.
 
     Returns:
@@ -128,6 +126,7 @@ def _warm_up(step: Callable[[], Any], target: float, deadline: float) -> tuple[i
     size, before = 1, 0.0
     while True:
         seconds = _timed(step, size)
+        target = least_block(seconds / size)
         if seconds < target and size < _MOST_STEPS:
             size = min(
                 max(size + 1, math.ceil(1.2 * size * target / max(seconds, 1e-6))), _MOST_STEPS

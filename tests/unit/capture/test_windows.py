@@ -122,7 +122,7 @@ def run_of(monkeypatch):
         "UnfinishedCalls": lambda _: SimpleNamespace(ended=lambda output: None),
         "probed": probed,
         "synchronise": lambda: None,
-        "least_block": lambda: 0.02,
+        "least_block": lambda *_: 0.02,
         "read_sessions": lambda traces: traces,
         "runs_functions": lambda trace: False,
         "n_events": lambda trace: 1000,
@@ -152,7 +152,7 @@ def test_each_timed_call_has_its_next_and_the_pause_before_it(run_of, monkeypatc
     monkeypatch.setattr(
         memory_use.MemoryUse, "sample", lambda self, n: setattr(run, "now", run.now + next(pauses))
     )
-    monkeypatch.setattr(blocks, "least_block", lambda: 0.006)  # blocks of two steps of 3 ms
+    monkeypatch.setattr(blocks, "least_block", lambda *_: 0.006)  # blocks of two steps of 3 ms
     profile = run.windows()
     while not profile.done:
         profile.begin()

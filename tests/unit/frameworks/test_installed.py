@@ -1,7 +1,5 @@
 """Frameworks that are installed: those that can be imported, and why others cannot."""
 
-import importlib.util
-
 import pytest
 
 from pytest_tfperf.errors import CaptureError
@@ -27,7 +25,7 @@ def given(monkeypatch):
         }
         modules = {FRAMEWORKS[name][0] for name in can_load}
         monkeypatch.setattr(installed, "_LOADERS", loaders)
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name: name in modules or None)
+        monkeypatch.setattr(installed, "is_installed", modules.__contains__)
 
     return install
 
@@ -54,3 +52,13 @@ def test_without_any_there_is_an_error(given, can_load, why):
     given(**can_load)
     with pytest.raises(CaptureError, match=why):
         installed.load_installed()
+
+
+def test_a_folder_that_an_uninstallation_left_over_is_no_module(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "left_over" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "__init__.py").touch()
+    assert not installed.is_installed("left_over")
+    assert installed.is_installed("whole")
+    assert not installed.is_installed("no_such_module")
