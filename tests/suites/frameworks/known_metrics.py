@@ -12,7 +12,7 @@ from pytest_tfperf.metrics import METRICS
 IDS = np.ones((32, 64), "int32") * (np.arange(64) < 48)
 WEIGHTS = np.ones((64, 64), "float32")
 
-N_BATCHES = 500
+N_BATCHES = 200
 MANY = (
     20_000  # steps of JAX, some 20 µs each: several epochs and timed blocks, on a busy machine too
 )
