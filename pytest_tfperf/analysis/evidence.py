@@ -25,15 +25,17 @@ from pytest_tfperf.analysis.host.shown import (
     why_compilations_hidden,
     why_executions_hidden,
 )
+from pytest_tfperf.analysis.input.drain import Drain, find_drain
 from pytest_tfperf.analysis.input.fetches import (
     TimedWaits,
     ready_s,
     runs_on,
     shows_fetches,
+    taken_ns,
     timed_waits,
 )
 from pytest_tfperf.analysis.input.stages import Stage, find_stages
-from pytest_tfperf.analysis.input.waits import Drain, find_drain, input_waits, pushed_input
+from pytest_tfperf.analysis.input.waits import input_waits, pushed_input
 from pytest_tfperf.analysis.step_framework import only_own
 from pytest_tfperf.analysis.steps.breakdown import Breakdown, break_down
 from pytest_tfperf.analysis.steps.detect import MARKED, Steps, find_steps
@@ -238,9 +240,8 @@ class Evidence:
     @cached_property
     def drain(self) -> Drain:
         """The draining of the pipeline's buffers during the steps."""
-        fetches = self.recording.fetches
-        last_ns = fetches.last_ns if fetches else 0
-        return find_drain(*self.pipeline, self.breakdown.parts_ps["input"], last_ns)
+        waiting_ps = self.breakdown.parts_ps["input"]
+        return find_drain(*self.pipeline, waiting_ps, taken_ns(self.recording.fetches))
 
     @cached_property
     def xla(self) -> XlaUse:

@@ -154,7 +154,8 @@ def settling_steps(
     Fetches of a timed window tell that better than the trace, where the profiler slows the pipeline
     down. Once a window's second half waits, its first half was enough. Where only half of the
     trace waits, or all of it, the buffers may have run empty since, or the profiler slows the
-    pipeline down. As many steps as both windows have rule the first out.
+    pipeline down. As many steps as both windows have rule the first out. Buffers that drained while
+    steps were timed need as many steps again.
 
     Args:
         trace: The trace of a window's steps.
@@ -181,7 +182,7 @@ def settling_steps(
         if in_trace > _INPUT_BOUND_MATTERS and fetches:
             n_steps = len(fetches.next_s) + len(evidence.steps)
             needed = max(needed, min(drain.capacity / in_trace, n_steps))
-        stationary = needed <= steps_before
+        stationary = needed <= steps_before and not drain.while_timed
     return 0 if stationary else int(np.ceil(_MORE_THAN_NEEDED * needed))
 
 

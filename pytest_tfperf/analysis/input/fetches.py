@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_tfperf.analysis.input.waits import waited_in
+from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recording import Fetches
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.xspace import HOST, Trace
@@ -49,6 +50,21 @@ class TimedWaits:
 def shows_fetches(trace: Trace) -> bool:
     """Return whether the trace shows the `next()` of the steps."""
     return bool(len(Events.of(trace.plane(HOST)).called(FETCH, FETCH_PYTHON)))
+
+
+def taken_ns(fetches: Fetches | None) -> Ints:
+    """
+    Return when the timed calls took their elements, which is at their begin.
+
+    Returns:
+        Nanoseconds since 1970, ascending, shape (n_calls,), empty without fetches.
+    """
+    if fetches is None:
+        return np.zeros(0, np.int64)
+    next_s, call_s, pause_s = map(np.array, (fetches.next_s, fetches.call_s, fetches.pause_s))
+    passed_s = np.r_[0.0, np.cumsum(call_s[:-1] + pause_s[1:])] + next_s
+    before_ns: Ints = np.rint(1e9 * (passed_s[-1] - passed_s)).astype(np.int64)
+    return fetches.last_ns - before_ns
 
 
 def ready_s(trace: Trace) -> float:

@@ -13,7 +13,8 @@ from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.activity import op_type, shows_host, shows_runtime
 from pytest_tfperf.analysis.host.op_times import OpTime
 from pytest_tfperf.analysis.host.shown import JAX, shows_work
-from pytest_tfperf.analysis.input.waits import DRAINED, loops_in_graph, why_waits_hidden
+from pytest_tfperf.analysis.input.drain import DRAINED
+from pytest_tfperf.analysis.input.waits import loops_in_graph, why_waits_hidden
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.timing import timed_step
@@ -82,9 +83,9 @@ def waiting_share(evidence: Evidence) -> tuple[float, float, Source]:
     """
     Return the share of the steps that waits for input.
 
-    It is corrected if full buffers hid waits. They did not if they ran empty in the timed window,
-    or if more steps than they can feed had passed before. Then they drain in the trace alone, since
-    the profiler slows the pipeline down.
+    It is corrected if full buffers hid waits, as they did if they drained in the timed window. They
+    did not if they ran empty there, or if more steps than they can feed had passed before. Then
+    they drain in the trace alone, since the profiler slows the pipeline down.
 
     Both windows show small waits too large: the profiler slows ops down, and the first `next()`
     after each pause of the timed window is about 1 ms slower. So the smaller share counts there.
@@ -98,7 +99,8 @@ def waiting_share(evidence: Evidence) -> tuple[float, float, Source]:
     if in_trace < observed < _SMALL_WAITS:
         observed, source = in_trace, Source.TRACE
     settled = timed and recording.settled and drain.capacity > 0
-    if drain.kept < DRAINED and not settled and not ran_empty(evidence):
+    in_trace_alone = settled or ran_empty(evidence)
+    if drain.while_timed or (drain.kept < DRAINED and not in_trace_alone):
         return drain.corrected(observed), observed, Source.CORRECTED
     return observed, observed, source
 

@@ -6,7 +6,7 @@ import pytest
 from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.input.fetches import TimedWaits, ready_s, timed_waits
+from pytest_tfperf.analysis.input.fetches import TimedWaits, ready_s, taken_ns, timed_waits
 from pytest_tfperf.analysis.profile import profile_of, settling_steps
 from pytest_tfperf.recording import Fetches, Recording
 from pytest_tfperf.trace.xspace import decode_trace
@@ -26,9 +26,10 @@ def fetches_of(*next_s, call_s=0.010, pause_s=()):
     )
 
 
-def traced(fetch=(0, 4), wait=(1, 2), kept=1.0, name=FETCH, others=(), limit=5):
-    """Twenty steps of 10 ms with a `next()`, and a producer whose elements are `kept` of those consumed; in ms."""
+def traced(fetch=(0, 4), wait=(1, 2), kept=1.0, name=FETCH, others=(), limit=5, made_ms=()):
+    """Twenty steps of 10 ms with a `next()`, and a producer whose elements are `kept` of those consumed; in ms. The first were made at `made_ms`."""
     events, produced = [], []
+    ids = [int(1e6 * time) for time in (*made_ms, *range(1000, 1020))]
     for n in range(20):
         begin = 10 * n
         events += [
@@ -46,7 +47,7 @@ def traced(fetch=(0, 4), wait=(1, 2), kept=1.0, name=FETCH, others=(), limit=5):
                 name="p",
                 buffer_limit=str(limit),
             ),
-            at("PrefetchConsume", begin + wait[0] + 0.1, begin + wait[0] + 0.2, element_id=n),
+            at("PrefetchConsume", begin + wait[0] + 0.1, begin + wait[0] + 0.2, element_id=ids[n]),
         ]
         start = begin / kept
         produced += [
@@ -194,25 +195,55 @@ def test_steps_that_buffers_need_to_drain(fetches, kept, before, steps):
     assert settling_steps(traced(kept=kept), before, fetches) == steps
 
 
+# eight steps take their elements at 30, 40, … 100 ms, and wait for 8 of 10 ms
+EIGHT = replace(fetches_of(*[0.008] * 8), last_ns=100_000_000)
+
+
+def test_a_timed_call_takes_its_element_behind_its_next():
+    times = Fetches(
+        next_s=(0.001, 0.002, 0.004),
+        call_s=(0.010, 0.020, 0.030),
+        pause_s=(0.005, 0.0, 0.100),
+        last_ns=1_000_000_000,
+    )
+    assert taken_ns(times).tolist() == [867_000_000, 878_000_000, 1_000_000_000]
+    assert taken_ns(None).size == 0
+
+
 @pytest.mark.parametrize(
-    ("n_left", "share", "source", "steps"),
+    ("made_ms", "share", "source", "steps"),
     [
-        (0, 0.8, Source.TIMED, 0),
-        (3, 0.8, Source.TIMED, 0),  # one was not ready, and two are as good as none
-        (4, 1 - 0.2 * 0.8, Source.CORRECTED, 8),  # 1.2 × 5 ÷ 0.84
+        ((), 0.8, Source.TIMED, 0),
+        ((1, 2, 3), 0.8, Source.TIMED, 0),  # one was not ready, and two are as good as none
+        ((1, 2, 3, 4), 1 - 0.2 * 0.8, Source.CORRECTED, 8),  # 1.2 × 5 ÷ 0.84
     ],
 )
-def test_a_late_next_is_no_empty_buffer(n_left, share, source, steps):
-    """Elements are numbered 0, 1, … in the trace; of these, the first were made before the last timed `next()`."""
-    trace, fetches = traced(kept=0.8), replace(WAITS, last_ns=n_left)
-    found = bound(trace, fetches, settled=False)
-    assert found == (pytest.approx(share, abs=1e-6), source)
-    assert settling_steps(trace, 0, fetches) == steps
+def test_a_late_next_is_no_empty_buffer(made_ms, share, source, steps):
+    """Elements that were made before the timed steps, and left behind them."""
+    trace = traced(kept=0.8, made_ms=made_ms)
+    assert bound(trace, EIGHT, settled=False) == (pytest.approx(share, abs=1e-6), source)
+    assert settling_steps(trace, 0, EIGHT) == steps
+
+
+@pytest.mark.parametrize(
+    ("kept", "made_ms", "share"),
+    [
+        (1.0, (40, 52.5, 65, 77.5, 90), 1 - 0.2 * 0.8),  # 4 made while 5 were taken
+        (0.5, (40, 50, 60, 70), 0.8),  # the profiler alone made the pipeline slow
+        (0.5, (90, 91, 92, 93, 101), 0.8),
+        (0.5, (98, 99, 99.5, 101), 0.8),  # too few
+    ],
+)
+def test_elements_made_in_the_timed_window_tell_if_the_buffer_drained(kept, made_ms, share):
+    trace = traced(kept=kept, made_ms=made_ms)
+    assert bound(trace, EIGHT)[0] == pytest.approx(share, abs=1e-6)
+    assert (settling_steps(trace, 10**6, EIGHT) > 0) == (share > 0.8)
 
 
 def test_a_full_buffer_before_the_slow_stage_holds_no_elements_back():
-    assert bound(traced(kept=0.96), replace(WAITS, last_ns=20))[1] is Source.TIMED
-    assert settling_steps(traced(kept=0.96), 0, replace(WAITS, last_ns=20)) == 0
+    trace = traced(kept=0.96, made_ms=range(1, 21))
+    assert bound(trace, EIGHT)[1] is Source.TIMED
+    assert settling_steps(trace, 0, EIGHT) == 0
 
 
 @pytest.mark.parametrize(

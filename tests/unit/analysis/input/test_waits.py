@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.input.waits import Drain, find_drain
+from pytest_tfperf.analysis.input.drain import Drain, find_drain
 from pytest_tfperf.analysis.profile import settling_steps
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.trace.xspace import decode_trace
+
+NONE_TIMED = np.zeros(0, np.int64)
 
 
 def trace_of(*lines):
@@ -67,7 +69,7 @@ def draining(step_ms, produce_ms, n_steps=20, limit=10, epoch_at=None):
 
 def test_a_buffer_that_drains_keeps_the_ratio_of_both_rates():
     trace, steps = draining(step_ms=10, produce_ms=12)
-    drain = find_drain(trace, steps, np.zeros(20, np.int64))
+    drain = find_drain(trace, steps, np.zeros(20, np.int64), NONE_TIMED)
     assert drain.kept == pytest.approx(10 / 12, rel=1e-3)
     assert drain.corrected(0.0) == pytest.approx(1 / 6, rel=1e-2)
     assert drain.capacity == 10
@@ -77,14 +79,14 @@ def test_a_buffer_that_drains_keeps_the_ratio_of_both_rates():
 
 def test_a_producer_that_keeps_up_drains_nothing():
     trace, steps = draining(step_ms=10, produce_ms=10)
-    drain = find_drain(trace, steps, np.zeros(20, np.int64))
+    drain = find_drain(trace, steps, np.zeros(20, np.int64), NONE_TIMED)
     assert drain.kept == pytest.approx(1, abs=1e-9)
     assert drain.stationary()
 
 
 def test_over_several_epochs_nothing_drains_for_good():
     trace, steps = draining(step_ms=10, produce_ms=12, epoch_at=10)
-    drain = find_drain(trace, steps, np.zeros(20, np.int64))
+    drain = find_drain(trace, steps, np.zeros(20, np.int64), NONE_TIMED)
     assert (drain.kept, drain.capacity, drain.buffered) == (1, 0, False)
 
 
