@@ -1,17 +1,16 @@
 """The backends that are compared: those asked for, if they are known and installed."""
 
-import importlib.util
-
 import pytest
 
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.plugin.forms import compare_backends
 from pytest_tfperf.plugin.forms.compare_backends import chosen_backends
 
 
 @pytest.fixture
 def installed(monkeypatch):
     names = ["tensorflow", "jax"]
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name in names or None)
+    monkeypatch.setattr(compare_backends, "is_installed", names.__contains__)
     return names
 
 
