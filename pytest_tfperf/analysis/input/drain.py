@@ -24,6 +24,7 @@ _MIN_PRODUCED = 4  # fewer produced elements give no rate
 DRAINED = 0.95
 """Elements produced ÷ consumed by a stage whose buffer drains, at most."""
 _LEFT = 2  # elements of a buffer that is as good as empty
+_OLDEST_NS = 3_600_000_000_000  # the age of an element at most; no random number is in such an hour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,19 +121,20 @@ def _left_ns(consumed: Events, stage: Events, taken_ns: Ints) -> Ints:
     Return when the elements were made that a stage held behind the last timed `next()`.
 
     An element's number is the time in nanoseconds at which the stage began to make it (`uid` in
-    TensorFlow's prefetch_dataset_op.cc and parallel_map_dataset_op.cc). As many as the stage makes
-    in parallel were not ready.
+    TensorFlow's prefetch_dataset_op.cc and parallel_map_dataset_op.cc), but of interleave, where it
+    is random. As many as the stage makes in parallel were not ready.
 
     Args:
         consumed: Elements that the traced steps took from the stage.
         stage: Calls of the stage.
         taken_ns: When the timed steps took theirs.
     """
-    made_ns = np.sort(consumed.having("element_id").integers("element_id"))
-    made_ns = made_ns[made_ns < (taken_ns[-1] if taken_ns.size else 0)]
+    if not taken_ns.size:
+        return taken_ns
+    numbers = np.sort(consumed.having("element_id").integers("element_id"))
+    left_ns: Ints = numbers[(numbers < taken_ns[-1]) & (numbers > taken_ns[-1] - _OLDEST_NS)]
     n_parallel = max(int(stage.integers("parallelism").max(initial=1)), 1)
-    left_ns: Ints = made_ns if made_ns.size - n_parallel > _LEFT else made_ns[:0]
-    return left_ns
+    return left_ns if left_ns.size - n_parallel > _LEFT else left_ns[:0]
 
 
 def _kept_while_timed(left_ns: Ints, taken_ns: Ints, per_step: float) -> float | None:

@@ -240,6 +240,13 @@ def test_elements_made_in_the_timed_window_tell_if_the_buffer_drained(kept, made
     assert (settling_steps(trace, 10**6, EIGHT) > 0) == (share > 0.8)
 
 
+@pytest.mark.parametrize("fetches", [EIGHT, None])
+def test_random_numbers_of_elements_are_no_times(fetches):
+    numbers = [sign * 2**62 / 1e6 - n for n in range(10) for sign in (1, -1)]
+    trace = traced(kept=0.8, made_ms=numbers)
+    assert bound(trace, fetches, settled=False) == bound(traced(kept=0.8), fetches, settled=False)
+
+
 def test_a_full_buffer_before_the_slow_stage_holds_no_elements_back():
     trace = traced(kept=0.96, made_ms=range(1, 21))
     assert bound(trace, EIGHT)[1] is Source.TIMED
