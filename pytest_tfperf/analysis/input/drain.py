@@ -24,7 +24,7 @@ _MIN_PRODUCED = 4  # fewer produced elements give no rate
 DRAINED = 0.95
 """Elements produced ÷ consumed by a stage whose buffer drains, at most."""
 _LEFT = 2  # elements of a buffer that is as good as empty
-_OLDEST_NS = 3_600_000_000_000  # the age of an element at most; no random number is in such an hour
+_OLDEST_NS = 3_600_000_000_000  # an hour: what is older, such as -1, is not the time of an element
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +121,8 @@ def _left_ns(consumed: Events, stage: Events, taken_ns: Ints) -> Ints:
     Return when the elements were made that a stage held behind the last timed `next()`.
 
     An element's number is the time in nanoseconds at which the stage began to make it (`uid` in
-    TensorFlow's prefetch_dataset_op.cc and parallel_map_dataset_op.cc), but of interleave, where it
-    is random. As many as the stage makes in parallel were not ready.
+    TensorFlow's prefetch_dataset_op.cc and parallel_map_dataset_op.cc); interleave gives all -1. As
+    many as the stage makes in parallel were not ready.
 
     Args:
         consumed: Elements that the traced steps took from the stage.
