@@ -27,7 +27,8 @@ def test_a_loop_of_the_user(tf_profile):
 
 
 def test_64_bits_from_the_environment(tf_profile):
-    found = tf_profile(lambda: jax.jit(lambda x: x + 1)(np.ones((64, 64))), **FEW)
+    increment = jax.jit(lambda x: x + 1)
+    found = tf_profile(lambda: increment(np.ones((64, 64))), **FEW)
     assert found.peak_memory == 2 * 8 * 64**2
     assert tf_profile.environment()["setting"]["precision"] == "x64"
 
@@ -44,7 +45,7 @@ def test_bracketed_steps(tf_profile):
 
 
 def test_variants(tf_profile):
-    x = jnp.ones((300, 300))
+    x = jnp.ones((64, 64))  # small: on all cores, it would disturb the tests beside it
     slow = jax.jit(lambda x: x @ x @ x @ x)
     quick = jax.jit(lambda x: x @ (x @ x) @ x)
     found = tf_profile.compare(
