@@ -16,6 +16,8 @@ from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.xla_events import compilations, xla_runs
 from pytest_tfperf.trace.xspace import HOST, Trace
 
+__tracebackhide__ = True
+
 
 def xla_shown(scratch: Path | None = None) -> Mapping[str, XlaShown]:
     """

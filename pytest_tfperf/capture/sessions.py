@@ -93,6 +93,8 @@ class Session:
         except Exception as error:
             for started in (*self._started, framework):
                 started.discard_trace()  # a failed start blocks later ones until a stop
+            if isinstance(error, CaptureError):
+                raise
             raise CaptureError(
                 f"{framework.name}'s profiler cannot start: {error}; is another profiler running?"
             ) from error

@@ -30,7 +30,7 @@ def in_use() -> tuple[Framework, ...]:
     it. If there is none, the one that KERAS_BACKEND names is loaded, or TensorFlow.
 
     Raises:
-        CaptureError: If TensorFlow is too old, or cannot be imported.
+        CaptureError: If TensorFlow or JAX is too old, or TensorFlow cannot be imported.
     """
     found = _loaded()
     backend = os.environ.get("KERAS_BACKEND")
@@ -52,6 +52,7 @@ def _loaded() -> list[Framework]:
     if keras_runs_on_torch():
         found.append(_PYTORCH)
     if jax_computes() or (not found and loaded_jax() is not None):
+        _JAX.version()  # refuses old versions
         found.append(_JAX)
     return found
 

@@ -17,6 +17,8 @@ from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.interface import JAX, Annotation
 from pytest_tfperf.values import WAITS
 
+__tracebackhide__ = True
+
 OLDEST = (0, 6, 1)
 """The oldest JAX whose profiler takes options (`jax.profiler.ProfileOptions`)."""
 _UNFINISHED = 8
@@ -119,6 +121,7 @@ class Jax:
 
     def start_trace(self, folder: Path) -> None:
         """Start the profiler, without events of Python."""
+        _local_devices()  # which JAX's profiler starts, and does not say why they cannot
         profiler = _jax().profiler
         options = profiler.ProfileOptions()
         options.python_tracer_level = 0
@@ -232,7 +235,7 @@ def _local_devices() -> list[Any]:
         _failures.append(str(error).partition("\n")[0])
         platforms = os.environ.get("JAX_PLATFORMS")
         why = next(filter(None, _failures), f"JAX_PLATFORMS={platforms} names none that is here")
-        raise CaptureError(f"JAX cannot start its devices: {why}") from error
+        raise CaptureError(f"JAX cannot start its devices: {why}") from None
 
 
 _failures: list[str] = []

@@ -213,14 +213,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 def _profile_body(profiler: TfProfile) -> Generator[None, object, object]:
     """Run the body of a test under its own profiler; a body without a step fails the test."""
-    ended = False
+    began = ended = False
     try:
         with profiler.whole_body():
+            began = True
             result = yield
             ended = True
         return result
     except TfperfError as error:
-        if not ended:
+        if began and not ended:
             raise
         raise pytest.fail.Exception(str(error), pytrace=False) from None
     finally:
