@@ -18,6 +18,8 @@ from pytest_tfperf.frameworks.tensorflow_framework import TensorFlow
 from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow
 from pytest_tfperf.frameworks.torch_framework import PyTorch, keras_runs_on_torch
 
+__tracebackhide__ = True
+
 _TENSORFLOW, _JAX, _PYTORCH = TensorFlow(), Jax(), PyTorch()
 _BACKENDS = ("jax", "torch")  # of Keras, which loads them
 

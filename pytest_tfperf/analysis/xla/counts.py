@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.xla.executions import compiled_outside
+from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
+from pytest_tfperf.analysis.xla.executions import compiled_outside, short_module
 from pytest_tfperf.analysis.xla.recompilations import recompilations
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recording import Recording
+from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Source, Value
 
 _NOT_WATCHED = "only steps that tf_profile drives are watched from the first to the last"
+_SHOWN = 5
+_INTO_ONE = {
+    TENSORFLOW: "put the whole step into one tf.function(jit_compile=True); compile Keras models "
+    "with jit_compile=True",
+    JAX: "put the whole step into one jax.jit function; compile Keras models with jit_compile=True",
+}
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -85,16 +94,35 @@ def why_uncounted(recording: Recording, source: str) -> str:
 def _run_values(evidence: Evidence) -> dict[str, Value]:
     """Return xla_clusters and xla_launches."""
     steps, use, why = evidence.steps, evidence.xla, evidence.why_xla_unknown
-    modules = {"executables": sorted(use.modules)}
+    ran = {"executables": sorted(use.modules), **_several(use.modules, evidence.framework)}
     clusters, launches = "xla_clusters", "xla_launches"
     return {
         clusters: Value.unknown(clusters, why)
         if why
-        else per_step(clusters, use.clusters, None, **modules),
+        else per_step(clusters, use.clusters, None, **ran),
         launches: Value.unknown(launches, why)
         if why and not use.launches.any()
-        else per_step(launches, use.launches, steps.sizes, **modules),
+        else per_step(launches, use.launches, steps.sizes, **ran),
     }
+
+
+def _several(runs: Mapping[str, float], framework: str) -> dict[str, str]:
+    """
+    Return `where` and `try` for steps that run several executables, or one several times.
+
+    Args:
+        runs: Runs per step by executable.
+        framework: The framework that ran the steps.
+    """
+    by_function = defaultdict[str, float](float)
+    for name, n in runs.items():
+        by_function[short_module(name)] += n
+    if sum(runs.values()) <= 1:
+        return {}
+    most = sorted(by_function.items(), key=lambda one: (-one[1], one[0]))
+    shown = [name if n == 1 else f"{name} ×{n:.3g}" for name, n in most]
+    cause = {"where": f"ran in a step: {and_more(shown, _SHOWN)}"}
+    return cause | ({"try": _INTO_ONE[framework]} if len(most) > 1 else {})
 
 
 def _compile_cause(compiled: Sequence[str], evidence: Evidence) -> dict[str, str]:

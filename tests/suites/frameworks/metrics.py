@@ -185,6 +185,9 @@ def test_ops_outside_jit_are_counted(tf_profile, w):
     assert "add" in found.value("eager_ops").detail["where"]
     assert "jax.jit" in found.value("eager_ops").detail["try"]
     assert found.xla_launches == 3
+    ran = found.value("xla_launches").detail
+    assert ran["where"] == "ran in a step: jit_add, jit_multiply, jit_product"
+    assert "one jax.jit function" in ran["try"]
 
 
 ON_DEVICE = jnp.ones((64, 256))

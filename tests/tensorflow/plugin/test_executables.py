@@ -34,6 +34,31 @@ def test_a_partial_batch_is_named_with_its_shapes(suite):
     result.stdout.no_fnmatch_line("*fusions is*")
 
 
+def test_several_executables_are_named_with_their_runs(suite):
+    suite.write("""
+@tf.function(jit_compile=True)
+def double(x):
+    return x * 2
+
+@tf.function(jit_compile=True)
+def total(x):
+    return tf.reduce_sum(x)
+
+@pytest.mark.tfperf(xla_clusters=1)
+def test_step(tf_profile):
+    tf_profile(lambda x: total(double(double(x))), DATA, **STEP_ARGUMENTS)
+""")
+    result = suite()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*xla_clusters is 2, *1*",
+            "  where: ran in a step: double ×2, total",
+            "  try: put the whole step into one tf.function(jit_compile=True); *",
+        ]
+    )
+
+
 def test_steps_without_xla_have_no_fusion_and_compile_nothing(suite):
     suite.write("""
 @tf.function
