@@ -59,7 +59,7 @@ def compare_backends(
         options: Limits and numbers of steps of each profile.
 
     Raises:
-        CaptureError: If a backend is not installed or fails, or there are fewer than two.
+        CaptureError: If a backend is not installed or fails, or there is none to compare.
     """
     settings = profiles.settings
     backends = {
@@ -101,10 +101,10 @@ def chosen_backends(backends: Sequence[str] | None) -> tuple[str, ...]:
     Return the backends to compare.
 
     Args:
-        backends: Those asked for; None for all that are installed.
+        backends: Those asked for; None for all that are installed, which must be two or more.
 
     Raises:
-        CaptureError: If one is unknown or not installed, or there are fewer than two.
+        CaptureError: If one is unknown or not installed, or there are too few.
     """
     found = tuple(name for name in BACKENDS if is_installed(name))
     chosen = found if backends is None else tuple(dict.fromkeys(backends))
@@ -117,10 +117,12 @@ def chosen_backends(backends: Sequence[str] | None) -> tuple[str, ...]:
             f"the backend {missing[0]!r} is not installed: pip install {missing[0]}, or leave it "
             "out of backends="
         )
-    if len(chosen) < 2:
+    if not chosen:
+        raise CaptureError(f"compare_backends got no backend; it knows {', '.join(BACKENDS)}")
+    if backends is None and len(chosen) == 1:
         raise CaptureError(
-            f"compare_backends takes two or more backends, and got {', '.join(chosen) or 'none'}; "
-            f"it knows {', '.join(BACKENDS)}"
+            f"compare_backends finds no backend beside {chosen[0]}: install another of "
+            f"{', '.join(BACKENDS)}, or give backends=[{chosen[0]!r}] for Keras' loop alone"
         )
     return chosen
 

@@ -90,7 +90,8 @@ class OtherProcesses:
         Args:
             build: Returns a compiled model; called in each process.
             data: Arrays `(x, y)`, or what `fit` takes as `x`.
-            backends: "tensorflow", "jax", "torch"; by default those that are installed.
+            backends: "tensorflow", "jax", "torch"; by default those that are installed. One
+                alone is compared with its bare step.
             batch_size: Examples of a batch of arrays.
             name: Name of the comparison, put before the names of its profiles.
             limits: Marker arguments for each profile.
