@@ -198,8 +198,8 @@ _LESS_OVERHEAD = {
 _TRACE_ONCE = {
     TENSORFLOW: "pass tensors instead of Python numbers, keep shapes constant or set "
     "reduce_retracing=True, and create the tf.function once, outside the step",
-    JAX: "keep shapes and dtypes constant (pad the last batch), pass numbers that change as arrays "
-    "and not as static arguments, and call jax.jit once, outside the step",
+    JAX: "keep shapes, dtypes and shardings constant (pad the last batch), pass numbers that "
+    "change as arrays and not as static arguments, and call jax.jit once, outside the step",
     PYTORCH: "keep shapes and types constant, and numbers that change in tensors; TORCH_LOGS="
     "recompiles names what changed",
 }
