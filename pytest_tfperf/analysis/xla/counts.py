@@ -114,11 +114,11 @@ def _several(runs: Mapping[str, float], framework: str) -> dict[str, str]:
         runs: Runs per step by executable.
         framework: The framework that ran the steps.
     """
+    if sum(runs.values()) <= 1:
+        return {}
     by_function = defaultdict[str, float](float)
     for name, n in runs.items():
         by_function[short_module(name)] += n
-    if sum(runs.values()) <= 1:
-        return {}
     most = sorted(by_function.items(), key=lambda one: (-one[1], one[0]))
     shown = [name if n == 1 else f"{name} ×{n:.3g}" for name, n in most]
     cause = {"where": f"ran in a step: {and_more(shown, _SHOWN)}"}

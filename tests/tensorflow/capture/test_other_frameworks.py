@@ -89,13 +89,17 @@ def test_jax_is_in_use_from_its_first_device_on(monkeypatch):
     for name in ("torch", "jax", bridge):
         monkeypatch.delitem(sys.modules, name, raising=False)
     assert not jax_computes()
-    monkeypatch.setitem(sys.modules, "jax", ModuleType("jax"))
+    jax = SimpleNamespace(jit=None, __version__="0.10.2")
+    monkeypatch.setitem(sys.modules, "jax", jax)
     monkeypatch.setitem(sys.modules, bridge, SimpleNamespace(_backends={}))
     assert not jax_computes()
     assert [framework.name for framework in in_use()] == ["TensorFlow"]
     monkeypatch.setitem(sys.modules, bridge, SimpleNamespace(_backends={"cpu": object()}))
     assert jax_computes()
     assert [framework.name for framework in in_use()] == ["TensorFlow", "JAX"]
+    jax.__version__ = "0.5.3"
+    with pytest.raises(CaptureError, match=r"needs JAX 0\.6\.1 or newer, and this is 0\.5\.3"):
+        in_use()
     monkeypatch.setitem(sys.modules, bridge, SimpleNamespace())  # another version of it
     assert jax_computes()
     assert other_frameworks() == ()
