@@ -36,7 +36,7 @@ def test_backends_of_keras():
         pytest.param("forms", 8, marks=pytest.mark.slow),
         pytest.param("beside_tensorflow known_metrics", 13, marks=pytest.mark.slow),
         pytest.param("keras_on_jax", 9, marks=pytest.mark.slow),
-        pytest.param("keras_on_torch", 4, marks=pytest.mark.slow),
+        pytest.param("keras_on_torch", 5, marks=pytest.mark.slow),
     ],
 )
 def test_steps(modules, n_tests, tmp_path):

@@ -56,3 +56,12 @@ def test_bracketed_steps_are_an_error(tf_profile):
         trace.step(),
     ):
         network().predict(X[:8], verbose=0)
+
+
+def test_a_loop_is_compared_with_the_same_step_in_pytorch_s_words(tf_profile):
+    found = tf_profile.compare_backends(network, (X, Y), backends=["torch"])
+    rows = {row[0]: row[1:] for row in found.table().rows}
+    assert found.variants == ("torch", "torch bare")
+    assert [cell is not None for cell in rows["Keras' loop adds"]] == [True, False]
+    assert rows["retraces"] == ("0", "0")
+    assert "xla_launches" not in rows
