@@ -45,7 +45,7 @@ def test_bracketed_steps(tf_profile):
 
 
 def test_variants(tf_profile):
-    x = jnp.ones((64, 64))  # small: on all cores, it would disturb the tests beside it
+    x = jnp.ones((300, 300))
     slow = jax.jit(lambda x: x @ x @ x @ x)
     quick = jax.jit(lambda x: x @ (x @ x) @ x)
     found = tf_profile.compare(

@@ -47,7 +47,7 @@ def test_a_model_that_ran_before_has_no_first_step(tf_profile):
 @pytest.mark.parametrize("method", ["evaluate", "predict"])
 def test_other_loops(tf_profile, method):
     data = (X, Y) if method == "evaluate" else (X,)
-    found = getattr(tf_profile, method)(classifier(), *data, batch_size=8, verbose=0, **FEW)
+    found = getattr(tf_profile, method)(convnet(), *data, batch_size=8, verbose=0, **FEW)
     assert (found.xla_launches, found.xla_compiles) == (1, 0)
 
 
