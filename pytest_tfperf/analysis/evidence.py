@@ -141,7 +141,7 @@ class Evidence:
         if self.trace is None:
             return self.recording
         return completed(
-            self.recording, self.trace, self.steps, self.stages, self.why_compilations_hidden
+            self.recording, self.trace, self.launched, self.stages, self.why_compilations_hidden
         )
 
     @cached_property
@@ -246,7 +246,7 @@ class Evidence:
     @cached_property
     def xla(self) -> XlaUse:
         """The XLA executables that ran in the steps, and how often."""
-        return find_xla_use(self._trace, self.steps)
+        return find_xla_use(self._trace, self.steps, self.launched)
 
     @cached_property
     def executables(self) -> dict[str, HloModule]:
@@ -300,7 +300,7 @@ class Evidence:
     @cached_property
     def runs_executor(self) -> bool:
         """True if TensorFlow's executor ran ops in the steps, outside XLA."""
-        return bool((self.steps.of(model_processes(self._trace).start) >= 0).any())
+        return bool((self.launched.of(model_processes(self._trace).start) >= 0).any())
 
     @cached_property
     def eager_ops(self) -> tuple[Ints, Counter[str]]:

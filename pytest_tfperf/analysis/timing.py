@@ -28,6 +28,11 @@ _ONE_ITER = (
 )
 _LONG_GAPS = 0.2  # of the loop, which then takes a quarter longer than its steps
 _STEPS_FOR_P99 = 300
+_LEAST_IN_CALLS = 0.9  # of the time of a step, in the calls themselves
+_ENQUEUED = (
+    "calls return before their steps end, so single steps have no times of their own; "
+    "latency=True waits for each"
+)
 NO_TIMES = (
     "nothing was timed: only tf_profile(step, data), tf_profile.steps(data) and Keras loops give "
     "times"
@@ -56,11 +61,7 @@ def timed_values(recording: Recording) -> dict[str, Value]:
         unknown = ("step_time", "step_time_p90", "step_time_p99", "throughput", "epoch_gap")
         return values | {name: Value.unknown(name, why) for name in unknown}
     values["step_time"] = step_time = timed_step(recording)
-    single = _steady_calls(recording)
-    values["step_time_p90"] = Value.of(
-        "step_time_p90", _quantile(single, 0.9), Source.TIMED, n_steps=len(single)
-    )
-    values["step_time_p99"] = _p99(single)
+    values |= _percentiles(recording)
     values["throughput"] = _throughput(recording, step_time)
     values["epoch_gap"] = _epoch_gap(recording)
     return values
@@ -187,6 +188,22 @@ def _steady_calls(recording: Recording) -> tuple[float, ...]:
     return recording.step_seconds[
         min(round(share * len(recording.step_seconds)), len(recording.step_seconds) - 1) :
     ]
+
+
+def _percentiles(recording: Recording) -> dict[str, Value]:
+    """
+    Return the percentiles of single steps.
+
+    They are unknown where calls only enqueue steps, which end while a block waits for its devices.
+    """
+    single = _steady_calls(recording)
+    blocks = recording.blocks[slow_start(block_seconds(recording)) :]
+    mean_s = sum(seconds for seconds, _ in blocks) / sum(steps for _, steps in blocks)
+    if statistics.fmean(single) < _LEAST_IN_CALLS * mean_s:
+        names = ("step_time_p90", "step_time_p99")
+        return {name: Value.unknown(name, _ENQUEUED) for name in names}
+    p90 = Value.of("step_time_p90", _quantile(single, 0.9), Source.TIMED, n_steps=len(single))
+    return {"step_time_p90": p90, "step_time_p99": _p99(single)}
 
 
 def _first_step(recording: Recording, why: str) -> Value:

@@ -43,7 +43,7 @@ def run_calls(
     if data is None:
         while not windows.done:
             windows.begin()
-            output = step()
+            windows.last_output = output = step()
             if not windows.n_steps:
                 _refuse_unfinished(output)
             windows.end(output)

@@ -244,7 +244,7 @@ class Windows:
         self.observations.memory.begin()
         self._session = Session(self._folder)
         yield
-        synchronise()
+        synchronise(self.last_output)
         self.observations.first_step_s = self._timer.lap_timer.lap()
         session, self._session = self._session, None
         assert session is not None
@@ -265,14 +265,14 @@ class Windows:
         limit_s = self.plan.max_seconds * _WARM_UP_SHARE
         while n_steps < self.plan.warmup and self._total_timer.elapsed() < limit_s:
             if n_steps == self.plan.warmup // 2:
-                synchronise()
+                synchronise(self.last_output)
                 self._timer.lap_timer.restart()
                 half = n_steps
                 self._timer.epoch_gaps.clear()
             yield
             n_steps += 1
         self.observations.notes += self.plan.cut_note("warm-up", n_steps, self.plan.warmup)
-        synchronise()
+        synchronise(self.last_output)
         return max(self._timer.lap_timer.elapsed(), 0.0) / max(n_steps - half, 1)
 
     def _traced_window(self) -> Generator[None]:
@@ -289,7 +289,7 @@ class Windows:
                         "traced", n_steps, self.plan.trace_steps
                     )
                     break
-        synchronise()
+        synchronise(self.last_output)
         self.observations.traces = self._stop()
 
     def _turns(self, call_s: float) -> Generator[None]:

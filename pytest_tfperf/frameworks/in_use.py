@@ -102,10 +102,10 @@ def named(names: Collection[str]) -> tuple[Framework, ...]:
     return tuple(one for one in (_TENSORFLOW, _JAX, _PYTORCH) if one.name in names) or in_use()
 
 
-def synchronise() -> None:
-    """Wait for the devices of all frameworks."""
+def synchronise(output: Any = None) -> None:
+    """Wait for the devices of all frameworks; raise the error of a step with this output."""
     for framework in in_use():
-        framework.synchronise()
+        framework.synchronise(output)
 
 
 def fetch(output: Any) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pytest_tfperf.text import and_more, elide, plural
 
 # the texts are those of `explain` in jax/_src/interpreters/partial_eval.py, and of
-# `equality_errors_pytreedef` in jax/_src/tree_util.py (JAX 0.9 to 0.10)
+# `equality_errors_pytreedef` in jax/_src/tree_util.py (JAX 0.9 to 0.11)
 _FUNCTION = re.compile(
     r"(?:\n  for |never seen function:\n    )(?P<name>\S+) "
     r"(?:id=\d+ )?(?:defined at (?P<place>[^\n]+))?"
@@ -32,7 +32,7 @@ _WHOLE = {
     "defined on the same line": "a new function of a line that was traced before: define it once",
     _NEVER_SEEN: "",
     "Debug info doesn't match": "the names of its arguments changed",
-    "explanation unavailable": "JAX does not say why",
+    "explanation unavailable": "JAX does not say why; from 0.11 on it names no static argument",
 }
 """Explanations that name no difference, by what they contain."""
 _CONTEXT = "Tracing context doesn't match"

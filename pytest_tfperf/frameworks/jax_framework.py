@@ -95,15 +95,16 @@ class Jax:
         """Compile a new small function and run it."""
         _jax().jit(lambda number: number + 1)(np.float32(1)).block_until_ready()
 
-    def synchronise(self) -> None:
+    def synchronise(self, output: Any = None) -> None:
         """
-        Wait for all devices of this process.
+        Wait for all devices of this process, and raise the error of a step with this output.
 
-        A device runs programs in the order of their calls, so the end of a last small one is the
-        end of all. CPU devices wait for programs of several devices in one of all of them alone.
+        On a GPU the arrays of a failed program alone hold its error. A device runs programs in the
+        order of their calls, so the end of a last small one is the end of all. CPU devices wait for
+        programs of several devices in one of all of them alone.
         """
         wait, numbers = _last_programs()
-        for running in [wait(number) for number in numbers]:
+        for running in [*(wait(number) for number in numbers), *_own_arrays(output)]:
             running.block_until_ready()
 
     def most_unfinished(self) -> int | None:
@@ -113,10 +114,8 @@ class Jax:
 
     def fetch(self, output: Any) -> None:
         """Copy the arrays of an output to the host, and wait for the devices."""
-        jax = _jax()
-        for leaf in jax.tree_util.tree_leaves(output):
-            if isinstance(leaf, jax.Array) and leaf.is_fully_addressable and not leaf.is_deleted():
-                np.asarray(leaf)
+        for array in _own_arrays(output):
+            np.asarray(array)
         self.synchronise()
 
     def start_trace(self, folder: Path) -> None:
@@ -193,6 +192,16 @@ def _jax() -> Any:
 def runs_in_several_processes() -> bool:
     """Return whether this process is one of several that run programs of JAX together."""
     return jax_computes() and int(_jax().process_count()) > 1
+
+
+def _own_arrays(output: Any) -> list[Any]:
+    """Return the arrays in an output that this process holds whole, and that are not donated."""
+    jax = _jax()
+    return [
+        leaf
+        for leaf in jax.tree_util.tree_leaves(output)
+        if isinstance(leaf, jax.Array) and leaf.is_fully_addressable and not leaf.is_deleted()
+    ]
 
 
 def _gpus() -> list[Any]:

@@ -203,11 +203,9 @@ class _Reader:
 
     def instruction(self, begin: int, end: int) -> HloInstruction:
         fields = self.fields(begin, end, "HloInstructionProto")
-        metadata = [self.fields(*span, "OpMetadata") for span in fields.spans(7)][-1:] or [
-            self.fields(0, 0, "OpMetadata")
-        ]
+        metadata = self.fields(*[(0, 0), *fields.spans(7)][-1], "OpMetadata")
         shapes = [self.shape(*span) for span in fields.spans(3)]
-        file, line = self.source(metadata[0])
+        file, line = self.source(metadata)
         padding = [
             inner
             for span in fields.spans(21)
@@ -220,8 +218,8 @@ class _Reader:
             shape=shapes[-1] if shapes else Shape("token"),
             operands=fields.integers(36),
             called=fields.integers(38),
-            op_type=metadata[0].text(1),
-            op_name=metadata[0].text(2),
+            op_type=metadata.text(1),
+            op_name=metadata.text(2),
             source_file=file,
             source_line=line,
             parameter_number=fields.integer(9),
@@ -230,6 +228,7 @@ class _Reader:
             fft_length=fields.integers(32),
             window=tuple(window for span in fields.spans(15) for window in self.window(*span)),
             dot=next((self.dot(*span) for span in fields.spans(30)), None),
+            precision=next((self.precision(*span) for span in fields.spans(51)), (0, 0)),
             convolution=next((self.convolution(*span) for span in fields.spans(16)), None),
             feature_groups=max(1, fields.integer(50)),
             batch_groups=max(1, fields.integer(58)),
@@ -332,6 +331,10 @@ class _Reader:
     def dot(self, begin: int, end: int) -> DotDimensions:
         fields = self.fields(begin, end, "DotDimensionNumbers")
         return DotDimensions(*(fields.integers(number) for number in range(1, 5)))
+
+    def precision(self, begin: int, end: int) -> tuple[int, int]:
+        fields = self.fields(begin, end, "PrecisionConfig")
+        return max(fields.integers(1), default=0), fields.integer(2)
 
     def convolution(self, begin: int, end: int) -> ConvolutionDimensions:
         fields = self.fields(begin, end, "ConvolutionDimensionNumbers")

@@ -204,6 +204,8 @@ class HloInstruction:
     """Window of a convolution or a windowed reduction."""
     dot: DotDimensions | None = None
     """Dimensions of a dot."""
+    precision: tuple[int, int] = (0, 0)
+    """Highest precision of the operands of a product, and its algorithm, as `PrecisionConfig`."""
     convolution: ConvolutionDimensions | None = None
     """Dimensions of a convolution."""
     feature_groups: int = 1

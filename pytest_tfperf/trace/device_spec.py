@@ -2,13 +2,16 @@
 Peak rates of an accelerator, from the stats of its plane.
 
 Stats of a GPU's plane are clock_rate in kHz, core_count, memory_bandwidth in bytes per second,
-memory_size in bytes, compute_cap_major and _minor, and device_vendor. Those of a TPU core's plane
+memory_size in bytes, compute_cap_major and _minor, device_vendor and, from JAX 0.11 on,
+gpu_device_name. Those of a TPU core's plane
 are device_type_string, peak_teraflops_per_second (10^12) and peak_hbm_bw_gigabytes_per_second
 (10^9). Sources: xla/tsl/profiler/utils/xplane_schema.cc; openxla/xprof, xplane_to_op_stats.cc.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
 
 from pytest_tfperf.trace.devices import GPU
@@ -37,6 +40,15 @@ _AMD: dict[tuple[int, int], tuple[int | None, int | None, int]] = {
     (9, 4): (2048, 1024, 256),
     (9, 5): (4096, None, 256),
 }
+# The clocks of these data sheets, in Hz. NVIDIA's drivers report a higher one for Hopper and
+# Blackwell, 1980 MHz on an H200: 132 SM x 1.83 GHz x 4096 = 989 TFLOP/s is the sheet's peak. Sheets:
+# H100 SXM and H200 SXM 989, H100 PCIe 756 with 114 SM, H200 NVL 835, B200 2250 with 148 SM.
+_SHEET_CLOCKS = (
+    (re.compile(r"H100 PCIe"), 1.62e9),
+    (re.compile(r"H200 NVL"), 1.545e9),
+    (re.compile(r"GH200|H[12]00"), 1.83e9),
+    (re.compile(r"G?B200"), 1.856e9),
+)
 # ROCm counts two transfers per clock, but MI300's HBM3 makes four: it reports 2.66 TB/s, and AMD's
 # data sheet 5.3 TB/s.
 _TRANSFERS = {("AMD", (9, 4)): 2.0}
@@ -88,17 +100,31 @@ def _gpu_spec(stats: dict[str, float | str | bytes]) -> DeviceSpec:
     capability = (int(major or 0), int(minor or 0))
     vendor = "AMD" if stats.get("device_vendor") == "AMD" else "NVIDIA"
     per_cycle = (_AMD if vendor == "AMD" else _NVIDIA).get(capability, (None, None, None))
-    cycles = (_number(stats, "core_count") or 0) * (_number(stats, "clock_rate") or 0) * 1e3
+    clock = min((_number(stats, "clock_rate") or 0) * 1e3, _sheet_clock(stats))
+    cycles = (_number(stats, "core_count") or 0) * clock
     rates = zip(("16 bit", "32 bit", "float32"), per_cycle, strict=True)
     bandwidth, memory = _number(stats, "memory_bandwidth"), _number(stats, "memory_size")
     return DeviceSpec(
-        name=f"{vendor} GPU, compute capability {capability[0]}.{capability[1]}"
-        if major
-        else f"{vendor} GPU",
+        name=_gpu_name(stats, vendor, capability),
         flops={name: rate * cycles for name, rate in rates if rate and cycles},
         bandwidth=bandwidth * _TRANSFERS.get((vendor, capability), 1.0) if bandwidth else None,
         memory_bytes=int(memory) if memory else None,
     )
+
+
+def _gpu_name(
+    stats: dict[str, float | str | bytes], vendor: str, capability: tuple[int, int]
+) -> str:
+    if name := stats.get("gpu_device_name"):
+        return str(name)
+    known = f", compute capability {capability[0]}.{capability[1]}" if any(capability) else ""
+    return f"{vendor} GPU{known}"
+
+
+def _sheet_clock(stats: dict[str, float | str | bytes]) -> float:
+    """Return the clock of a GPU's data sheet in Hz, infinite if the driver's is that of the sheet."""
+    name = str(stats.get("gpu_device_name", ""))
+    return next((clock for model, clock in _SHEET_CLOCKS if model.search(name)), math.inf)
 
 
 def _number(stats: dict[str, float | str | bytes], name: str) -> float | None:

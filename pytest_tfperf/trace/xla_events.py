@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from pytest_tfperf.trace.events import Events
@@ -22,6 +24,9 @@ Start of the names of the events of GpuCompiler::RunHloPasses.
 The module's name follows (xla/service/gpu/gpu_compiler.cc). The backend has no event.
 """
 
+_OF_JAX = re.compile(r"(\[\d+\] )?GpuExecutable::ExecuteThunks")
+"""JAX's executions on a GPU, from 0.11 on with the device's number (seen on an H200)."""
+
 
 def xla_executions(host: Events) -> Events:
     """
@@ -31,7 +36,7 @@ def xla_executions(host: Events) -> Events:
     """
     runs = host.named(lambda name: name.endswith("Executable::ExecuteAsyncOnStream"))
     if not len(runs):
-        runs = host.called("GpuExecutable::ExecuteThunks")  # JAX's way to the same
+        runs = host.named(lambda name: _OF_JAX.fullmatch(name) is not None)
     return outside_waits(host, runs)
 
 

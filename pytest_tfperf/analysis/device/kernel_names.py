@@ -56,8 +56,8 @@ _AMD_NAMES = (r"_MI(\d+x){2,3}\d+", r"MFMA")
 _TENSOR_CORES = re.compile(
     "|".join([*map(re.escape, _NVIDIA_NAMES), *_LATER_NAMES, *_AMD_NAMES]), re.IGNORECASE
 )
-# CUTLASS and Tensile have kernels for the other units too
-_OTHER_UNITS = re.compile(r"cutlass.*simt|_MI(0x){2,3}0", re.IGNORECASE)
+# cuBLAS (`_ffma_`), CUTLASS and Tensile have kernels for the other units too
+_OTHER_UNITS = re.compile(r"_[dfh]fma2?_|cutlass.*simt|_MI(0x){2,3}0", re.IGNORECASE)
 # XProf's TensorFlow ops that can use them (openxla/xprof, kernel_stats_utils.cc,
 # IsOpTensorCoreEligible), einsums, and JAX's primitives
 _ELIGIBLE_OPS = re.compile(
@@ -72,7 +72,7 @@ _ELIGIBLE_KERNELS = re.compile(
     re.IGNORECASE,
 )
 _HALF = re.compile(
-    r"half|fp16|fp8|bf16|float16|(?<![a-z])f16|e4m3|e5m2|(^|[_.])h(884|1688|16816)|(^|_)hgemm|hmma|nvjet_[htq]"
+    r"half|fp16|fp8|bf16|float16|(?<![a-z])f16|e4m3|e5m2|(^|[_.])h(884|1688|16816)|(^|_)hgemm|hmma|nvjet_(sm\d+_)?[htq]"
     r"|_(HHS|HSS|HH|BBS|BSS|BB)_(BH_|HPA|MT)"
 )
 
@@ -100,6 +100,11 @@ def is_eligible(kernel: str, launcher: Launcher) -> bool:
 @lru_cache(_REMEMBERED)
 def _multiplies(kernel: str) -> bool:
     return bool(_ELIGIBLE_KERNELS.search(kernel))
+
+
+def is_generated(kernel: str) -> bool:
+    """Return whether XLA generated a kernel of this name for a fusion, which may multiply."""
+    return "fusion" in kernel
 
 
 def half_operands(shapes: str) -> bool | None:
@@ -158,8 +163,10 @@ def launchers(events: Events) -> tuple[Ints, list[Launcher]]:
 def _names_an_op(text: str) -> bool:
     """
     Return whether a text names an op: an empty type, as in `XlaModule:`, only states that XLA ran.
+
+    Kernels of a CUDA graph all have the graph's name, `command_buffer`.
     """
-    return bool(text.partition("#")[0]) and not text.startswith("XlaModule:")
+    return bool(text.partition("#")[0]) and not text.startswith(("XlaModule:", "command_buffer"))
 
 
 def _launcher(text: str, source: str) -> Launcher:

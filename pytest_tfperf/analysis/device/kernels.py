@@ -20,6 +20,7 @@ from pytest_tfperf.analysis.device.kernel_names import (
     half_by_name,
     half_operands,
     is_eligible,
+    is_generated,
     launchers,
     uses_tensor_cores,
 )
@@ -27,6 +28,7 @@ from pytest_tfperf.analysis.device.planes import gpu_kind
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.steps.on_devices import own_steps
+from pytest_tfperf.hlo.product_units import ProductUnits, product_units
 from pytest_tfperf.quantities import BYTES, COUNT, SECONDS, SHARE
 from pytest_tfperf.trace.devices import gpus, stream_events
 from pytest_tfperf.trace.stats import labels
@@ -91,8 +93,18 @@ def analyse(evidence: Evidence) -> Findings:
     if evidence.trace is None:
         return evidence.untraced("tensor_core_time")
     kernels = find_kernels(evidence.trace, evidence.steps)
+    if any(is_generated(kernel.name) for kernel in kernels):
+        units = product_units(evidence.executables.values())
+        kernels = [with_units(kernel, units.get(kernel.name)) for kernel in kernels]
     tables = {"kernels": kernel_table(kernels, evidence.steps.n_steps)} if kernels else {}
     return Findings(values={"tensor_core_time": tensor_core_time(kernels)}, tables=tables)
+
+
+def with_units(kernel: Kernel, units: ProductUnits | None) -> Kernel:
+    """Return a kernel that XLA generated for a product with the units of its instruction."""
+    if units is None:
+        return kernel
+    return replace(kernel, tensor_cores=units.tensor_cores, eligible=True, half=units.half)
 
 
 def is_kernel(name: str) -> bool:

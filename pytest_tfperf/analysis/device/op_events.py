@@ -16,6 +16,7 @@ from pytest_tfperf.analysis.host.op_times import OpTime, new_op, summed
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.steps.on_devices import own_steps
 from pytest_tfperf.hlo.cost import Costs, OpCost
+from pytest_tfperf.hlo.product_units import kernel_of
 from pytest_tfperf.op_types import GPU_SIDE, TPU_SIDE
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import gpus, stream_events, tpu_ops, tpus
@@ -50,16 +51,18 @@ def device_ops(trace: Trace, steps: Steps) -> list[OpTime]:
 
 def with_costs(ops: Sequence[OpTime], modules: Mapping[str, Costs]) -> list[OpTime]:
     """
-    Add FLOPs, bytes and opcode to the ops that are XLA instructions.
+    Add FLOPs, bytes and opcode to the ops that are XLA instructions, or have the names of kernels
+    that XLA generated for them, as those of a CUDA graph.
 
     Args:
         ops: The ops.
         modules: Costs by module name, with or without `(program id)`.
     """
     costs = {
-        (module.partition("(")[0], cost.name): cost
+        (module.partition("(")[0], name): cost
         for module, found in modules.items()
         for cost in found.ops
+        for name in (cost.name, kernel_of(cost.name))
     }
     return [_with_cost(op, costs.get((op.module.partition("(")[0], op.name))) for op in ops]
 

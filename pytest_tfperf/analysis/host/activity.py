@@ -26,8 +26,8 @@ from pytest_tfperf.trace.xspace import HOST, Plane, Trace, once
 from pytest_tfperf.values import FETCH, FETCH_PYTHON
 
 # `node name:Op type`, the grammar of XProf's ParseTfOpFullname (xla/tsl/profiler/convert or
-# utils/tf_op_utils.cc)
-_OP = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*:([A-Z_][a-zA-Z0-9_]*)\Z")
+# utils/tf_op_utils.cc); a callback of XLA's streams on GPUs has a name of this form
+_OP = re.compile(r"(?!ThenExecuteCallback:)[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*:([A-Z_][a-zA-Z0-9_]*)\Z")
 _RUNTIME = frozenset(
     {
         "EagerExecute",

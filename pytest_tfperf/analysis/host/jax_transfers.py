@@ -19,13 +19,17 @@ from pytest_tfperf.values import Value
 
 COPIES, BYTES = "host_device_copies", "host_device_bytes"
 _PUTS = ("DevicePut", "DevicePutWithSharding")
-"""Events of an array on its way to devices (jaxlib 0.6 to 0.10): an argument, an explicit put."""
+"""Events of an array on its way to devices (jaxlib 0.6 to 0.11): an argument, an explicit put."""
 _READS = ("np.asarray(jax.Array)",)
-"""Events of an array that JAX gives to Python (jaxlib 0.6 to 0.10)."""
+"""Events of an array that JAX gives to Python (jaxlib 0.6 to 0.11)."""
 _EXPLICIT_PUT = "stage"
 """Name of the function that `jnp.asarray` of an array of NumPy calls (jax/_src, 0.10)."""
-_BETWEEN_DEVICES = ("CopyToMemorySpace", "TfrtCpuBuffer::CopyToDevice")
-"""Events within a put of an array that is on a device already (jaxlib 0.10 and 0.6)."""
+_BETWEEN_DEVICES = (
+    "CopyToMemorySpace_Direct",
+    "CopyToMemorySpace",
+    "TfrtCpuBuffer::CopyToDevice",
+)
+"""Events within a put of an array that is on a device already (jaxlib 0.11, 0.10 and 0.6)."""
 _NONE_SHOWN = (
     "the trace has no event of a transfer of JAX, and does not tell whether its version has them"
 )

@@ -137,6 +137,23 @@ def on_the_device(trace: Trace, steps: Steps) -> Steps:
     )
 
 
+def launching(steps: Steps, launched: Steps, times_ps: Ints) -> Ints:
+    """
+    Return the index of the step that the host launched at each time, -1 outside of steps.
+
+    Args:
+        steps: The steps as the devices ran them.
+        launched: The steps as the host launched them, of which `steps` are all or some.
+        times_ps: Times of the host in picoseconds, shape (n,).
+    """
+    place = {name: index for index, name in enumerate(steps.names)}
+    if steps.source == launched.source or len(place) < len(steps):
+        return steps.of(times_ps)
+    index = np.array([*(place.get(name, -1) for name in launched.names), -1], np.int64)
+    found: Ints = index[launched.of(times_ps)]
+    return found
+
+
 def _prolonged(steps: Steps, end: Ints, step: Ints) -> Steps:
     """
     Return the steps with the last of each epoch prolonged to the end of the work that it caused.

@@ -52,7 +52,7 @@ def compiles(evidence: Evidence) -> Value:
     detail: dict[str, Any] = {**over, **_compile_cause(compiled, evidence)}
     number = len(compiled)
     if trace is not None and compiled and not recording.bare:
-        elsewhere = compiled_outside(trace, evidence.steps)
+        elsewhere = compiled_outside(trace, evidence.launched)
         if elsewhere:
             number, detail["outside_steps"] = max(number - elsewhere, 0), elsewhere
     steps = steps_of_traces(recording, number)

@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from pytest_tfperf.analysis.steps.detect import Steps
+from pytest_tfperf.analysis.steps.on_devices import launching
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Ints
@@ -18,6 +19,7 @@ from pytest_tfperf.trace.devices import accelerators, tpus
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.function_calls import launched_ps
 from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
+from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xla_events import compilations, compiled_modules, thunks, xla_executions
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import WAITS
@@ -54,13 +56,18 @@ class XlaUse:
         return _by_program(self.steps, names)
 
 
-def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
+def find_xla_use(trace: Trace, steps: Steps, launched: Steps | None = None) -> XlaUse:
     """
     Count the executables and executions of each step, on one device of several.
 
     On TPUs they are the events of the `XLA Modules` line, on the core with most. Elsewhere they are
     executions on the host, and `hlo_module` and `program_id` of kernels on GPUs, else of thunks on
     the host. A CPU's trace without executions tells them by its thunks.
+
+    Args:
+        trace: The trace.
+        steps: Its steps, as the devices ran them.
+        launched: The steps as the host launched them, if they are others.
     """
     busiest = max(_tpu_executions(trace), key=len, default=None)
     if busiest is not None:
@@ -78,7 +85,7 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
         )
     host = Events.of(trace.plane(HOST))
     executions = xla_executions(host)
-    launches = steps.counts(steps.of(executions.start))
+    launches = steps.counts(launching(steps, launched or steps, executions.start))
     gpus = [ops for ops in (thunks(Events.of(plane)) for plane in accelerators(trace)) if len(ops)]
     if not launches.any() and (len(executions) or accelerators(trace)):
         return XlaUse(launches, launches, {})
@@ -134,13 +141,21 @@ def _runs(ops: Events) -> dict[str, float]:
     """
     Count the runs of each module from its ops: as often as its rarest op ran, since loops repeat
     others.
+
+    Several instructions may run the same kernel, and one may run several. A CUDA graph counts as
+    one instruction, whose kernels have the correlation id of its launch.
     """
     if not len(ops):
         return {}
-    program, name = ops.integers("program_id"), ops.plane.name_index[ops.rows]
+    launch = ops.integers("correlation_id", -1)
+    launch = np.where(launch >= 0, launch, -1 - np.arange(len(ops)))
+    name = ops.plane.name_index[ops.rows]
+    launched = np.array([ops.integers("program_id"), labels(ops, "hlo_op")[0], name, launch])
+    _, kept = np.unique(launched, axis=1, return_index=True)
     pairs, first, n_ran = np.unique(
-        np.array([program, name]), axis=1, return_index=True, return_counts=True
+        launched[:3, kept], axis=1, return_index=True, return_counts=True
     )
+    first = kept[first]
     titles = Events(ops.plane, ops.rows[first]).texts("hlo_module")
     runs: dict[str, float] = {}
     for key, title, n in zip(pairs[0].tolist(), titles, n_ran.tolist(), strict=True):

@@ -22,7 +22,7 @@ def a_next_profile_works(tf_profile):
 
 def test_a_buffer_that_was_donated(tf_profile):
     double, x = jax.jit(lambda x: x * 2, donate_argnums=0), jnp.ones(100)
-    with pytest.raises(ValueError, match="deleted or donated") as caught:
+    with pytest.raises((ValueError, RuntimeError), match="deleted") as caught:
         tf_profile(lambda: double(x), **FEW)
     assert caught.value.__context__ is None
 

@@ -105,12 +105,22 @@ def test_the_99th_percentile_is_the_smallest_that_99_percent_do_not_exceed(n, ex
 
 @pytest.mark.parametrize(("n", "were"), [(1, "1 single step was"), (299, "299 single steps were")])
 def test_the_99th_percentile_is_unknown_under_300_steps(n, were):
-    found = values(blocks=((1.0, 1),), step_seconds=(0.1,) * n)["step_time_p99"]
+    found = values(blocks=((0.1, 1),), step_seconds=(0.1,) * n)["step_time_p99"]
     assert found.number is None
     assert (
         found.why
         == f"{were} timed, and the 99th percentile needs 300: steps=400, with data or epochs for them"
     )
+
+
+@pytest.mark.parametrize(("single", "known"), [(0.9, True), (0.899, False), (0.001, False)])
+def test_percentiles_are_unknown_where_calls_only_enqueue_steps(single, known):
+    """A block waits for its devices at its end."""
+    found = values(blocks=((300.0, 300),), step_seconds=(single,) * 300)
+    for name in ("step_time_p90", "step_time_p99"):
+        assert (found[name].number == single) is known
+        assert known or "latency=True waits for each" in found[name].why
+    assert found["step_time"].number == 1.0
 
 
 def test_the_99th_percentile_counts_no_slow_start():

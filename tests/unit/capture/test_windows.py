@@ -121,7 +121,7 @@ def run_of(monkeypatch):
         "StepMark": Mark,
         "UnfinishedCalls": lambda _: SimpleNamespace(ended=lambda output: None),
         "probed": probed,
-        "synchronise": lambda: None,
+        "synchronise": lambda output=None: None,
         "least_block": lambda *_: 0.02,
         "read_sessions": lambda traces: traces,
         "runs_functions": lambda trace: False,
