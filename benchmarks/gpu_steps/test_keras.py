@@ -20,9 +20,7 @@ BATCH, PIXELS = 64, int(os.environ.get("TFPERF_PIXELS", 128))
 
 def resnet(precision, **compiling):
     keras.mixed_precision.set_global_policy(precision)
-    model = keras.applications.ResNet50(
-        weights=None, input_shape=(PIXELS, PIXELS, 3), classes=10
-    )
+    model = keras.applications.ResNet50(weights=None, input_shape=(PIXELS, PIXELS, 3), classes=10)
     model.compile("sgd", "sparse_categorical_crossentropy", **compiling)
     return model
 

@@ -50,8 +50,12 @@ def test_new_shapes(tf_profile):
 def write(name, truth, found):
     values = {metric: found.value(metric) for metric in found.metrics}
     texts = {
-        metric: [getattr(value, "number", None), getattr(value, "why", None), str(getattr(value, "detail", ""))[:600]]
+        metric: [
+            getattr(value, "number", None),
+            getattr(value, "why", None),
+            str(getattr(value, "detail", ""))[:600],
+        ]
         for metric, value in values.items()
     }
-    with open(os.environ.get("TFPERF_TRUTH", os.devnull), "a") as out:
+    with Path(os.environ.get("TFPERF_TRUTH", os.devnull)).open("a") as out:
         out.write(json.dumps({"case": name, "truth": truth, "values": texts}, default=str) + "\n")

@@ -105,7 +105,9 @@ def named(names: Collection[str]) -> tuple[Framework, ...]:
 def synchronise(output: Any = None) -> None:
     """Wait for the devices of all frameworks; raise the error of a step with this output."""
     for framework in in_use():
-        framework.synchronise(output)
+        framework.synchronise()
+    if output is not None and _JAX in in_use():
+        _JAX.wait_for(output)
 
 
 def fetch(output: Any) -> None:

@@ -39,8 +39,8 @@ class Framework(Protocol):
     def run_compiled(self) -> None:
         """Compile a new small function with XLA and run it."""
 
-    def synchronise(self, output: Any = None) -> None:
-        """Wait for all devices of this process, and raise the error of a step with this output."""
+    def synchronise(self) -> None:
+        """Wait for all devices of this process."""
 
     def most_unfinished(self) -> int | None:
         """Return the most calls of a step that may be unfinished, or None without a bound."""

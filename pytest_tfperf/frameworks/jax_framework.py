@@ -95,17 +95,21 @@ class Jax:
         """Compile a new small function and run it."""
         _jax().jit(lambda number: number + 1)(np.float32(1)).block_until_ready()
 
-    def synchronise(self, output: Any = None) -> None:
+    def synchronise(self) -> None:
         """
-        Wait for all devices of this process, and raise the error of a step with this output.
+        Wait for all devices of this process.
 
-        On a GPU the arrays of a failed program alone hold its error. A device runs programs in the
-        order of their calls, so the end of a last small one is the end of all. CPU devices wait for
-        programs of several devices in one of all of them alone.
+        A device runs programs in the order of their calls, so the end of a last small one is the
+        end of all. CPU devices wait for programs of several devices in one of all of them alone.
         """
         wait, numbers = _last_programs()
-        for running in [*(wait(number) for number in numbers), *_own_arrays(output)]:
+        for running in [wait(number) for number in numbers]:
             running.block_until_ready()
+
+    def wait_for(self, output: Any) -> None:
+        """Raise the error of the program that made an output; on a GPU its arrays alone hold it."""
+        for array in _own_arrays(output):
+            array.block_until_ready()
 
     def most_unfinished(self) -> int | None:
         """Return a bound where programs of several CPU devices run, which JAX aborts beyond 32."""

@@ -33,8 +33,8 @@ class TensorFlow:
         with information_hidden():
             runtime.run_compiled()
 
-    def synchronise(self, output: Any = None) -> None:
-        """Wait for all devices, which raises errors of all steps."""
+    def synchronise(self) -> None:
+        """Wait for all devices."""
         runtime.sync_devices()
 
     def most_unfinished(self) -> None:

@@ -41,8 +41,8 @@ class PyTorch:
     def run_compiled(self) -> None:
         """Do nothing."""
 
-    def synchronise(self, output: Any = None) -> None:
-        """Wait for all GPUs, which raises errors of all steps; a CPU computes within the calls."""
+    def synchronise(self) -> None:
+        """Wait for all GPUs; a CPU computes within the calls."""
         cuda = _torch().cuda
         for number in range(self.n_gpus()):
             cuda.synchronize(number)

@@ -41,8 +41,8 @@ _AMD: dict[tuple[int, int], tuple[int | None, int | None, int]] = {
     (9, 5): (4096, None, 256),
 }
 # The clocks of these data sheets, in Hz. NVIDIA's drivers report a higher one for Hopper and
-# Blackwell, 1980 MHz on an H200: 132 SM x 1.83 GHz x 4096 = 989 TFLOP/s is the sheet's peak. Sheets:
-# H100 SXM and H200 SXM 989, H100 PCIe 756 with 114 SM, H200 NVL 835, B200 2250 with 148 SM.
+# Blackwell, 1980 MHz on an H200: 132 SM x 1.83 GHz x 4096 = 989 TFLOP/s is the peak of the sheet.
+# H100 SXM and H200 SXM have 989, H100 PCIe 756 with 114 SM, H200 NVL 835, B200 2250 with 148 SM.
 _SHEET_CLOCKS = (
     (re.compile(r"H100 PCIe"), 1.62e9),
     (re.compile(r"H200 NVL"), 1.545e9),
@@ -122,7 +122,7 @@ def _gpu_name(
 
 
 def _sheet_clock(stats: dict[str, float | str | bytes]) -> float:
-    """Return the clock of a GPU's data sheet in Hz, infinite if the driver's is that of the sheet."""
+    """Return the clock of a GPU's data sheet in Hz, infinite if the driver reports the same."""
     name = str(stats.get("gpu_device_name", ""))
     return next((clock for model, clock in _SHEET_CLOCKS if model.search(name)), math.inf)
 

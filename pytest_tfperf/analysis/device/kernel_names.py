@@ -71,6 +71,10 @@ _ELIGIBLE_KERNELS = re.compile(
     r"gemm|gemv|[sh]cudnn_|conv(?!ert|ersion)|fprop|dgrad|wgrad|winograd|im\dd?2col|Cijk_|matmul",
     re.IGNORECASE,
 )
+# kernels that TensorFlow and cuBLAS run before and after a product: transposes, partial sums
+_PREPARES = re.compile(
+    r"TensorShufflingOp|SwapDimension|ShuffleInTensor|splitK?reduce|_transpose", re.IGNORECASE
+)
 _HALF = re.compile(
     r"half|fp16|fp8|bf16|float16|(?<![a-z])f16|e4m3|e5m2|(^|[_.])h(884|1688|16816)|(^|_)hgemm|hmma|nvjet_(sm\d+_)?[htq]"
     r"|_(HHS|HSS|HH|BBS|BSS|BB)_(BH_|HPA|MT)"
@@ -90,7 +94,11 @@ def is_eligible(kernel: str, launcher: Launcher) -> bool:
     Its own name decides, or the XLA instruction or op type that launched it. XProf calls every
     kernel eligible whose source is a convolution, also one that only transposes its input.
     """
-    if uses_tensor_cores(kernel) or _multiplies(kernel):
+    if uses_tensor_cores(kernel):
+        return True
+    if _PREPARES.search(kernel):
+        return False
+    if _multiplies(kernel):
         return True
     if launcher.source == HLO_OP:
         return bool(_ELIGIBLE_HLO.search(launcher.name))

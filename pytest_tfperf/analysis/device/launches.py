@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from pytest_tfperf.analysis.device.kernels import NO_GPU, is_kernel
 from pytest_tfperf.analysis.device.planes import gpu_kind
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.host.jax_transfers import BYTES, COPIES, jax_transfers
+from pytest_tfperf.analysis.host.jax_transfers import BYTES, COPIES, jax_transfers, transfer_cause
 from pytest_tfperf.analysis.host.shown import JAX
 from pytest_tfperf.analysis.steps.detect import Steps
-from pytest_tfperf.analysis.steps.on_devices import linked_kernels, own_steps
+from pytest_tfperf.analysis.steps.on_devices import linked_kernels, on_the_device, own_steps
 from pytest_tfperf.analysis.xla.counts import per_step
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import accelerators, gpus, stream_events, tpu_ops, tpus
@@ -42,8 +43,13 @@ def analyse(evidence: Evidence) -> Findings:
     if trace is None or steps is None:
         return evidence.untraced("kernel_launches", COPIES, BYTES)
     launches = kernel_launches(trace, steps)
-    is_jax_on_cpu = evidence.framework == JAX and not accelerators(trace)
-    copied = jax_transfers(evidence, trace) if is_jax_on_cpu else copy_values(trace, steps)
+    is_jax = evidence.framework == JAX
+    if is_jax and not accelerators(trace):
+        return Findings(values={"kernel_launches": launches, **jax_transfers(evidence, trace)})
+    copied = copy_values(trace, steps)
+    if is_jax and copied[COPIES].number is not None and copied[COPIES].high():
+        cause = transfer_cause(evidence, trace)
+        copied[COPIES] = replace(copied[COPIES], detail={**copied[COPIES].detail, **cause})
     return Findings(values={"kernel_launches": launches, **copied})
 
 
@@ -103,10 +109,16 @@ def _placed(
     """
     Return, for each GPU, the events of accepted names and their steps.
 
-    The step is the one that launched the event if the trace shows it, else the one at its time.
+    The step is the one that launched the event if the trace shows it, else the one that the device
+    ran then.
     """
     if steps.source in _OF_THE_HOST:
-        work = linked_kernels(trace, steps)
+        ran = on_the_device(trace, steps)
+        ran = ran if len(ran) == len(steps) else steps
+        work = (
+            (events, np.where(step >= 0, step, ran.of(events.start)))
+            for events, step in linked_kernels(trace, steps)
+        )
     else:
         work = (
             (events, own_steps(events.plane, steps).of(events.start))

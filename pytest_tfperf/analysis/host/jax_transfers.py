@@ -1,4 +1,4 @@
-"""Count the arrays that steps of JAX on a CPU pass to devices and read back."""
+"""Find the arrays that steps of JAX pass to devices and read back, and count them on a CPU."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ def jax_transfers(evidence: Evidence, trace: Trace) -> dict[str, Value]:
         evidence: The evidence of the trace.
         trace: The trace of the steps, which has no accelerator.
     """
-    host = Events.of(trace.plane(HOST))
-    puts, reads = _puts(host), host.called(*_READS)
+    puts, reads = _transfers(trace)
     why = evidence.why_xla_unknown
     if why is None and not evidence.in_process and not len(puts) + len(reads):
         why = _NONE_SHOWN
@@ -57,12 +56,26 @@ def jax_transfers(evidence: Evidence, trace: Trace) -> dict[str, Value]:
     steps = evidence.launched
     puts, reads = (events.where(steps.of(events.start) >= 0) for events in (puts, reads))
     counts = np.bincount(steps.of(np.concatenate([puts.start, reads.start])), minlength=len(steps))
-    own = only_own(evidence.recording.own_functions)
-    cause = diagnosis.transfer_cause(_callers(host, puts, own), len(reads)) if counts.any() else {}
-    copies = per_step(COPIES, counts, steps.sizes, **cause)
+    copies = per_step(COPIES, counts, steps.sizes, **transfer_cause(evidence, trace))
     if counts.any():
         return {COPIES: copies, BYTES: Value.unknown(BYTES, _NO_SIZE.format(int(counts.sum())))}
     return {COPIES: copies, BYTES: per_step(BYTES, counts, steps.sizes)}
+
+
+def transfer_cause(evidence: Evidence, trace: Trace) -> dict[str, str]:
+    """Return `where` and `try` for the arrays that steps of JAX pass and read, if they do."""
+    steps, own = evidence.launched, only_own(evidence.recording.own_functions)
+    puts, reads = (events.where(steps.of(events.start) >= 0) for events in _transfers(trace))
+    if not len(puts) + len(reads):
+        return {}
+    callers = _callers(Events.of(trace.plane(HOST)), puts, own)
+    return diagnosis.transfer_cause(callers, len(reads))
+
+
+def _transfers(trace: Trace) -> tuple[Events, Events]:
+    """Return the events of arrays that Python passes to devices, and of those that it reads."""
+    host = Events.of(trace.plane(HOST))
+    return _puts(host), host.called(*_READS)
 
 
 def _puts(host: Events) -> Events:

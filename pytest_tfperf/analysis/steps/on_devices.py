@@ -45,6 +45,7 @@ def own_steps(plane: Plane, steps: Steps) -> Steps:
     return replace(steps, start_ps=events.start, end_ps=end)
 
 
+_BEHIND = "pjrt_async_work_runner"  # the name of its threads (JAX 0.11)
 _HOPS = 8  # threads that a call is handed through at most
 
 
@@ -72,13 +73,17 @@ def linked_work(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
 def linked_kernels(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
     """
     Return, for each GPU, its kernels and copies, and the step that caused each, -1 if unknown.
+
+    Threads that copy for JAX run behind the steps, and the trace does not link them.
     """
     planes = gpus(trace)
     if not planes:
         return
     host = Events.of(trace.plane(HOST))
     calls = host.having("correlation_id")
-    ids, step = calls.integers("correlation_id", -2), _steps_of(host, calls, steps)
+    behind = [line.name.startswith(_BEHIND) for line in host.plane.lines]
+    ids = calls.integers("correlation_id", -2)
+    step = np.where(np.array(behind, bool)[calls.line], -1, _steps_of(host, calls, steps))
     for events in map(stream_events, planes):
         yield events, joined(events.integers("correlation_id", -1), ids, step)
 

@@ -21,7 +21,7 @@ from pytest_tfperf.analysis.timing import timed_step
 from pytest_tfperf.op_types import COLLECTIVES
 from pytest_tfperf.recording import UNSEEN
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.intervals import covered
+from pytest_tfperf.trace.intervals import covered, merge, subtract
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Source, Value
 
@@ -42,6 +42,8 @@ _NO_DATA_OF_JAX = (
     "the steps were given no data, and JAX's trace shows no input pipeline; pass the data, and the "
     "time of next() counts: tf_profile(step, data) or tf_profile.steps(data)"
 )
+_HOST_COPIES = ("H2D Dispatch", "D2H Copy From Staging Buffer", "np.asarray(jax.Array)")
+"""Events in which the host works on copies to and from a GPU, or waits for them (JAX 0.11)."""
 _SMALL_WAITS = 0.1  # a share of the step; pauses are about 1 ms in 20 ms of steps
 
 
@@ -160,8 +162,21 @@ def _host_overhead(evidence: Evidence, trace: Trace) -> Value:
         "host_overhead",
         evidence.breakdown.share("other"),
         Source.TRACE,
-        **diagnosis.overhead_cause(evidence.framework, _calls_one_function(evidence)),
+        **diagnosis.overhead_cause(
+            evidence.framework, _calls_one_function(evidence), _host_copies(evidence, trace)
+        ),
     )
+
+
+def _host_copies(evidence: Evidence, trace: Trace) -> bool:
+    """Return whether the host copied arrays of JAX in most of the time of no other activity."""
+    steps, breakdown = evidence.steps, evidence.breakdown
+    copies = Events.of(trace.plane(HOST)).called(*_HOST_COPIES)
+    if not len(copies):
+        return False
+    idle = subtract(merge(copies.spans), breakdown.device.busy)
+    copied = covered(idle, steps.start_ps, steps.end_ps).sum()
+    return bool(2 * copied >= breakdown.parts_ps["other"].sum())
 
 
 def _calls_one_function(evidence: Evidence) -> bool:

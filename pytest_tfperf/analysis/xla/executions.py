@@ -56,7 +56,7 @@ class XlaUse:
         return _by_program(self.steps, names)
 
 
-def find_xla_use(trace: Trace, steps: Steps, launched: Steps | None = None) -> XlaUse:
+def find_xla_use(trace: Trace, steps: Steps, as_launched: Steps | None = None) -> XlaUse:
     """
     Count the executables and executions of each step, on one device of several.
 
@@ -67,7 +67,7 @@ def find_xla_use(trace: Trace, steps: Steps, launched: Steps | None = None) -> X
     Args:
         trace: The trace.
         steps: Its steps, as the devices ran them.
-        launched: The steps as the host launched them, if they are others.
+        as_launched: The steps as the host launched them, if they are others.
     """
     busiest = max(_tpu_executions(trace), key=len, default=None)
     if busiest is not None:
@@ -85,7 +85,7 @@ def find_xla_use(trace: Trace, steps: Steps, launched: Steps | None = None) -> X
         )
     host = Events.of(trace.plane(HOST))
     executions = xla_executions(host)
-    launches = steps.counts(launching(steps, launched or steps, executions.start))
+    launches = steps.counts(launching(steps, as_launched or steps, executions.start))
     gpus = [ops for ops in (thunks(Events.of(plane)) for plane in accelerators(trace)) if len(ops)]
     if not launches.any() and (len(executions) or accelerators(trace)):
         return XlaUse(launches, launches, {})

@@ -1,0 +1,184 @@
+"""The analysis of traces of an H200 against what was measured and counted without a profiler."""
+
+import functools
+import json
+
+import numpy as np
+import pytest
+from helpers.paths import DATA
+
+from pytest_tfperf.analysis.multi_host import analyse_trace
+from pytest_tfperf.trace.xspace import read_trace
+
+FOLDER = DATA / "gpu_h200"
+TRUTHS = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
+DRIVER = TRUTHS.pop("machine")
+PEAK = 989.4e12  # NVIDIA H200 data sheet: FLOP/s in bfloat16 without sparsity
+GAP_S = 10e-6  # between kernels of one step, which CUDA events count and a trace does not
+SYNCHRONISED = [name for name in TRUTHS if not name.startswith("asynchronous")]
+PRODUCTS = {
+    **dict.fromkeys(("matmul_f32", "matmul_f32_no_graphs"), (0, 0)),
+    **dict.fromkeys(("matmul_tf32", "new_shape", "new_shape_no_graphs"), (1, 0)),
+    **dict.fromkeys(("matmul_bf16", "matmul_f16", "matmul_f8", "convolution"), (1, 1)),
+    **dict.fromkeys(("transformer", "transformer_no_graphs", "slow_input"), (1, 1)),
+}
+"""Shares of time on tensor cores, and of products in 16 bits or fewer."""
+
+
+@functools.cache
+def profile(name):
+    return analyse_trace(read_trace(FOLDER / f"{name}.xplane.pb.gz")).profile
+
+
+def known(name):
+    return TRUTHS[name]["known"]
+
+
+def those_with(*keys):
+    return [name for name in TRUTHS if any(known(name).get(key) is not None for key in keys)]
+
+
+@pytest.mark.parametrize("name", SYNCHRONISED)
+def test_steps_last_as_long_as_on_the_clock_of_the_host(name):
+    """The last one ends with its mark, before Python has left the step."""
+    periods = [step.period_s for step in profile(name).steps]
+    assert sum(periods) == pytest.approx(TRUTHS[name]["traced"]["total_s"], rel=0.02, abs=40e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in TRUTHS if n.startswith("asynchronous")])
+def test_enqueued_steps_are_those_that_the_device_ran(name):
+    periods, traced = [step.period_s for step in profile(name).steps], TRUTHS[name]["traced"]
+    assert sum(periods) == pytest.approx(traced["total_s"], rel=0.02)
+    assert max(traced["steps_s"]) < min(periods) / 3  # the calls
+    assert profile(name).device_busy == pytest.approx(1, abs=0.02)
+    assert len(periods) == 20
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in SYNCHRONISED if TRUTHS[n]["device_s"] and "input" not in n]
+)
+def test_the_device_is_busy_as_long_as_cuda_events_say(name):
+    """With input or copies the device rests, and its clock is higher than in steps without."""
+    period_s = np.mean([step.period_s for step in profile(name).steps])
+    share = TRUTHS[name]["device_s"] / period_s
+    if "overlapped" in name:
+        assert profile(name).device_busy > share
+    else:
+        assert profile(name).device_busy == pytest.approx(share, abs=0.02 + GAP_S / period_s)
+
+
+@pytest.mark.parametrize("name", ["slow_input", "slow_input_no_graphs"])
+def test_waiting_for_input_is_what_the_host_measured(name):
+    truth = TRUTHS[name]["before"]
+    share = truth["fetch_s"] / truth["period_s"]
+    assert profile(name).input_bound == pytest.approx(share, abs=0.03)
+
+
+@pytest.mark.parametrize("name", ["prefetched_input", "prefetched_input_no_graphs"])
+def test_waiting_behind_a_queue_shows_once_it_is_empty(name):
+    truth, steps = TRUTHS[name]["before"], profile(name).steps[-4:]
+    waits = sum(step.parts_s["input"] for step in steps) / sum(step.period_s for step in steps)
+    assert waits == pytest.approx(truth["fetch_s"] / truth["period_s"], abs=0.03)
+
+
+@pytest.mark.parametrize("name", those_with("flops", "flops_of_products"))
+def test_flops_are_those_counted_by_hand(name):
+    value = profile(name).value("flops")
+    if "flops" in known(name):
+        assert value.number == known(name)["flops"]
+    else:
+        assert value.detail["matmul_and_convolution"] == known(name)["flops_of_products"]
+    seconds = np.mean([step.period_s for step in profile(name).steps])
+    assert profile(name).flops_utilization == pytest.approx(
+        value.number / seconds / PEAK, rel=0.05
+    )
+
+
+def test_flops_of_a_kernel_that_declares_none_are_unknown():
+    assert "custom calls" in profile("triton_kernel").value("flops").why
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_run_on_the_units_that_their_types_and_precision_ask_for(name):
+    cores, half = PRODUCTS[name]
+    assert profile(name).tensor_core_time == cores
+    assert profile(name).half_precision == half
+
+
+def test_one_launch_of_cuda_may_transpose_for_a_product():
+    """The product in float8 needs one operand the other way round."""
+    assert profile("matmul_f8").kernel_launches == 2
+
+
+@pytest.mark.parametrize("name", [n for n in those_with("kernels") if n != "matmul_f8"])
+def test_kernels_are_counted_exactly_in_cuda_graphs_and_outside(name):
+    assert profile(name).kernel_launches == known(name)["kernels"]
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+def test_each_step_launches_one_executable(name):
+    assert (profile(name).xla_launches, profile(name).xla_clusters) == (1, 1)
+
+
+@pytest.mark.parametrize("name", those_with("to_device_bytes", "to_host_bytes"))
+def test_copies_and_their_bytes_are_counted_exactly(name):
+    copies = known(name).get("to_device_copies", 0) + known(name).get("to_host_copies", 0)
+    size = known(name).get("to_device_bytes", 0) + known(name).get("to_host_bytes", 0)
+    found = profile(name)
+    assert (found.host_device_copies, found.host_device_bytes) == (copies, size)
+
+
+def test_copies_behind_enqueued_steps_belong_to_those_that_the_device_ran():
+    """Threads of JAX copy 64 MiB a step, while the host is many steps ahead of the device."""
+    found = profile("profiled_overlapped_copy")
+    assert (found.host_device_copies, found.host_device_bytes) == (1, 64 * 2**20)
+    assert found.flops == 24 * 2 * 4096**3
+    assert found.device_busy == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize(("name", "put_or_read"), [("to_device", "put"), ("to_host", "read")])
+def test_copies_that_the_host_works_on_are_named(name, put_or_read):
+    overhead = profile(name).value("host_overhead").detail
+    assert "copies between NumPy arrays and the device" in overhead["where"]
+    assert put_or_read in profile(name).value("host_device_copies").detail["where"]
+
+
+@pytest.mark.parametrize("name", [n for n in TRUTHS if n.startswith("new_shape")])
+def test_a_new_shape_compiles_and_traces_once(name):
+    found = profile(name)
+    assert (found.xla_compiles, found.retraces) == (known(name)["compilations"], 1)
+    assert "f32[256,4096] → f32[128,4096]" in found.value("xla_compiles").detail["where"]
+    assert f"in step {known(name)['in_step']}" in found.value("retraces").detail["where"]
+
+
+@pytest.mark.parametrize("name", [n for n in TRUTHS if not n.startswith("new_shape")])
+def test_nothing_else_compiles(name):
+    assert (profile(name).xla_compiles, profile(name).retraces) == (0, 0)
+
+
+def test_the_peak_of_memory_is_that_of_the_planned_allocation():
+    size = known("memory_peak")["temporary_bytes"]
+    assert profile("memory_peak").peak_memory == pytest.approx(size, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "launches", "half_share"),
+    [("keras_graph", None, 0.69), ("keras_xla", 1, 0.5), ("keras_starved", None, 0)],
+)
+def test_steps_of_keras_on_tensorflow(name, launches, half_share):
+    """Batches of 16 MiB are copied from the host within the step."""
+    found = profile(name)
+    assert found.value("xla_launches").number == launches
+    assert found.tensor_core_time == 1
+    assert found.value("tensor_core_time").detail["half_share"] == pytest.approx(
+        half_share, abs=0.01
+    )
+    assert found.host_device_copies == 5
+    assert found.host_device_bytes == pytest.approx(64 * 128 * 512 * 4, rel=1e-3)
+    assert (found.retraces, found.eager_ops) == (0, 0)
+
+
+def test_starved_steps_wait_for_the_function_of_50_ms():
+    found = profile("keras_starved")
+    assert found.input_bound == pytest.approx(1 - found.device_busy, abs=0.05)
+    assert np.median([step.period_s for step in found.steps]) == pytest.approx(0.05, rel=0.02)
