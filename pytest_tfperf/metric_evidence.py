@@ -26,8 +26,8 @@ _PIPELINE = "events of `tf.data` iterators that made elements"
 
 EVIDENCE: dict[str, str] = {
     "step_time": _TIMED,
-    "step_time_p90": _TIMED,
-    "step_time_p99": f"300 {_TIMED}",
+    "step_time_p90": f"{_TIMED}, and calls that end with their work, as with `latency=True`",
+    "step_time_p99": f"300 {_TIMED}, and calls that end with their work, as with `latency=True`",
     "first_step_time": "a first step that `tf_profile` or a Keras loop ran, before any other call",
     "throughput": f"{_TIMED}, and the size of a batch or `examples_per_step=`",
     "epoch_gap": "an end of an epoch between timed steps",

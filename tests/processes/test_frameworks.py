@@ -31,7 +31,7 @@ def test_backends_of_keras():
 @pytest.mark.parametrize(
     ("modules", "n_tests"),
     [
-        ("four_devices errors", 12),
+        ("four_devices errors", 13),
         pytest.param("metrics", 42, marks=pytest.mark.slow),
         pytest.param("forms", 8, marks=pytest.mark.slow),
         pytest.param("beside_tensorflow known_metrics", 13, marks=pytest.mark.slow),

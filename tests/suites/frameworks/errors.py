@@ -7,6 +7,7 @@ import pytest
 
 from pytest_tfperf.capture.sessions import user_session_runs
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.frameworks.in_use import synchronise
 
 FEW = {"warmup": 3, "steps": 12, "trace_steps": 6}
 X = np.ones((8, 8), "float32")
@@ -40,6 +41,16 @@ def test_a_callback_that_raises_in_any_window(tf_profile, n_good):
     step = jax.jit(lambda x: jax.pure_callback(fails, jax.ShapeDtypeStruct((3,), "float32"), x))
     with pytest.raises(Exception, match="planted"):
         tf_profile(lambda: step(np.ones(3, "float32")), **FEW)
+
+
+def test_the_output_of_a_failed_step_raises_where_devices_are_waited_for():
+    def fails(_):
+        raise RuntimeError("planted")
+
+    step = jax.jit(lambda x: jax.pure_callback(fails, jax.ShapeDtypeStruct((3,), "float32"), x))
+    with pytest.raises(Exception, match="planted"):
+        synchronise({"loss": step(np.ones(3, "float32")), "step": 1})
+    synchronise({"loss": product(X), "step": 1})
 
 
 def test_a_profiler_of_the_user_is_named(tf_profile, tmp_path):

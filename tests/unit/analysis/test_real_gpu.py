@@ -89,9 +89,7 @@ def test_flops_are_those_counted_by_hand(name):
     else:
         assert value.detail["matmul_and_convolution"] == known(name)["flops_of_products"]
     seconds = np.mean([step.period_s for step in profile(name).steps])
-    assert profile(name).flops_utilization == pytest.approx(
-        value.number / seconds / PEAK, rel=0.05
-    )
+    assert profile(name).flops_utilization == pytest.approx(value.number / seconds / PEAK, rel=0.05)
 
 
 def test_flops_of_a_kernel_that_declares_none_are_unknown():

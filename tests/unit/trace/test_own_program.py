@@ -50,7 +50,8 @@ def test_ops_of_a_gpu():
 
 
 def test_executions_on_the_host():
-    runs = [at("GpuExecutable::ExecuteThunks", begin, begin + 0.4) for begin in (1, 3)]
+    runs = [at("[0] GpuExecutable::ExecuteThunks", 1, 1.4)]
+    runs += [at("GpuExecutable::ExecuteThunks", 3, 3.4)]
     wait = at("PjitFunction(tfperf_synchronise)", 2.9, 3.5)
     host = Events.of(decode_trace(space(plane(HOST, line("python", *runs, wait)))).planes[0])
     assert len(xla_executions(host)) == 1

@@ -25,6 +25,8 @@ NOBODY = Launcher("", "", "")
         "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x64x32_stage4_warpsize2x2x1_tensor16x8x8_kernel",
         "sm80_xmma_fprop_implicit_gemm_indexed_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tensor16x8x16",
         "void cutlass::Kernel<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x64_32x4_nn_align8>(cutlass_80_tensorop::Params)",
+        "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x256x32_warpgroupsize2x1x1_execute_segment_k_off_kernel__5x_cublas",
+        "nvjet_sm90_qqtst_128x128_128x6_2x1_v_bz_TNT",
         "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNT",
         "nvjet_tst_192x192_64x4_2x1_v_bz_coopB_TNN",
         "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize64x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
@@ -46,6 +48,7 @@ def test_kernels_of_tensor_cores(kernel):
     [
         "volta_sgemm_128x64_nn",
         "ampere_sgemm_32x128_tn",
+        "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize256x128x8_stage3_warpsize4x2x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas",
         "void cutlass::Kernel<cutlass_80_simt_sgemm_128x32_8x5_nn_align1>(…)",
         "maxwell_scudnn_128x64_relu_interior_nn_v1",
         "void implicit_convolve_sgemm<float, float, 1024, 5, 5, 3, 3, 3, 1>(…)",
@@ -75,6 +78,19 @@ def test_kernels_that_multiply_matrices_elsewhere(kernel):
 def test_other_kernels_are_not_eligible(kernel):
     assert not uses_tensor_cores(kernel)
     assert not is_eligible(kernel, NOBODY)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "void Eigen::internal::EigenMetaKernel<Eigen::TensorEvaluator<…TensorShufflingOp<…>>>(…)",
+        "void tensorflow::functor::SwapDimension1And2InTensor3UsingTiles<unsigned int, 256>(…)",
+        "void cublasLt::splitKreduce_kernel<32, 16, int, float, float>(…)",
+        "wrapped_transpose",
+    ],
+)
+def test_kernels_before_and_after_a_product_are_not_eligible(kernel):
+    assert not is_eligible(kernel, Launcher("a", "Einsum", "tf_op"))
 
 
 @pytest.mark.parametrize(
@@ -124,6 +140,9 @@ def test_operands_by_their_shapes(shapes, half):
         ("bf16_gemm_kernel", True),
         ("nvjet_tst_64x8", True),
         ("nvjet_sss_64x8", False),
+        ("nvjet_sm90_tss_128x128_64x6_1x2_h_bz_NTT", True),
+        ("nvjet_sm90_qqtst_128x128_128x6_2x1_v_bz_TNT", True),
+        ("nvjet_sm90_sss_128x128_64x6_1x2_h_bz_NTT", False),
         ("volta_sgemm_128x64_nn", False),
         ("Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1", True),
         ("Cijk_Ailk_Bljk_SB_MT128x128x8", False),

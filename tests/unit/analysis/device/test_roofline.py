@@ -62,6 +62,31 @@ def test_peaks_are_those_of_nvidia_s_data_sheets(capability, cores, khz, tera):
     assert spec_of("/device:GPU:0", stats).peak_flops == pytest.approx(tera * 1e12, rel=0.005)
 
 
+@pytest.mark.parametrize(
+    ("name", "cores", "khz", "tera"),
+    [
+        ("NVIDIA H200", 132, 1980000, 989),
+        ("NVIDIA H100 80GB HBM3", 132, 1980000, 989),
+        ("NVIDIA H100 PCIe", 114, 1755000, 756),
+        ("NVIDIA H200 NVL", 132, 1785000, 835),
+        ("NVIDIA H100 80GB HBM3", 132, 1500000, 811),
+    ],
+)
+def test_peaks_are_those_of_data_sheets_where_the_driver_reports_a_higher_clock(
+    name, cores, khz, tera
+):
+    """A clock that is held below that of the sheet counts as it is."""
+    stats = {
+        "gpu_device_name": name,
+        "clock_rate": khz,
+        "core_count": cores,
+        "compute_cap_major": 9,
+    }
+    spec = spec_of("/device:GPU:0", stats)
+    assert spec.peak_flops == pytest.approx(tera * 1e12, rel=0.002)
+    assert spec.name == name
+
+
 def test_the_peaks_of_an_amd_gpu():
     """MI300X: 1307.4 TFLOP/s and 5.3 TB/s in AMD's data sheet; XProf takes ROCm's 2.66 TB/s and finds ops at 120 % of it."""
     stats = {

@@ -2,6 +2,7 @@ import pytest
 from helpers.xspace import at, field, line, plane, space
 
 from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.analysis.steps.on_devices import on_the_device
 from pytest_tfperf.analysis.xla.executions import (
     compiled_late,
     compiled_outside,
@@ -127,6 +128,53 @@ def test_on_gpus_kernels_name_the_executables_and_each_gpu_ran_its_share():
         [2, 1],
         {"m5(5)": 1, "m6(6)": 0.5},
     )
+
+
+def on_a_gpu(calls, kernels):
+    """Two steps of 10 ms that launch kernels: (correlation id, time), (name, op, id, time)."""
+    marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
+    launched = [at("cuLaunchKernel", t, t + 0.1, correlation_id=n) for n, t in calls]
+    runs = [at("[0] GpuExecutable::ExecuteThunks", t, t + 0.2) for _, t in calls]
+    work = [
+        at(name, t, t + 0.1, hlo_op=op, hlo_module="m5", program_id=5, correlation_id=n)
+        for name, op, n, t in kernels
+    ]
+    gpu = plane("/device:GPU:0", line("Stream #1(Compute)", *work))
+    return decode_trace(space(plane("/host:CPU", line("py", *marks, *launched, *runs)), gpu))
+
+
+def test_instructions_that_run_the_same_kernel_are_one_run():
+    """Two products of cuBLAS, each with a kernel that clears its workspace."""
+    kernels = [
+        (name, op, n, t + n / 10)
+        for t in (1, 12)
+        for n, (name, op) in enumerate(
+            [("set", "dot.1"), ("gemm", "dot.1"), ("set", "dot.2"), ("gemm", "dot.2")]
+        )
+    ]
+    kernels = [(name, op, i, t) for i, (name, op, _, t) in enumerate(kernels)]
+    trace = on_a_gpu([(i, t - 0.05) for i, (_, _, _, t) in enumerate(kernels)], kernels)
+    assert find_xla_use(trace, find_steps(trace)).modules == {"m5(5)": 1}
+
+
+def test_the_kernels_of_a_cuda_graph_have_the_id_of_its_launch():
+    kernels = [
+        ("gemm", "command_buffer_1", n, t + k / 10) for n, t in ((1, 1), (2, 12)) for k in range(25)
+    ]
+    trace = on_a_gpu([(1, 0.5), (2, 11)], kernels)
+    use = find_xla_use(trace, find_steps(trace))
+    assert (use.modules, use.launches.tolist()) == ({"m5(5)": 1}, [1, 1])
+
+
+def test_executions_belong_to_the_steps_that_launched_them():
+    """The host enqueues both steps before the device has ended the first."""
+    calls = [(1, 1), (2, 11)]
+    kernels = [("gemm", "command_buffer_1", n, 20 + 10 * n) for n in (1, 2)]
+    trace = on_a_gpu(calls, kernels)
+    launched = find_steps(trace)
+    steps = on_the_device(trace, launched)
+    assert steps.start_ps.tolist() == [30 * 10**9, 40 * 10**9]
+    assert find_xla_use(trace, steps, launched).launches.tolist() == [1, 1]
 
 
 def test_the_ops_of_a_loop_run_more_often_than_their_executable():

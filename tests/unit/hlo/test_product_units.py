@@ -1,0 +1,49 @@
+"""The units of products in kernels that XLA generates, by their types and precision."""
+
+import pytest
+from helpers.hlo import dot, module, op, parameters
+
+from pytest_tfperf.hlo.product_units import ProductUnits, kernel_of, product_units
+
+DEFAULT, HIGH, HIGHEST = range(3)
+ALG_DOT_BF16_BF16_F32_X3, ALG_DOT_TF32_TF32_F32, ALG_DOT_F32_F32_F32 = 7, 9, 11
+
+
+def fused(dtype, precision=(DEFAULT, 0)):
+    """A fusion of a product of this type, and one without."""
+    product = [
+        *parameters(f"{dtype}[8,4]", f"{dtype}[4,8]"),
+        op("d", "dot", "f32[8,8]", "p0", "p1", dot=dot([1], [0]), precision=precision),
+    ]
+    sums = [*parameters("f32[8,8]"), op("n", "negate", "f32[8,8]", "p0")]
+    main = [
+        *parameters(f"{dtype}[8,4]", f"{dtype}[4,8]"),
+        op("gemm_fusion_dot.20", "fusion", "f32[8,8]", "p0", "p1", called=["product"]),
+        op("loop-fusion", "fusion", "f32[8,8]", "gemm_fusion_dot.20", called=["sums"]),
+    ]
+    return product_units([module(product=product, sums=sums, main=main)])
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "f8e4m3fn"])
+def test_products_in_16_bits_or_fewer(dtype):
+    assert fused(dtype, (HIGHEST, 0)) == {"gemm_fusion_dot_20": ProductUnits(True, True)}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "precision", "on_tensor_cores"),
+    [
+        ("f32", (DEFAULT, 0), True),
+        ("f32", (HIGH, 0), True),
+        ("f32", (HIGHEST, 0), False),
+        ("f32", (HIGHEST, ALG_DOT_TF32_TF32_F32), True),
+        ("f32", (DEFAULT, ALG_DOT_BF16_BF16_F32_X3), True),
+        ("f32", (DEFAULT, ALG_DOT_F32_F32_F32), False),
+        ("f64", (DEFAULT, 0), False),
+    ],
+)
+def test_products_in_more_bits_depend_on_the_precision(dtype, precision, on_tensor_cores):
+    assert fused(dtype, precision)["gemm_fusion_dot_20"] == ProductUnits(on_tensor_cores, False)
+
+
+def test_names_of_kernels():
+    assert kernel_of("loop_add-fusion.1") == "loop_add_fusion_1"
