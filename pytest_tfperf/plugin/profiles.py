@@ -34,6 +34,7 @@ from pytest_tfperf.frameworks.in_use import check_any_in_use, in_use, named, unt
 from pytest_tfperf.frameworks.interface import JAX
 from pytest_tfperf.frameworks.jax_functions import own_functions
 from pytest_tfperf.frameworks.jax_programs import JaxPrograms
+from pytest_tfperf.frameworks.launch_failures import launch_failures_explained
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.metrics import nearest
 from pytest_tfperf.plugin.profile_settings import (
@@ -56,7 +57,6 @@ _BARE = (
     "graphs are looked at where tf_profile drives the steps: tf_profile(step, data), "
     "tf_profile.steps(data) or a Keras loop"
 )
-
 _NO_TRACE = (
     "steps of {} are not traced: pass the step to tf_profile, or use a Keras loop, which are timed"
 )
@@ -162,7 +162,7 @@ class Profiles:
         )
         self._open.append(windows)
         try:
-            with traces_watched(windows):
+            with traces_watched(windows), launch_failures_explained():
                 yield windows
         finally:
             windows.close()
