@@ -26,8 +26,8 @@ on GPUs: they hold on the traces at hand, none of which is of a recent NVIDIA GP
 step ran on a TPU. This page is written by `docs/generate.py` from the registry.
 
 The columns of frameworks say on which devices a step in pytest makes a metric known, also under Keras. Where the cell
-names no device, a CPU does. Under *tf.data*, it does so if a `tf.data.Dataset` feeds the step. Under –, a metric is
-UNKNOWN, and a limit on it fails. Steps of PyTorch are timed and not traced.
+names no device, a CPU does. Under *tf.data*, it does so if a `tf.data.Dataset` feeds the step, and under *latency* with
+`latency=True`. Under –, a metric is UNKNOWN, and a limit on it fails. Steps of PyTorch are timed and not traced.
 
 | metric | unit | better | scope | TensorFlow | JAX | PyTorch | meaning |
 |---|---|---|---|---|---|---|---|

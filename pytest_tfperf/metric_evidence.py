@@ -93,8 +93,11 @@ EVIDENCE: dict[str, str] = {
 
 TENSORFLOW, JAX, PYTORCH = "TensorFlow", "JAX", "PyTorch"
 ANYWHERE, ON_ACCELERATORS, NOWHERE = "yes", "GPU, TPU", "–"
-ON_GPUS, ON_DATASETS = "GPU", "tf.data"
-"""Devices that can make a metric known, or any where a `tf.data.Dataset` feeds the step."""
+ON_GPUS, ON_DATASETS, WITH_LATENCY = "GPU", "tf.data", "latency"
+"""
+Devices that can make a metric known, or any where a `tf.data.Dataset` feeds the step, or with
+`latency=True`.
+"""
 OF_DEVICES = (
     "device_busy",
     "collective_time",
@@ -114,6 +117,7 @@ _DEVICES = {
 _IN_JAX = {
     **dict.fromkeys(("xla_coverage", "graph_ops", "graph_reduction"), NOWHERE),
     **dict.fromkeys(("input_capacity", "input_bound_at_target"), ON_DATASETS),
+    **dict.fromkeys(("step_time_p90", "step_time_p99"), WITH_LATENCY),
     "host_overhead": ON_ACCELERATORS,
     "host_device_copies": ANYWHERE,
 }

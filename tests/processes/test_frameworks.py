@@ -32,7 +32,7 @@ def test_backends_of_keras():
     ("modules", "n_tests"),
     [
         ("four_devices errors", 13),
-        pytest.param("metrics", 42, marks=pytest.mark.slow),
+        pytest.param("metrics", 44, marks=pytest.mark.slow),
         pytest.param("forms", 8, marks=pytest.mark.slow),
         pytest.param("beside_tensorflow known_metrics", 13, marks=pytest.mark.slow),
         pytest.param("keras_on_jax", 9, marks=pytest.mark.slow),

@@ -46,6 +46,17 @@ def test_flops_and_launches_are_those_counted_by_hand(tf_profile, w):
     assert found.peak_memory == 4 * (64 * 256 + 256 * 128 + 64 * 128)
 
 
+@pytest.mark.parametrize("latency", [False, True])
+def test_single_steps_have_times_where_calls_wait_for_them(tf_profile, latency):
+    """A call takes some 0.1 ms, and the product milliseconds."""
+    x = jnp.ones((500, 500))
+    found = tf_profile(lambda: product(x, x), latency=latency, steps=30, warmup=3, trace_steps=2)
+    single = found.value("step_time_p90")
+    assert (single.number is not None) is latency
+    assert single.number is None or single.number > 0.9 * found.step_time
+    assert latency or "latency=True waits for each" in single.why
+
+
 def test_flops_of_steps_that_differ_have_the_least_and_the_most(tf_profile):
     """2 · rows² · 8 of each product."""
     data = [np.ones((rows, 8), "float32") for rows in (4, 4, 8)] * 20
