@@ -176,11 +176,6 @@ _OVERHEAD = (
     "Python code or JAX's dispatch, with no device active",
 )
 """The place of host_overhead, of TensorFlow and of JAX."""
-_COPIES = {
-    "where": "the host's part of copies between NumPy arrays and the device, which waits for them",
-    "try": "jax.device_put the next batch before the step that works on this one; read results "
-    "after the loop, or once in many steps",
-}
 _LESS_OVERHEAD = {
     (False, False): (
         "move the step's Python code into a tf.function, run it less often, or loop over "
@@ -287,17 +282,14 @@ def outside_cause(outside: Sequence[tuple[str, str | None, str, int]]) -> dict[s
     }
 
 
-def overhead_cause(framework: str, is_function: bool, copies: bool = False) -> dict[str, str]:
+def overhead_cause(framework: str, is_function: bool) -> dict[str, str]:
     """
     Return `where` and `try` for steps whose time goes to Python.
 
     Args:
         framework: The framework that ran the steps.
         is_function: True if each step is one call of a tf.function or jax.jit function.
-        copies: True if the host mostly copied arrays of JAX meanwhile.
     """
-    if copies:
-        return dict(_COPIES)
     of_jax = framework == JAX
     return {"where": _OVERHEAD[of_jax], "try": _LESS_OVERHEAD[of_jax, is_function]}
 

@@ -21,8 +21,11 @@ GPU_COMPILER = "HLO Transforms:"
 """
 Start of the names of the events of GpuCompiler::RunHloPasses.
 
-The module's name follows (xla/service/gpu/gpu_compiler.cc). The backend has no event.
+The module's name follows (xla/service/gpu/gpu_compiler.cc). The backend has no event that names the
+module.
 """
+COMPILES_FOR_JAX = "backend_compile_and_load"
+"""Name of JAX's event around a compilation of XLA, with its backend (jax/_src/compiler.py)."""
 
 _OF_JAX = re.compile(r"(\[\d+\] )?GpuExecutable::ExecuteThunks")
 """JAX's executions on a GPU, from 0.11 on with the device's number (seen on an H200)."""

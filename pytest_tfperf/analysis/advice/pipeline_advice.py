@@ -18,6 +18,7 @@ from pytest_tfperf.analysis.input.capacity import slowest_thread
 from pytest_tfperf.analysis.input.iterators import nearest_above, stage_type
 from pytest_tfperf.analysis.input.stages import Stage
 from pytest_tfperf.analysis.input.starts import Fill, Openings, find_fills, find_openings
+from pytest_tfperf.analysis.steps.copies import copies_for_input
 from pytest_tfperf.analysis.steps.shares import host_values
 from pytest_tfperf.analysis.trace_errors import faults
 from pytest_tfperf.quantities import format_quantity
@@ -63,8 +64,8 @@ def limiting_pipeline(evidence: Evidence) -> LimitingPipeline | None:
     """
     Return the pipeline that the steps wait for.
 
-    It is None if they do not wait, if the pipeline is unknown, or if Keras made it: nobody can
-    change its stages.
+    It is None if they do not wait or wait for copies to a device, if the pipeline is unknown, or if
+    Keras made it: nobody can change its stages.
     """
     if evidence.trace is None or faults(evidence.trace):
         return None
@@ -73,7 +74,7 @@ def limiting_pipeline(evidence: Evidence) -> LimitingPipeline | None:
         return None
     share = host_values(evidence, evidence.trace)["input_bound"].number
     stages = tuple(stage for stage in evidence.stages if not stage.on_device)
-    if not share or not stages:
+    if not share or not stages or copies_for_input(evidence):
         return None
     steps, (trace, _) = evidence.steps, evidence.pipeline
     period_s = float(steps.period_ps.mean()) * 1e-12

@@ -20,9 +20,10 @@ from pytest_tfperf.trace.xspace import Plane, Trace
 
 _TO_DEVICE = re.compile(r"memcpy[ _]?h(ost)?to?2?d|MemcpyH2D", re.IGNORECASE)
 _TO_HOST = re.compile(r"memcpy[ _]?d(evice)?to?2?h|MemcpyD2H", re.IGNORECASE)
+# MemcpyOther is a copy of another direction, as between two kinds of host memory;
 # __amd_rocclr_copyBuffer is the kernel with which ROCm copies between what a GPU can address
 _ON_DEVICE = re.compile(
-    r"memcpy[ _]?(dtod|d2d|p2p|ptop)|MemcpyP2P|__amd_rocclr_copyBuffer", re.IGNORECASE
+    r"memcpy[ _]?(dtod|d2d|p2p|ptop|other)|__amd_rocclr_copyBuffer", re.IGNORECASE
 )
 _COLLECTIVE = re.compile(r"(nccl|rccl)", re.IGNORECASE)
 _TPU_KINDS: dict[str, Callable[[str], bool]] = {

@@ -21,7 +21,7 @@ from pytest_tfperf.trace.function_calls import called_function, jax_calls, shows
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.stat_columns import Mask
-from pytest_tfperf.trace.xla_events import compilations, xla_runs
+from pytest_tfperf.trace.xla_events import COMPILES_FOR_JAX, compilations, xla_runs
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace, once
 from pytest_tfperf.values import FETCH, FETCH_PYTHON
 
@@ -73,7 +73,10 @@ def find_activity(trace: Trace) -> Activity:
     return Activity(
         model=merge(model_ops(host).spans, executions.spans),
         runtime=merge(runtime.spans, process.spans, executions.spans),
-        compile=merge(compilations(host).spans, host.called("tf.function-graph_building").spans),
+        compile=merge(
+            compilations(host).spans,
+            host.called("tf.function-graph_building", COMPILES_FOR_JAX).spans,
+        ),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytest_tfperf.analysis.host.activity import op_type, shows_host, shows_runtime
+from pytest_tfperf.text import plural
 from pytest_tfperf.trace.devices import accelerators, tpus
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.hlo_modules import live_modules
@@ -57,9 +58,11 @@ def why_executions_hidden(trace: Trace, in_process: bool) -> str | None:
     if not in_process and (ops := _xla_ops(trace)):
         return f"the trace has no event of an XLA execution, and {ops[0]} ran"
     if not in_process and (n := len(live_modules(trace))):
+        held = plural(n, "loaded executable")
+        on_cpu = "TensorFlow before 2.18 marks no execution on a CPU"
         return (
-            f"the trace has no event of an XLA execution and holds {n} loaded executables: "
-            "TensorFlow before 2.18 marks no execution on a CPU"
+            f"the trace has no event of an XLA execution and holds {held}: "
+            f"{'nothing says that one ran' if accelerators(trace) else on_cpu}"
         )
     return None
 

@@ -16,12 +16,13 @@ from pytest_tfperf.analysis.host.shown import JAX, shows_work
 from pytest_tfperf.analysis.input.drain import DRAINED
 from pytest_tfperf.analysis.input.waits import loops_in_graph, why_waits_hidden
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
+from pytest_tfperf.analysis.steps.copies import copies_by_host, copies_for_input
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.timing import timed_step
 from pytest_tfperf.op_types import COLLECTIVES
 from pytest_tfperf.recording import UNSEEN
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.intervals import covered, merge, subtract
+from pytest_tfperf.trace.intervals import covered
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Source, Value
 
@@ -42,8 +43,6 @@ _NO_DATA_OF_JAX = (
     "the steps were given no data, and JAX's trace shows no input pipeline; pass the data, and the "
     "time of next() counts: tf_profile(step, data) or tf_profile.steps(data)"
 )
-_HOST_COPIES = ("H2D Dispatch", "D2H Copy From Staging Buffer", "np.asarray(jax.Array)")
-"""Events in which the host works on copies to and from a GPU, or waits for them (JAX 0.11)."""
 _SMALL_WAITS = 0.1  # a share of the step; pauses are about 1 ms in 20 ms of steps
 
 
@@ -142,7 +141,9 @@ def _input_bound(evidence: Evidence, trace: Trace) -> Value:
     share, observed, source = waiting_share(evidence)
     detail: dict[str, Any] = {"observed": observed, "halves": list(drain.halves)}
     if share > 0:
-        cause = diagnosis.input_cause(evidence.stages, evidence.framework)
+        cause = copies_for_input(evidence) or diagnosis.input_cause(
+            evidence.stages, evidence.framework
+        )
         detail |= diagnosis.with_keras_source(cause, recording.pipeline)
     if source is Source.CORRECTED:
         detail["corrected"] = (
@@ -158,25 +159,16 @@ def _host_overhead(evidence: Evidence, trace: Trace) -> Value:
     if not (shows_host(trace) and shows_work(trace)):
         of_jax = evidence.framework == JAX and shows_host(trace)
         return Value.unknown("host_overhead", _NO_WORK_OF_JAX if of_jax else _NO_WORK)
+    is_function = _calls_one_function(evidence)
+    cause = copies_by_host(evidence, trace) or diagnosis.overhead_cause(
+        evidence.framework, is_function
+    )
     return Value.of(
         "host_overhead",
         evidence.breakdown.share("other"),
         Source.TRACE,
-        **diagnosis.overhead_cause(
-            evidence.framework, _calls_one_function(evidence), _host_copies(evidence, trace)
-        ),
+        **cause,
     )
-
-
-def _host_copies(evidence: Evidence, trace: Trace) -> bool:
-    """Return whether the host copied arrays of JAX in most of the time of no other activity."""
-    steps, breakdown = evidence.steps, evidence.breakdown
-    copies = Events.of(trace.plane(HOST)).called(*_HOST_COPIES)
-    if not len(copies):
-        return False
-    idle = subtract(merge(copies.spans), breakdown.device.busy)
-    copied = covered(idle, steps.start_ps, steps.end_ps).sum()
-    return bool(2 * copied >= breakdown.parts_ps["other"].sum())
 
 
 def _calls_one_function(evidence: Evidence) -> bool:

@@ -20,6 +20,7 @@ from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.xla_events import (
+    COMPILES_FOR_JAX,
     CPU_COMPILERS,
     GPU_COMPILER,
     compilations,
@@ -37,9 +38,9 @@ _CPU = CPU_COMPILERS | {
     "HLO passes after layout assignment",
 }
 # the op that calls a function of XLA's: `node:Op`, `__inference_f_1:__inference_f_1` of an eager
-# call; and any asynchronous op
+# call; any asynchronous op; and a compilation for JAX
 _OP = re.compile(r"[\w.][\w.\\/>-]*:[A-Za-z_]\w*\Z")
-_ASYNC_OP = "ExecutorState::ProcessAsync::Start"
+_AROUND = frozenset({"ExecutorState::ProcessAsync::Start", COMPILES_FOR_JAX})
 # around what a thread of a pool is given to do
 # (xla/tsl/profiler/backends/cpu/threadpool_listener.cc)
 _REGION_START, _REGION_STOP = "ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion"
@@ -121,7 +122,7 @@ def _stretches(host: Events, parts: Events) -> Spans:
     trace may be lost. Then the span begins with the work that the thread was given.
     """
     ops = (
-        host.named(lambda name: name == _ASYNC_OP or _OP.match(name) is not None)
+        host.named(lambda name: name in _AROUND or _OP.match(name) is not None)
         if len(parts)
         else parts
     )

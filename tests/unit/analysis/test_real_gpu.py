@@ -149,6 +149,20 @@ def test_a_new_shape_compiles_and_traces_once(name):
     assert f"in step {known(name)['in_step']}" in found.value("retraces").detail["where"]
 
 
+@pytest.mark.parametrize("name", [n for n in TRUTHS if n.startswith("new_shape")])
+def test_compilation_lasts_from_hlo_to_machine_code(name):
+    """JAX's own event of it, and the step around it on the host's clock."""
+    found = profile(name)
+    seconds = TRUTHS[name]["traced"]["steps_s"][known(name)["in_step"]]
+    assert found.steps[known(name)["in_step"]].parts_s["compile"] == pytest.approx(
+        seconds, rel=0.03
+    )
+    assert found.host_overhead < 0.02
+    assert "constant" in found.advice[0].what
+    kernels = [row[0] for row in found.tables["kernels"].rows]
+    assert not any(kernel.startswith("Memcpy") for kernel in kernels)
+
+
 @pytest.mark.parametrize("name", [n for n in TRUTHS if not n.startswith("new_shape")])
 def test_nothing_else_compiles(name):
     assert (profile(name).xla_compiles, profile(name).retraces) == (0, 0)
@@ -166,7 +180,9 @@ def test_the_peak_of_memory_is_that_of_the_planned_allocation():
 def test_steps_of_keras_on_tensorflow(name, launches, half_share):
     """Batches of 16 MiB are copied from the host within the step."""
     found = profile(name)
-    assert found.value("xla_launches").number == launches
+    launched = found.value("xla_launches")
+    assert launched.number == launches
+    assert launches or "1 loaded executable: nothing says that one ran" in launched.why
     assert found.tensor_core_time == 1
     assert found.value("tensor_core_time").detail["half_share"] == pytest.approx(
         half_share, abs=0.01
@@ -176,7 +192,15 @@ def test_steps_of_keras_on_tensorflow(name, launches, half_share):
     assert (found.retraces, found.eager_ops) == (0, 0)
 
 
+@pytest.mark.parametrize("name", ["keras_graph", "keras_xla"])
+def test_waiting_for_the_copy_of_a_batch_names_the_copy(name):
+    """It takes 2.4 of 2.8 ms of waiting a step, and 3.7 of 4.2 ms."""
+    assert "copies of the elements" in profile(name).value("input_bound").detail["where"]
+    assert "prefetch_to_device" in profile(name).advice[0].what
+
+
 def test_starved_steps_wait_for_the_function_of_50_ms():
     found = profile("keras_starved")
+    assert "stage Map" in found.value("input_bound").detail["where"]
     assert found.input_bound == pytest.approx(1 - found.device_busy, abs=0.05)
     assert np.median([step.period_s for step in found.steps]) == pytest.approx(0.05, rel=0.02)
