@@ -201,9 +201,13 @@ def runs_in_several_processes() -> bool:
 def _own_arrays(output: Any) -> list[Any]:
     """Return the arrays in an output that this process holds whole, and that are not donated."""
     jax = _jax()
+    try:
+        leaves = jax.tree_util.tree_leaves(output)
+    except (TypeError, ValueError):  # a dict whose keys have no order
+        return []
     return [
         leaf
-        for leaf in jax.tree_util.tree_leaves(output)
+        for leaf in leaves
         if isinstance(leaf, jax.Array) and leaf.is_fully_addressable and not leaf.is_deleted()
     ]
 

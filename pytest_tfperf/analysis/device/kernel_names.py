@@ -94,12 +94,10 @@ def is_eligible(kernel: str, launcher: Launcher) -> bool:
     Its own name decides, or the XLA instruction or op type that launched it. XProf calls every
     kernel eligible whose source is a convolution, also one that only transposes its input.
     """
-    if uses_tensor_cores(kernel):
+    if uses_tensor_cores(kernel) or _multiplies(kernel):
         return True
     if _PREPARES.search(kernel):
         return False
-    if _multiplies(kernel):
-        return True
     if launcher.source == HLO_OP:
         return bool(_ELIGIBLE_HLO.search(launcher.name))
     return bool(_ELIGIBLE_OPS.match(launcher.kind))

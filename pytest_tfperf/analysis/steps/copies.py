@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.host.shown import JAX
+from pytest_tfperf.trace.devices import gpus
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import EMPTY, covered, merge, subtract
 from pytest_tfperf.trace.xspace import HOST, Trace
@@ -19,10 +20,12 @@ _COPY_AHEAD = {
 
 def copies_for_input(evidence: Evidence) -> dict[str, str]:
     """
-    Return `where` and `try` if most of the waiting for input is that for copies to a device.
+    Return `where` and `try` if most of the waiting for input is that for copies to GPUs.
 
-    The result is empty otherwise.
+    The result is empty otherwise. A TPU's infeed waits for the host, and does not tell copies.
     """
+    if evidence.trace is None or not gpus(evidence.trace):
+        return {}
     steps, breakdown = evidence.steps, evidence.breakdown
     spans = breakdown.device.spans
     others = merge(EMPTY, *(found for kind, found in spans.items() if kind != "input"))
@@ -51,6 +54,6 @@ def copies_by_host(evidence: Evidence, trace: Trace) -> dict[str, str]:
     if 2 * covered(idle, steps.start_ps, steps.end_ps).sum() < breakdown.parts_ps["other"].sum():
         return {}
     return {
-        "where": "the host's part of copies between NumPy arrays and the device, which waits",
+        "where": "the host's part of copies between NumPy arrays and the device, while it waits",
         "try": f"{_COPY_AHEAD[True]}; read results after the loop, or once in many steps",
     }
