@@ -5,6 +5,7 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 import pytest
+from helpers.paths import DATA
 from helpers.traces import real
 from helpers.xspace import event, field, line, plane, space, varint
 from hypothesis import HealthCheck, example, given, settings
@@ -14,7 +15,7 @@ from pytest_tfperf.errors import TraceError
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import DTYPES, Buffers, HloInstruction, Shape
 from pytest_tfperf.trace.hlo_modules import argument_shapes, buffer_bytes, buffer_sizes, modules_of
-from pytest_tfperf.trace.xspace import decode_trace
+from pytest_tfperf.trace.xspace import decode_trace, read_trace
 
 
 def metadata_plane(protos):
@@ -541,6 +542,10 @@ def as_protobuf_reads_it(op):
         if op.HasField("dot_dimension_numbers")
         else None,
         (
+            max(op.precision_config.operand_precision, default=0),
+            op.precision_config.algorithm,
+        ),
+        (
             conv.input_batch_dimension,
             conv.input_feature_dimension,
             tuple(conv.input_spatial_dimensions),
@@ -663,9 +668,24 @@ def test_modules_of_tensorflow_equal_those_of_the_protobuf_library(stage):
     [("tpu_v6e_jax_inference", 4), ("gpu_mi300_jax_conv", 8), ("gpu_v100_tf_bert_multiworker", 0)],
 )
 def test_modules_of_real_traces_equal_those_of_the_protobuf_library(name, n_modules):
+    trace, _ = real(name)
+    assert_modules_read_alike(trace, n_modules)
+
+
+def test_modules_of_a_gpu_equal_those_of_the_protobuf_library():
+    """A product in the highest precision, and one that asks for none."""
+    found = set()
+    for name, n_modules in (("matmul_f32", 5), ("transformer", 25)):
+        trace = read_trace(DATA / "gpu_h200" / f"{name}.xplane.pb.gz")
+        for module in assert_modules_read_alike(trace, n_modules):
+            parts = module.computations.values()
+            found |= {op.precision for part in parts for op in part.instructions.values()}
+    assert {(0, 0), (2, 0)} <= found
+
+
+def assert_modules_read_alike(trace, n_modules):
     from tensorflow.compiler.xla.service import hlo_pb2
 
-    trace, _ = real(name)
     modules = modules_of(trace)
     assert len(modules) == n_modules
     for key, ours in modules.items():
@@ -678,3 +698,4 @@ def test_modules_of_real_traces_equal_those_of_the_protobuf_library(name, n_modu
         }
         proto = hlo_pb2.HloProto.FromString(metadata.message.slice(*stat[6]))
         assert_read_alike(ours, proto.hlo_module.SerializeToString())
+    return modules.values()
