@@ -5,7 +5,6 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 import pytest
-from helpers.paths import DATA
 from helpers.traces import real
 from helpers.xspace import event, field, line, plane, space, varint
 from hypothesis import HealthCheck, example, given, settings
@@ -15,7 +14,7 @@ from pytest_tfperf.errors import TraceError
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import DTYPES, Buffers, HloInstruction, Shape
 from pytest_tfperf.trace.hlo_modules import argument_shapes, buffer_bytes, buffer_sizes, modules_of
-from pytest_tfperf.trace.xspace import decode_trace, read_trace
+from pytest_tfperf.trace.xspace import decode_trace
 
 
 def metadata_plane(protos):
@@ -541,10 +540,7 @@ def as_protobuf_reads_it(op):
         )
         if op.HasField("dot_dimension_numbers")
         else None,
-        (
-            max(op.precision_config.operand_precision, default=0),
-            op.precision_config.algorithm,
-        ),
+        precision_of(op),
         (
             conv.input_batch_dimension,
             conv.input_feature_dimension,
@@ -571,6 +567,12 @@ def as_protobuf_reads_it(op):
             for part in op.padding_config.dimensions
         ),
     )
+
+
+def precision_of(op):
+    """Return the highest precision of a protobuf instruction's operands, and its algorithm."""
+    config = op.precision_config
+    return max(config.operand_precision, default=0), config.algorithm
 
 
 def scalar_of(op):
@@ -669,27 +671,34 @@ def test_modules_of_tensorflow_equal_those_of_the_protobuf_library(stage):
 )
 def test_modules_of_real_traces_equal_those_of_the_protobuf_library(name, n_modules):
     trace, _ = real(name)
-    assert_modules_read_alike(trace, n_modules)
+    assert len(modules_of(trace)) == n_modules
+    for ours, proto in with_protos(trace):
+        assert_read_alike(ours, proto.SerializeToString())
 
 
-def test_modules_of_a_gpu_equal_those_of_the_protobuf_library():
-    """A product in the highest precision, and one that asks for none."""
-    found = set()
-    for name, n_modules in (("matmul_f32", 5), ("transformer", 25)):
-        trace = read_trace(DATA / "gpu_h200" / f"{name}.xplane.pb.gz")
-        for module in assert_modules_read_alike(trace, n_modules):
-            parts = module.computations.values()
-            found |= {op.precision for part in parts for op in part.instructions.values()}
-    assert {(0, 0), (2, 0)} <= found
-
-
-def assert_modules_read_alike(trace, n_modules):
+@pytest.mark.parametrize(
+    ("operands", "algorithm", "expected"),
+    [((), 0, (0, 0)), ((0, 2), 0, (2, 0)), ((1, 1), 9, (1, 9)), ((0, 0), 11, (0, 11))],
+)
+def test_the_precision_of_a_product_is_the_highest_of_its_operands(operands, algorithm, expected):
     from tensorflow.compiler.xla.service import hlo_pb2
 
-    modules = modules_of(trace)
-    assert len(modules) == n_modules
-    for key, ours in modules.items():
-        metadata = trace.plane("/host:metadata")
+    message = hlo_pb2.HloModuleProto(name="m", entry_computation_id=1)
+    part = message.computations.add(id=1, name="main", root_id=1)
+    product = part.instructions.add(id=1, name="d", opcode="dot")
+    product.shape.element_type = 11
+    product.precision_config.operand_precision.extend(operands)
+    product.precision_config.algorithm = algorithm
+    (read,) = decode_module(message.SerializeToString(), "m").entry.instructions.values()
+    assert read.precision == precision_of(product) == expected
+
+
+def with_protos(trace):
+    """Return each module of a trace beside the protobuf library's reading of it."""
+    from tensorflow.compiler.xla.service import hlo_pb2
+
+    metadata = trace.plane("/host:metadata")
+    for key, ours in modules_of(trace).items():
         stat = {
             n: (value, end)
             for n, _, value, end in metadata.message.fields(
@@ -697,5 +706,4 @@ def assert_modules_read_alike(trace, n_modules):
             )
         }
         proto = hlo_pb2.HloProto.FromString(metadata.message.slice(*stat[6]))
-        assert_read_alike(ours, proto.hlo_module.SerializeToString())
-    return modules.values()
+        yield ours, proto.hlo_module
