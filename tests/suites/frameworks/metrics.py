@@ -19,6 +19,7 @@ FEWER = {"warmup": 1, "steps": 4, "trace_steps": 2}
 BATCH = np.ones((64, 256), "float32")
 VERSION = tuple(map(int, jax.__version__.split(".")[:2]))
 NAMES_CHANGES, NAMES_STATIC = VERSION >= (0, 9), VERSION < (0, 11)
+ON_GPU = jax.default_backend() == "gpu"
 
 
 @jax.jit
@@ -43,7 +44,8 @@ def test_flops_and_launches_are_those_counted_by_hand(tf_profile, w):
     assert found.half_precision == 0
     assert (found.xla_launches, found.xla_clusters, found.eager_ops) == (1, 1, 0)
     assert (found.xla_compiles, found.retraces) == (0, 0)
-    assert found.peak_memory == 4 * (64 * 256 + 256 * 128 + 64 * 128)
+    arrays = 4 * (64 * 256 + 256 * 128 + 64 * 128)
+    assert found.peak_memory > arrays if ON_GPU else found.peak_memory == arrays  # a workspace
 
 
 @pytest.mark.parametrize("latency", [False, True])
@@ -207,26 +209,40 @@ def test_ops_outside_jit_are_counted(tf_profile, w):
 
 ON_DEVICE = jnp.ones((64, 256))
 TRANSFERS = {
-    "none": (lambda w: product(ON_DEVICE, w), 0, 0),
-    "an argument": (lambda w: product(BATCH, w), 1, 0),
-    "two arguments": (lambda w: product(BATCH, np.ones((256, 8), "float32")), 2, 0),
-    "a put": (lambda w: product(jax.device_put(BATCH), w), 1, 0),
-    "a number outside jit": (lambda w: product(ON_DEVICE, w) + 2.0, 1, 0),
-    "a put of what is there": (lambda w: product(jax.device_put(ON_DEVICE), w), 0, 0),
+    "none": (lambda w: product(ON_DEVICE, w), 0, 0, 0),
+    "an argument": (lambda w: product(BATCH, w), 1, 0, BATCH.nbytes),
+    "two arguments": (
+        lambda w: product(BATCH, np.ones((256, 8), "float32")),
+        2,
+        0,
+        BATCH.nbytes + 4 * 256 * 8,
+    ),
+    "a put": (lambda w: product(jax.device_put(BATCH), w), 1, 0, BATCH.nbytes),
+    "a number outside jit": (lambda w: product(ON_DEVICE, w) + 2.0, 1, 0, 4),
+    "a put of what is there": (lambda w: product(jax.device_put(ON_DEVICE), w), 0, 0, 0),
     "a copy on the device": (
         lambda w: product(jax.device_put(ON_DEVICE, jax.devices()[0], may_alias=False), w),
         0,
         0,
+        0,
     ),
-    "a read": (lambda w: float(product(ON_DEVICE, w)[0, 0]), 2, 1),
-    "an argument and a read": (lambda w: jax.device_get(product(BATCH, w)), 1, 1),
+    "a read": (lambda w: float(product(ON_DEVICE, w)[0, 0]), 2, 1, 3 * 4),
+    "an argument and a read": (
+        lambda w: jax.device_get(product(BATCH, w)),
+        1,
+        1,
+        BATCH.nbytes + 4 * 64 * 128,
+    ),
 }
 
 
 @pytest.mark.parametrize("case", TRANSFERS)
 def test_planted_transfers_are_those_of_the_guard(tf_profile, w, capfd, case):
-    """An index outside jit passes two numbers. A guard of JAX logs no read on a CPU."""
-    step, n_puts, n_reads = TRANSFERS[case]
+    """
+    An index outside jit passes two numbers. A guard of JAX logs no read on a CPU, whose trace does
+    not tell the bytes.
+    """
+    step, n_puts, n_reads, size = TRANSFERS[case]
     found = tf_profile(lambda: step(w), **FEW)
     assert found.host_device_copies == n_puts + n_reads
     assert "low" not in found.value("host_device_copies").detail
@@ -234,9 +250,10 @@ def test_planted_transfers_are_those_of_the_guard(tf_profile, w, capfd, case):
     with jax.transfer_guard_host_to_device("log_explicit"):
         step(w)
     assert capfd.readouterr().err.count("host-to-device transfer") == n_puts
-    assert found.value("host_device_bytes").number == (0 if n_puts + n_reads == 0 else None)
+    assert found.value("host_device_bytes").number == (size if ON_GPU or size == 0 else None)
 
 
+@pytest.mark.skipif(ON_GPU, reason="NumPy reads an array on a GPU from a copy")
 def test_numpy_reads_an_array_on_a_cpu_in_place(tf_profile, w):
     address = np.asarray(ON_DEVICE).__array_interface__["data"][0]
     assert address == ON_DEVICE.unsafe_buffer_pointer()
