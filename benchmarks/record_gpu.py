@@ -7,7 +7,7 @@ Record traces of JAX steps on a GPU, each with its truth, measured in the same r
 
 Writes `<case>.xplane.pb.gz` and `<case>.json` for each case. The truth is what needs no profiler:
 step times by `block_until_ready`, device times by CUDA events of CuPy, FLOPs, bytes and launches
-by hand. Needs JAX and NumPy; CuPy gives device times, nvidia-ml-py the state of the GPU.
+by hand. Needs JAX, NumPy and this package; CuPy gives device times, nvidia-ml-py the state of the GPU.
 """
 
 import argparse
@@ -29,10 +29,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from pytest_tfperf.values import FETCH_PYTHON
+
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 N_TRACED, WARM_UP, MIN_STEPS, MEASURED_S = 4, 3, 10, 0.4
-FETCH = "IteratorGetNext::python"  # the mark of pytest-tfperf around next() on a Python iterator
 MIB = 1 << 20
 GRAPHS = {"": "", "_no_graphs": "--xla_gpu_enable_command_buffer="}
 BOTH = ("matmul_f32", "elementwise", "eight_kernels", "transformer", "asynchronous")
@@ -417,7 +418,7 @@ def run_steps(case, n, annotate):
         start = time.perf_counter()
         with annotate("train", step_num=i):
             if case.fetch:
-                with annotate(FETCH):
+                with annotate(FETCH_PYTHON):
                     case.fetch()
                 fetches.append(time.perf_counter() - start)
             out = case.step(i)
@@ -499,7 +500,7 @@ def of_program(program):
     }
 
 
-def traced(case, folder):
+def traced(case):
     """Trace steps; return the trace and what the host saw meanwhile."""
     import jax
 
@@ -539,7 +540,7 @@ def record(name, folder, size):
         "bytes_in_use": in_use,
         "memory": gpu.memory_stats(),
     }
-    trace, truth["traced"] = traced(case, folder)
+    trace, truth["traced"] = traced(case)
     truth["after"] = measured(case) if case.measure else None
     (folder / f"{name}{suffix}.xplane.pb.gz").write_bytes(gzip.compress(trace, mtime=0))
     (folder / f"{name}{suffix}.json").write_text(json.dumps(truth, indent=1, default=str))
@@ -575,7 +576,7 @@ def main():
     parser.add_argument("cases", nargs="*", metavar="CASE")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     if not arguments.child:
         for suffix, flags in GRAPHS.items():
