@@ -124,6 +124,10 @@ def _between_epochs(recording: Recording) -> tuple[str, ...]:
     value = _epoch_gap(recording)
     what = [f"{gaps / (gaps + steps):.0%} of the timed window passed between epochs"]
     what += [f"epoch_gap is {format_quantity(value.number or 0.0, SECONDS)}"]
+    longest = max(recording.epoch_gaps_s)
+    if 2 * longest > gaps and len(recording.epoch_gaps_s) > 2:
+        what[-1] += f", and the longest of {len(recording.epoch_gaps_s)} took "
+        what[-1] += format_quantity(longest, SECONDS)
     what += [value.detail[key] for key in ("where", "try") if key in value.detail]
     return (f"{what[0]}, which step_time leaves out: {'; '.join(what[1:])}",)
 
@@ -190,6 +194,17 @@ def _steady_calls(recording: Recording) -> tuple[float, ...]:
     ]
 
 
+def _share_in_calls(recording: Recording) -> float:
+    """Return the share of a block's time that passes in its calls, in the median over blocks."""
+    n_dropped, calls = slow_start(block_seconds(recording)), recording.step_seconds
+    steps = np.array([0, *(steps for _, steps in recording.blocks)]).cumsum()
+    ends = steps * (len(calls) / steps[-1])  # of blocks, in calls, which may hold several steps
+    before_s = np.interp(ends, np.arange(len(calls) + 1), np.array([0.0, *calls]).cumsum())
+    in_calls_s = np.diff(before_s) * (steps[-1] / len(calls))
+    shares = in_calls_s / [seconds for seconds, _ in recording.blocks]
+    return float(np.median(shares[n_dropped:]))
+
+
 def _percentiles(recording: Recording) -> dict[str, Value]:
     """
     Return the percentiles of single steps.
@@ -197,9 +212,7 @@ def _percentiles(recording: Recording) -> dict[str, Value]:
     They are unknown where calls only enqueue steps, which end while a block waits for its devices.
     """
     single = _steady_calls(recording)
-    blocks = recording.blocks[slow_start(block_seconds(recording)) :]
-    mean_s = sum(seconds for seconds, _ in blocks) / sum(steps for _, steps in blocks)
-    if statistics.fmean(single) < _LEAST_IN_CALLS * mean_s:
+    if _share_in_calls(recording) < _LEAST_IN_CALLS:
         names = ("step_time_p90", "step_time_p99")
         return {name: Value.unknown(name, _ENQUEUED) for name in names}
     p90 = Value.of("step_time_p90", _quantile(single, 0.9), Source.TIMED, n_steps=len(single))

@@ -15,7 +15,6 @@ from typing import Any
 
 from pytest_tfperf.capture.blocks import BlockTimer, mean_period_s, run_turns
 from pytest_tfperf.capture.elements import elements_to_keep
-from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.capture.new_executables import Executables
 from pytest_tfperf.capture.observations import Epochs, Observations
 from pytest_tfperf.capture.plan import Plan
@@ -25,6 +24,7 @@ from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.step_calls import calls_recorded
 from pytest_tfperf.frameworks.in_use import least_block, synchronise
 from pytest_tfperf.frameworks.unfinished_calls import UnfinishedCalls
+from pytest_tfperf.garbage_collector import garbage_held_off
 from pytest_tfperf.machine.call_counter import CallCounter
 from pytest_tfperf.machine.conditions import is_traced
 from pytest_tfperf.machine.interference import conditions_noted

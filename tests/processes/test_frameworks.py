@@ -11,9 +11,9 @@ import pytest
 from helpers.paths import SUITES
 
 FOLDER = SUITES / "frameworks"
-ONLY_JAX = {"four_devices errors", "metrics", "forms"}
+ONLY_JAX = {"four_devices errors", "forms"}
 """Modules whose tests import no other framework."""
-PYTEST = ("pytest", "-q", "-p", "pytest_tfperf.plugin.hooks")
+PYTEST = ("pytest", "-q", "-p", "pytest_tfperf.plugin.hooks", "-p", "loaded_frameworks")
 TWO = "--xla_force_host_platform_device_count=2"
 NO_TORCH = "PyTorch is not installed: its usual build takes gigabytes"
 ENVIRONMENT = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFORMS": "cpu"}
@@ -32,7 +32,6 @@ def test_backends_of_keras():
     ("modules", "n_tests"),
     [
         ("four_devices errors", 13),
-        pytest.param("metrics", 44, marks=pytest.mark.slow),
         pytest.param("forms", 8, marks=pytest.mark.slow),
         pytest.param("beside_tensorflow known_metrics", 13, marks=pytest.mark.slow),
         pytest.param("keras_on_jax", 9, marks=pytest.mark.slow),
@@ -41,8 +40,7 @@ def test_backends_of_keras():
 )
 def test_steps(modules, n_tests, tmp_path):
     """A report asks for all metrics; those of TensorFlow's graphs must not import it."""
-    quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"} if modules == "metrics" else {}
-    printed = passed(modules, n_tests, f"--tfperf-report={tmp_path / 'run.json'}", **quick)
+    printed = passed(modules, n_tests, f"--tfperf-report={tmp_path / 'run.json'}")
     if modules in ONLY_JAX:
         assert printed.splitlines()[-1] == "imported: jax"
 
@@ -51,18 +49,17 @@ def passed(modules, n_tests, *arguments, **environment):
     """All tests of some modules pass in one process, since imports take seconds; return what it prints."""
     if modules == "keras_on_torch" and importlib.util.find_spec("torch") is None:
         pytest.skip(NO_TORCH)
-    if modules != "keras_on_torch" and version("jax").startswith("0.6."):
-        pytest.skip("JAX 0.6 traces no execution on a CPU, so its counts are unknown")
-    done = run(
-        "-p",
-        "loaded_frameworks",
-        *arguments,
-        *(f"{one}.py" for one in modules.split()),
-        **environment,
-    )
+    if modules != "keras_on_torch":
+        skip_without_counts()
+    done = run(*arguments, *(f"{one}.py" for one in modules.split()), **environment)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert f"{n_tests} passed" in done.stdout
     return done.stdout
+
+
+def skip_without_counts():
+    if version("jax").startswith("0.6."):
+        pytest.skip("JAX 0.6 traces no execution on a CPU, so its counts are unknown")
 
 
 def run(*arguments, **environment):
@@ -86,9 +83,16 @@ def test_a_marker_alone_around_the_first_step_of_jax_says_that_it_came_late():
 
 
 @pytest.mark.slow
-def test_the_marker_alone_finds_the_step_or_says_what_it_may_be():
-    printed = run("marker_alone.py", "-p", "no:randomly").stdout
-    assert "8 failed, 8 passed" in printed
+def test_metrics_and_the_steps_that_the_marker_alone_finds(tmp_path):
+    """The tests of both modules compile often, and share a process. Eight find no step, or fail limits."""
+    skip_without_counts()
+    report = f"--tfperf-report={tmp_path / 'run.json'}"
+    printed = run(
+        "metrics.py", "marker_alone.py", report, JAX_DISABLE_MOST_OPTIMIZATIONS="1"
+    ).stdout
+    assert "8 failed, 52 passed" in printed, printed[-5000:]
+    assert printed.count("marker_alone.py::test_fails_") == 8
+    assert printed.splitlines()[-1] == "imported: jax"
     for sentence in (
         "xla_compiles is 1, above the limit of 0",
         "compiled: jit_step: argument 0 f32[1,8] → f32[2,8]",
@@ -131,7 +135,7 @@ def test_processes_that_wait_for_each_other():
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason=NO_TORCH)
 def test_pytorch_is_loaded_and_not_tensorflow_if_keras_is_told_to_use_it():
-    done = run("-p", "loaded_frameworks", "named_backend.py", KERAS_BACKEND="torch")
+    done = run("named_backend.py", KERAS_BACKEND="torch")
     assert "1 passed" in done.stdout
     imported = done.stdout.splitlines()[-1].removeprefix("imported: ").split()
     assert {"torch", "keras"} <= set(imported)

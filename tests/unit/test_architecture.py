@@ -15,6 +15,7 @@ LAYERS = (
     {
         "errors",
         "files",
+        "garbage_collector",
         "gates",
         "graphs",
         "json_file",

@@ -116,10 +116,10 @@ def _program_before(
     if len(programs) == 1 and numbered:
         return numbered[0].unoptimised
     digest = hlo_hash(module)
-    alike = [one for one in programs if hlo_hash(decode_module(one.optimised, name)) == digest]
-    if len(alike) > 1:
-        alike = [one for one in alike if one in numbered] or alike
-    made = {one.unoptimised for one in alike}
+    made: set[bytes | Unknown] = set()
+    for some in (numbered, programs):
+        alike = (one for one in some if hlo_hash(decode_module(one.optimised, name)) == digest)
+        made = made or {one.unoptimised for one in alike}
     return made.pop() if len(made) == 1 else Unknown(_FREED.format(name.partition("(")[0]))
 
 

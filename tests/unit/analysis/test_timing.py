@@ -123,6 +123,14 @@ def test_percentiles_are_unknown_where_calls_only_enqueue_steps(single, known):
     assert found["step_time"].number == 1.0
 
 
+def test_percentiles_are_known_where_few_blocks_end_late():
+    """Another process held up the synchronisation of every third block."""
+    late = tuple((30.0 if n % 3 else 45.0, 30) for n in range(10))
+    assert values(blocks=late, step_seconds=(1.0,) * 300)["step_time_p99"].number == 1.0
+    enqueued = (1.0,) * 120 + (0.001,) * 180
+    assert values(blocks=((30.0, 30),) * 10, step_seconds=enqueued)["step_time_p99"].number is None
+
+
 def test_the_99th_percentile_counts_no_slow_start():
     each = tuple(seconds for seconds in SLOW_START for _ in range(40))
     found = values(blocks=blocks(*SLOW_START), step_seconds=each)["step_time_p99"]
@@ -178,6 +186,10 @@ def test_gaps_of_a_fifth_of_the_window_are_noted():
         "20% of the timed window passed between epochs, which step_time leaves out: epoch_gap is "
         "500 ms; iter() of the data takes 450 ms of it; repeat() the dataset"
     )
+    (note,) = noted(1.0, 1.0, epoch_gaps_s=(0.4, 0.4, 0.8))
+    assert note.endswith("leaves out: epoch_gap is 400 ms")
+    (note,) = noted(1.0, 1.0, epoch_gaps_s=(0.4, 0.4, 0.81))
+    assert note.endswith("leaves out: epoch_gap is 400 ms, and the longest of 3 took 810 ms")
     (note,) = noted(1.0, 1.0, epoch_gaps_s=(0.4, 0.6))
     assert note.endswith("leaves out: epoch_gap is 500 ms")
     assert noted(epoch_gaps_s=(0.4,)) == ()  # nothing was timed
