@@ -17,7 +17,7 @@ OF_IMPORTS = 1_000_000
 """
 New containers that imports may make before the collector runs.
 
-TensorFlow's import makes 570,000 (2.21), hardly any of them garbage. The collector takes a fifth of
+TensorFlow's import makes 570,000 (2.21), hardly any of them garbage. The collector takes a tenth of
 its time.
 """
 

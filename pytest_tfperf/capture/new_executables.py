@@ -8,13 +8,11 @@ show the new ones. JAX reports also those that are freed in between.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_tfperf.capture.sessions import Session, read_sessions
+from pytest_tfperf.capture.sessions import ReadTraces, Session, read_sessions
 from pytest_tfperf.frameworks.in_use import traced
 from pytest_tfperf.trace.hlo_modules import live_modules
-from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import WAITS
 
 
@@ -39,7 +37,7 @@ class Executables:
         """True if executables compiled now do not count."""
         return self._before_outside is not None
 
-    def begin(self, cold: Mapping[str, Trace]) -> None:
+    def begin(self, cold: ReadTraces) -> None:
         """Begin after the first step, with its traces; a framework may have started in it."""
         is_complete = all(framework.name in cold for framework in traced())
         self._first = _modules(cold) if is_complete else self._live()
@@ -59,7 +57,7 @@ class Executables:
         self._outside |= self._live() - self._before_outside
         self._before_outside = None
 
-    def end(self, last: Mapping[str, Trace] | None = None) -> None:
+    def end(self, last: ReadTraces | None = None) -> None:
         """End after the steps, with their traces if there are any."""
         assert self._first is not None
         alive = self._live() if last is None else _modules(last)
@@ -74,6 +72,6 @@ class Executables:
         return _modules(read_sessions(Session(self._folder).stop()))
 
 
-def _modules(traces: Mapping[str, Trace]) -> frozenset[str]:
+def _modules(traces: ReadTraces) -> frozenset[str]:
     every = frozenset().union(*map(live_modules, traces.values()))
     return frozenset(name for name in every if WAITS not in name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from time import perf_counter
 
@@ -30,6 +30,8 @@ _STARTED_BY = {
 
 Traces = Mapping[str, Path]
 """The `.xplane.pb` of a session, by the name of the framework that wrote it."""
+ReadTraces = Mapping[str, Trace]
+"""The traces of a session, by the name of the framework."""
 
 
 class Session:
@@ -117,12 +119,12 @@ def read_session(path: Path) -> Trace:
     return trace
 
 
-def read_sessions(traces: Traces) -> dict[str, Trace]:
+def read_sessions(traces: Traces) -> ReadTraces:
     """Read the traces of a session. Raises: as `read_session`."""
     return {name: read_session(path) for name, path in traces.items()}
 
 
-def started_later(traces: Traces) -> tuple[str, ...]:
+def started_later(traces: Collection[str]) -> tuple[str, ...]:
     """Return the frameworks whose first device started in a session, which did not trace them."""
     return tuple(framework.name for framework in traced() if framework.name not in traces)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pytest_tfperf.capture.sessions import Traces
+from pytest_tfperf.capture.sessions import ReadTraces
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.recording import Fetches
 from pytest_tfperf.turns import TurnClient
@@ -17,7 +17,7 @@ _LONG_S = 1.0
 class WindowHooks:
     """Functions that the windows call, and the announcement of long phases."""
 
-    settling_steps: Callable[[Traces, int, Fetches | None], int]
+    settling_steps: Callable[[ReadTraces, int, Fetches | None], int]
     """
     Returns the number of steps to wait before the windows are measured again, 0 if not needed.
 

@@ -18,7 +18,7 @@ from pytest_tfperf.capture.elements import elements_to_keep
 from pytest_tfperf.capture.new_executables import Executables
 from pytest_tfperf.capture.observations import Epochs, Observations
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.capture.sessions import Fetching, Session, StepMark, Traces, read_sessions
+from pytest_tfperf.capture.sessions import Fetching, ReadTraces, Session, StepMark, read_sessions
 from pytest_tfperf.capture.window_hooks import Progress, WindowHooks
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.step_calls import calls_recorded
@@ -58,6 +58,7 @@ class Windows:
         self.n_steps, self.epochs = 0, Epochs()
         self.inputs: Mapping[str, Any] = {"inputs": [], "batch": None}
         self.last_output: Any = None
+        self.read: ReadTraces = {}  # the traces of the traced window
         self.observations = Observations()
         self._folder, self._hooks = folder, hooks
         self._progress = Progress(hooks.announce, plan.max_seconds)
@@ -148,13 +149,17 @@ class Windows:
         self._sequence.close()
         self._end_mark()
         self._progress.end()
-        if reason is not None and not self.enough:
+        is_kept = reason is not None and not self.enough
+        if is_kept:
             self.observations.ended = reason
-            if self._executables.watched:
-                self._keep_observations()
-        if self._session is not None:
+        is_kept = is_kept and self._executables.watched
+        if is_kept and self._session is not None and self._n_traced:
+            self._stop()
+        elif self._session is not None:
             self._session.discard()
             self._session = None
+        if is_kept and not self.read:
+            self._executables.end()
 
     def recording(self, name: str, ran: Sequence[str], **others: Any) -> Recording:
         """
@@ -177,15 +182,6 @@ class Windows:
             **others,
         )
 
-    def _keep_observations(self) -> None:
-        if self._session is not None and self._n_traced:
-            self.observations.traces = self._stop()
-            return
-        if self._session is not None:
-            self._session.discard()
-            self._session = None
-        self._executables.end()
-
     def _run_windows(self) -> Generator[None]:
         """Run all windows; each `yield` is one step, and code between two runs between steps."""
         yield from self._cold_window()
@@ -195,10 +191,9 @@ class Windows:
         for rounds_left in reversed(range(_MAX_ROUNDS)):
             began = self.n_steps + drain
             waited = yield from self._round(drain, period_s)
-            traces, fetches = self.observations.traces, self.observations.fetches
             # Input buffers fill while this process waits for others.
             n_drained = drain or (0 if waited else steps_before)
-            drain = self._hooks.settling_steps(traces, n_drained, fetches)
+            drain = self._hooks.settling_steps(self.read, n_drained, self.observations.fetches)
             self.observations.settled = not drain
             period_s = mean_period_s(self.observations)
             n_needed = drain + self.n_steps - began
@@ -218,6 +213,7 @@ class Windows:
         Returns:
             Whether the lock was contended.
         """
+        self.read = {}  # it would count as memory of the steps
         timers = self._timer.lap_timer, self._total_timer
         with self._hooks.exclusive(self._hooks.announce, *timers) as waited:
             self._progress.begin(
@@ -290,7 +286,7 @@ class Windows:
                     )
                     break
         synchronise(self.last_output)
-        self.observations.traces = self._stop()
+        self._stop()
 
     def _turns(self, call_s: float) -> Generator[None]:
         if self._hooks.turn_client is None:
@@ -335,14 +331,14 @@ class Windows:
     def _computes(self) -> bool:
         return self._in_step and not self._fetching.runs
 
-    def _stop(self) -> Traces:
-        """End the traced window; return its traces."""
+    def _stop(self) -> None:
+        """End the traced window, and read its traces."""
         session, self._session = self._session, None
         self.observations.calls = self._running_calls
         assert session is not None
-        traces = session.stop()
-        self._executables.end(read_sessions(traces))
-        return traces
+        self.observations.traces = session.stop()
+        self.read = read_sessions(self.observations.traces)
+        self._executables.end(self.read)
 
     def _end_mark(self) -> None:
         mark, self._mark = self._mark, None

@@ -14,7 +14,7 @@ from pytest_tfperf.analysis.step_framework import frameworks_of
 from pytest_tfperf.capture.inspection import Depth, StepInspection
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.self_check import xla_shown
-from pytest_tfperf.capture.sessions import Traces, keep_trace, read_session, read_sessions
+from pytest_tfperf.capture.sessions import ReadTraces, keep_trace, read_session
 from pytest_tfperf.capture.window_hooks import WindowHooks
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.cluster.worker_calls import RunWorkers
@@ -45,11 +45,22 @@ _FROM_HLO = (
 )
 
 
-def evidence_of(recording: Recording, inspection: StepInspection) -> Evidence:
-    """Read the traces of a recording."""
-    trace = read_session(recording.trace) if recording.trace else None
-    first = read_session(recording.cold) if recording.cold else None
-    beside = read_session(recording.input_trace) if recording.input_trace else None
+def evidence_of(
+    recording: Recording, inspection: StepInspection, read: ReadTraces | None = None
+) -> Evidence:
+    """
+    Read the traces of a recording.
+
+    Args:
+        recording: The recording.
+        inspection: Inspection of its steps' code.
+        read: Traces that have been read, and need not be read again.
+    """
+    known = {Path(trace.path): trace for trace in (read or {}).values()}
+    trace, first, beside = (
+        known.get(path) or read_session(path) if path else None
+        for path in (recording.trace, recording.cold, recording.input_trace)
+    )
     return Evidence(recording, trace, first, inspection, beside)
 
 
@@ -182,11 +193,10 @@ def window_hooks(settings: Settings, name: str, wanted: Wanted) -> WindowHooks:
     """
     turn_clients = settings.turn_clients
 
-    def settling(paths: Traces, before: int, fetches: Fetches | None) -> int:
+    def settling(traces: ReadTraces, before: int, fetches: Fetches | None) -> int:
         # The buffers of each worker drain in a number of steps of its own.
         if steps_together(settings):
             return 0
-        traces = read_sessions(paths)
         first = frameworks_of(traces, untraced_names())[0]
         if first not in traces:
             return 0

@@ -16,8 +16,8 @@ from pytest_tfperf.analysis.step_framework import frameworks_of
 from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.self_check import xla_shown
 from pytest_tfperf.capture.sessions import (
+    ReadTraces,
     Session,
-    Traces,
     read_sessions,
     started_later,
     stop_quietly,
@@ -207,17 +207,17 @@ class Profiles:
             examples: Examples of a step; by default the batch size.
         """
         observations = windows.observations
-        traces = read_sessions(observations.traces or observations.cold)
+        traces = windows.read or read_sessions(observations.traces or observations.cold)
         ran = frameworks_of(traces, untraced_names()) or tuple(one.name for one in in_use())[:1]
         inspection = observations.inspection(
             workload, windows.plan.max_seconds, inspection_depth(wanted), ran[0]
         )
-        recording = windows.recording(name, ran, workload=workload, result=result)
-        if examples is None:
-            examples = workload.get("batch")
-        return self._store(replace(recording, examples_per_step=examples), inspection, wanted)
+        examples = workload.get("batch") if examples is None else examples
+        more = {"workload": workload, "result": result, "examples_per_step": examples}
+        recording = windows.recording(name, ran, **more)
+        return self._store(recording, inspection, wanted, traces)
 
-    def finish_bare(self, traces: Traces, name: str, calls: Calls, wanted: Wanted) -> Profile:
+    def finish_bare(self, traces: ReadTraces, name: str, calls: Calls, wanted: Wanted) -> Profile:
         """
         Return the profile of traces without windows.
 
@@ -233,7 +233,7 @@ class Profiles:
         if not traces:
             raise CaptureError(_NO_TRACE.format(" and ".join(untraced_names())))
         own = own_functions() if JAX in traces else None
-        ran = frameworks_of(read_sessions(traces), own=own)
+        ran = frameworks_of(traces, own=own)
         framework, *beside = *ran, *started_later(traces)
         inspection = StepInspection(
             calls,
@@ -245,7 +245,7 @@ class Profiles:
         )
         recording = Recording(
             name=name,
-            trace=traces[framework],
+            trace=Path(traces[framework].path),
             workload={},
             bare=True,
             framework=framework,
@@ -253,7 +253,7 @@ class Profiles:
             traced=tuple(calls.traced),
             own_functions=own if framework == JAX else None,
         )
-        return self._store(recording, inspection, wanted)
+        return self._store(recording, inspection, wanted, traces)
 
     def add(self, profile: Profile, wanted: Wanted) -> None:
         """Keep a profile that was made in another process."""
@@ -330,9 +330,11 @@ class Profiles:
         """Return every profile with its limits, and the expensive findings computed so far."""
         return [(so_far(profile), limits) for profile, limits in self.results.values()]
 
-    def _store(self, recording: Recording, inspection: StepInspection, wanted: Wanted) -> Profile:
+    def _store(
+        self, recording: Recording, inspection: StepInspection, wanted: Wanted, read: ReadTraces
+    ) -> Profile:
         asked = as_asked(recording, wanted, self.settings)
-        evidence = evidence_of(asked, inspection)
+        evidence = evidence_of(asked, inspection, read)
         refuse_other_frameworks(evidence)
         on_demand = None
         if not self.settings.whole:
@@ -343,8 +345,6 @@ class Profiles:
         profile = self.settings.registry.measured(profile_of(evidence, on_demand))
         self.results[recording.name] = profile, wanted.limits
         self.recordings[recording.name] = recording, inspection
-        if evidence.trace is not None:
-            kept = self.settings.kept_trace(Path(evidence.trace.path), recording.name)
-            if kept is not None:
-                self.add_file(recording.name, "trace", kept)
+        if recording.trace and (kept := self.settings.kept_trace(recording.trace, recording.name)):
+            self.add_file(recording.name, "trace", kept)
         return self.results[recording.name][0]

@@ -16,7 +16,7 @@ from pytest_tfperf.analysis.xla.step_programs import alternate, runs_unlike_prog
 from pytest_tfperf.capture.keras_loops.keras_data import KerasCall
 from pytest_tfperf.capture.keras_loops.loop_hooks import loops_replaced
 from pytest_tfperf.capture.loop import Bracketed
-from pytest_tfperf.capture.sessions import Session, Traces, read_sessions, started_later
+from pytest_tfperf.capture.sessions import ReadTraces, Session, Traces, read_sessions, started_later
 from pytest_tfperf.capture.trace_watch import traces_reported
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
@@ -77,7 +77,8 @@ class BracketedTrace:
             skip_disabled()
         synchronise()  # what still runs would be missing from the trace
         try:
-            self._profiles.finish_bare(self._session.stop(), self._name, self._calls, self._wanted)
+            traces = read_sessions(self._session.stop())
+            self._profiles.finish_bare(traces, self._name, self._calls, self._wanted)
         except TraceError:
             raise CaptureError(
                 "no step found in this trace: bracket each in `with t.step():`,"
@@ -150,14 +151,15 @@ def _one_trace(profiles: Profiles, traces: Traces, calls: Calls) -> None:
     """Profile the whole body; its steps are those it marks, or the calls of its one function."""
     name = profiles.take_name(None)
     try:
-        found = _found_steps(traces)
+        read = read_sessions(traces)
+        found = _found_steps(read)
         if found and found[1].source == "function":
             calls.each_is_step()
         else:
             calls.why = (
                 "which functions a step calls is known of steps that tf_profile drives or brackets"
             )
-        profiles.finish_bare(traces, name, calls, profiles.settings.wanted)
+        profiles.finish_bare(read, name, calls, profiles.settings.wanted)
     except TraceError as error:
         raise CaptureError(_why_no_step(started_later(traces))) from error
     if found and found[1].source == "function" and (several := _several(*found)):
@@ -167,13 +169,12 @@ def _one_trace(profiles: Profiles, traces: Traces, calls: Calls) -> None:
         )
 
 
-def _found_steps(traces: Traces) -> tuple[Trace, Steps] | None:
+def _found_steps(traces: ReadTraces) -> tuple[Trace, Steps] | None:
     """Return the trace of the framework that ran the steps, with them; None without a trace."""
-    read = read_sessions(traces)
-    if not read:
+    if not traces:
         return None
-    own = own_functions() if JAX in read else None
-    trace = read[frameworks_of(read, own=own)[0]]
+    own = own_functions() if JAX in traces else None
+    trace = traces[frameworks_of(traces, own=own)[0]]
     return trace, find_steps(trace, only_own(own))
 
 

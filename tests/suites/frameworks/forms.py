@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections import Counter
 
 os.environ["JAX_ENABLE_X64"] = "1"  # as a user's shell sets it
 
@@ -9,6 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+from pytest_tfperf.capture import sessions
+from pytest_tfperf.trace.xspace import read_trace
 
 FEW = {"warmup": 3, "steps": 12, "trace_steps": 6}
 DATA = [np.ones((64, 64), "float32")] * 40
@@ -31,6 +35,21 @@ def test_64_bits_from_the_environment(tf_profile):
     found = tf_profile(lambda: increment(np.ones((64, 64))), **FEW)
     assert found.peak_memory == 2 * 8 * 64**2
     assert tf_profile.environment()["setting"]["precision"] == "x64"
+
+
+def test_a_trace_is_read_once_and_that_of_the_first_step_twice(tf_profile, monkeypatch):
+    """In between, its memory would count as that of the steps."""
+    reads = Counter()
+
+    def counted(path):
+        reads[path] += 1
+        return read_trace(path)
+
+    monkeypatch.setattr(sessions, "read_trace", counted)
+    tf_profile(lambda: loss(DATA[0]), **FEW)
+    with tf_profile.trace("bare"):
+        loss(DATA[0])
+    assert sorted(reads.values()) == [1] * (len(reads) - 1) + [2]
 
 
 def test_bracketed_steps(tf_profile):
