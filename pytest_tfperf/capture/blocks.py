@@ -8,10 +8,10 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from time import perf_counter, time_ns
 
+from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.capture.observations import Observations
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.frameworks.in_use import least_block, synchronise
-from pytest_tfperf.garbage_collector import garbage_held_off
 from pytest_tfperf.machine.durations import Durations
 from pytest_tfperf.machine.idle_task import core_kept_awake
 from pytest_tfperf.machine.stopwatch import Stopwatch

@@ -15,6 +15,7 @@ from typing import Any
 
 from pytest_tfperf.capture.blocks import BlockTimer, mean_period_s, run_turns
 from pytest_tfperf.capture.elements import elements_to_keep
+from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.capture.new_executables import Executables
 from pytest_tfperf.capture.observations import Epochs, Observations
 from pytest_tfperf.capture.plan import Plan
@@ -24,7 +25,6 @@ from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.step_calls import calls_recorded
 from pytest_tfperf.frameworks.in_use import least_block, synchronise
 from pytest_tfperf.frameworks.unfinished_calls import UnfinishedCalls
-from pytest_tfperf.garbage_collector import garbage_held_off
 from pytest_tfperf.machine.call_counter import CallCounter
 from pytest_tfperf.machine.conditions import is_traced
 from pytest_tfperf.machine.interference import conditions_noted
@@ -155,10 +155,11 @@ class Windows:
         is_kept = is_kept and self._executables.watched
         if is_kept and self._session is not None and self._n_traced:
             self._stop()
-        elif self._session is not None:
+            return
+        if self._session is not None:
             self._session.discard()
             self._session = None
-        if is_kept and not self.read:
+        if is_kept:
             self._executables.end()
 
     def recording(self, name: str, ran: Sequence[str], **others: Any) -> Recording:
@@ -213,7 +214,7 @@ class Windows:
         Returns:
             Whether the lock was contended.
         """
-        self.read = {}  # it would count as memory of the steps
+        self.read = {}  # they would count as memory of the steps
         timers = self._timer.lap_timer, self._total_timer
         with self._hooks.exclusive(self._hooks.announce, *timers) as waited:
             self._progress.begin(

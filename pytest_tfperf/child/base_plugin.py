@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 import warnings
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from pytest_tfperf.child.plugin_names import CONTROLLER, COORDINATOR, SILENCE
-from pytest_tfperf.garbage_collector import OF_IMPORTS, garbage_held_off
 
 # options that select, distribute, stop, ask or write for a whole run, which the parent does
 _OPTIONS: dict[str, Any] = {
@@ -99,12 +98,6 @@ class Reporting:
     def send(self, **event: Any) -> None:
         """Send one event, made of plain JSON values."""
         raise NotImplementedError
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection(self) -> Generator[None, object, object]:
-        """Collect no garbage while the test files import frameworks."""
-        with garbage_held_off(OF_IMPORTS):
-            return (yield)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Keep collection errors."""

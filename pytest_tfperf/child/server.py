@@ -20,7 +20,6 @@ from pytest_tfperf.child.base_plugin import Reporting, run_only, silenced
 from pytest_tfperf.child.channel import Channel
 from pytest_tfperf.child.node_names import node_key
 from pytest_tfperf.child.plugin_names import CHILD_SERVER
-from pytest_tfperf.garbage_collector import OF_IMPORTS, garbage_held_off
 from pytest_tfperf.markers import is_profiled
 from pytest_tfperf.results import Check, Profile
 from pytest_tfperf.turns import Ready, Turn
@@ -32,13 +31,6 @@ _RUN_AGAIN = ("rerunfailures", "pytest_rerunfailures")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the hidden option for the file descriptor of the socket to the parent."""
     parser.addoption("--tfperf-child", type=int, metavar="FD", help=argparse.SUPPRESS)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_load_initial_conftests() -> Generator[None, object, object]:
-    """Collect no garbage while conftest.py files import frameworks."""
-    with garbage_held_off(OF_IMPORTS):
-        return (yield)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -17,7 +17,6 @@ from pytest_tfperf.frameworks.jax_framework import Jax, jax_computes, loaded_jax
 from pytest_tfperf.frameworks.tensorflow_framework import TensorFlow
 from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow
 from pytest_tfperf.frameworks.torch_framework import PyTorch, keras_runs_on_torch
-from pytest_tfperf.garbage_collector import OF_IMPORTS, garbage_held_off
 
 __tracebackhide__ = True
 
@@ -38,8 +37,7 @@ def in_use() -> tuple[Framework, ...]:
     found = _loaded()
     backend = os.environ.get("KERAS_BACKEND")
     if not found and backend in _BACKENDS and is_installed("keras") and is_installed(backend):
-        with garbage_held_off(OF_IMPORTS):
-            importlib.import_module("keras")
+        importlib.import_module("keras")
         found = _loaded()
     if not found and is_installed("tensorflow"):
         load_tensorflow()

@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.garbage_collector import OF_IMPORTS, garbage_held_off
 
 OLDEST = (2, 18)
 """The oldest TensorFlow whose traces show what XLA runs on a CPU."""
@@ -27,8 +26,7 @@ def load_tensorflow() -> Any:
         CaptureError: If it is not installed, with the command that installs it, or too old.
     """
     try:
-        with garbage_held_off(OF_IMPORTS):
-            import tensorflow
+        import tensorflow
     except ImportError as error:
         raise CaptureError(
             f"TensorFlow cannot be imported ({error}); profiling needs it: pip install "

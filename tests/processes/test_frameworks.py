@@ -34,6 +34,7 @@ def test_backends_of_keras():
     [
         ("four_devices errors", 13),
         pytest.param("forms", 9, marks=pytest.mark.slow),
+        pytest.param("beside_tensorflow known_metrics", 13, marks=pytest.mark.slow),
         pytest.param("keras_on_jax", 9, marks=pytest.mark.slow),
         pytest.param("keras_on_torch", 5, marks=pytest.mark.slow),
     ],
@@ -55,6 +56,7 @@ def printed_by(modules, outcomes, *arguments, **environment):
     done = run(*arguments, *(f"{one}.py" for one in modules.split()), **environment)
     summary = rf"^{outcomes}(, \d+ warnings?)? in "
     assert re.search(summary, done.stdout, re.M), done.stdout[-5000:] + done.stderr[-2000:]
+    assert done.returncode == ("failed" in outcomes), done.stderr[-2000:]
     return done.stdout
 
 
@@ -70,12 +72,9 @@ def run(*arguments, **environment):
 
 
 @pytest.mark.slow
-def test_steps_beside_tensorflow_and_a_jax_that_starts_late(tmp_path):
-    """The last two tests have the marker alone: JAX is traced in the second only, since it was not there in the first."""
-    report = f"--tfperf-report={tmp_path / 'run.json'}"
-    modules = "beside_tensorflow known_metrics late_jax"
-    printed = printed_by(modules, "2 failed, 13 passed", report)
-    first, _, second = printed.partition("_ test_alone[True] _")
+def test_a_marker_alone_around_the_first_step_of_jax_says_that_it_came_late():
+    """TensorFlow was there before, and is traced alone; the next test is traced in both."""
+    first, _, second = run("late_jax.py").stdout.partition("_ test_alone[True] _")
     assert "no step found in this test: JAX started in it, after the profiler" in first
     assert "retraces is 2, above the limit of 0" in second
     assert "<lambda> (x f32[1] → f32[2]), <lambda> (x f32[1] → f32[3])" in second

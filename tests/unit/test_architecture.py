@@ -15,7 +15,6 @@ LAYERS = (
     {
         "errors",
         "files",
-        "garbage_collector",
         "gates",
         "graphs",
         "json_file",

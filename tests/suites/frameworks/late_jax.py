@@ -4,15 +4,8 @@ import jax
 import numpy as np
 import pytest
 import tensorflow as tf
-from jax.extend.backend import clear_backends
 
 tf_step = tf.function(lambda x: x @ x)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_devices_of_jax():
-    """Other modules of this process have started some."""
-    clear_backends()
 
 
 @pytest.mark.tfperf(max_retraces=0)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pytest_tfperf
-from pytest_tfperf.garbage_collector import garbage_held_off
+from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.machine import call_counter
 from pytest_tfperf.machine.call_counter import CallCounter
 from pytest_tfperf.recording import PythonCalls

@@ -1,4 +1,4 @@
-"""Hold off Python's garbage collector during timed blocks, and while modules load."""
+"""Hold off Python's garbage collector during timed blocks."""
 
 from __future__ import annotations
 
@@ -13,17 +13,10 @@ _MOST_YOUNG = 500_000
 # A full collection is due when the objects have grown by a quarter since the last one, which is
 # Python's own rule (CPython, gcmodule.c: long_lived_pending > long_lived_total / 4).
 _GROWTH = 1.25
-OF_IMPORTS = 1_000_000
-"""
-New containers that imports may make before the collector runs.
-
-TensorFlow's import makes 570,000 (2.21), hardly any of them garbage. The collector takes a tenth of
-its time.
-"""
 
 
 @contextmanager
-def garbage_held_off(most_young: int = _MOST_YOUNG) -> Iterator[Callable[[], None]]:
+def garbage_held_off() -> Iterator[Callable[[], None]]:
     """
     Hold off Python's garbage collector within the context, unless a block would fill the memory.
 
@@ -34,15 +27,12 @@ def garbage_held_off(most_young: int = _MOST_YOUNG) -> Iterator[Callable[[], Non
     Only the threshold changes. The user's gc.enable(), gc.disable() and gc.freeze() keep their
     meaning, also within the context. A disabled collector stays disabled, and a threshold that the
     user sets within the context stays.
-
-    Args:
-        most_young: New containers that may be left before the collector runs after all.
     """
     before = gc.get_threshold()
     if not gc.isenabled() or not before[0]:
         yield lambda: None
         return
-    held = (max(most_young, before[0]), *before[1:])
+    held = (max(_MOST_YOUNG, before[0]), *before[1:])
     gc.set_threshold(*held)
     try:
         yield _collector(before[0])

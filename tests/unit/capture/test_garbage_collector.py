@@ -4,8 +4,8 @@ import gc
 
 import pytest
 
-from pytest_tfperf import garbage_collector
-from pytest_tfperf.garbage_collector import garbage_held_off
+from pytest_tfperf.capture import garbage_collector
+from pytest_tfperf.capture.garbage_collector import garbage_held_off
 
 
 @pytest.fixture(autouse=True)
@@ -63,8 +63,9 @@ def test_young_generations_are_collected_between_blocks(collected):
         assert collected == [1]
 
 
-def test_block_that_would_fill_the_memory_is_collected(collected):
-    with garbage_held_off(5_000):
+def test_block_that_would_fill_the_memory_is_collected(collected, monkeypatch):
+    monkeypatch.setattr(garbage_collector, "_MOST_YOUNG", 5_000)
+    with garbage_held_off():
         del collected[:]
         cycles(4_000)
         assert collected == []
