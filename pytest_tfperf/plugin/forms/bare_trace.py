@@ -16,7 +16,7 @@ from pytest_tfperf.analysis.xla.step_programs import alternate, runs_unlike_prog
 from pytest_tfperf.capture.keras_loops.keras_data import KerasCall
 from pytest_tfperf.capture.keras_loops.loop_hooks import loops_replaced
 from pytest_tfperf.capture.loop import Bracketed
-from pytest_tfperf.capture.sessions import ReadTraces, Session, Traces, read_sessions, started_later
+from pytest_tfperf.capture.sessions import ReadTraces, Session, read_sessions, started_later
 from pytest_tfperf.capture.trace_watch import traces_reported
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
@@ -76,8 +76,8 @@ class BracketedTrace:
         if self._session is None:
             skip_disabled()
         synchronise()  # what still runs would be missing from the trace
+        traces = read_sessions(self._session.stop())
         try:
-            traces = read_sessions(self._session.stop())
             self._profiles.finish_bare(traces, self._name, self._calls, self._wanted)
         except TraceError:
             raise CaptureError(
@@ -119,7 +119,7 @@ def profiled_body(profiles: Profiles) -> Iterator[None]:
         raise
     if not looped:
         synchronise()
-        _one_trace(profiles, session.stop(), calls)
+        _one_trace(profiles, read_sessions(session.stop()), calls)
 
 
 def _why_no_step(late: Sequence[str]) -> str:
@@ -147,19 +147,18 @@ def _why_no_step(late: Sequence[str]) -> str:
     )
 
 
-def _one_trace(profiles: Profiles, traces: Traces, calls: Calls) -> None:
+def _one_trace(profiles: Profiles, traces: ReadTraces, calls: Calls) -> None:
     """Profile the whole body; its steps are those it marks, or the calls of its one function."""
     name = profiles.take_name(None)
     try:
-        read = read_sessions(traces)
-        found = _found_steps(read)
+        found = _found_steps(traces)
         if found and found[1].source == "function":
             calls.each_is_step()
         else:
             calls.why = (
                 "which functions a step calls is known of steps that tf_profile drives or brackets"
             )
-        profiles.finish_bare(read, name, calls, profiles.settings.wanted)
+        profiles.finish_bare(traces, name, calls, profiles.settings.wanted)
     except TraceError as error:
         raise CaptureError(_why_no_step(started_later(traces))) from error
     if found and found[1].source == "function" and (several := _several(*found)):

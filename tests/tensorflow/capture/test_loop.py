@@ -8,8 +8,9 @@ from tensorflow.python.distribute.values import PerReplica, PerReplicaSpec
 
 from pytest_tfperf.capture.loop import workload_of
 from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.capture.sessions import Session
 from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.errors import CaptureError, UnknownMetric
+from pytest_tfperf.errors import CaptureError, TraceError, UnknownMetric
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.profile_settings import Settings
 
@@ -232,6 +233,26 @@ def test_profiles_cannot_be_nested(profile):
 def test_trace_without_a_bracketed_step_explains_how_to_mark_one(profile):
     with pytest.raises(CaptureError, match=r"bracket each in `with t.step\(\):`"), profile.trace():
         pass
+
+
+def test_a_damaged_trace_is_no_missing_step(profile, monkeypatch):
+    stop = Session.stop
+
+    def cut(session):
+        traces = stop(session)
+        for path in traces.values():
+            path.write_bytes(path.read_bytes()[:-3])
+        return traces
+
+    monkeypatch.setattr(Session, "stop", cut)
+    with (
+        pytest.raises(TraceError, match="or it is damaged"),
+        profile.trace() as trace,
+        trace.step(),
+    ):
+        step(DATA[0])
+    with pytest.raises(TraceError, match="or it is damaged"), profile.whole_body():
+        step(DATA[0])
 
 
 @pytest.mark.parametrize("data", [lambda: DATA, 3])
