@@ -31,11 +31,11 @@ def test_backends_of_keras():
 
 @pytest.mark.parametrize(
     ("modules", "n_tests"),
-    [
-        ("four_devices errors", 13),
-        pytest.param("forms", 9, marks=pytest.mark.slow),
+    [  # the longest first, so that two processes end together
         pytest.param("beside_tensorflow known_metrics", 13, marks=pytest.mark.slow),
         pytest.param("keras_on_jax", 9, marks=pytest.mark.slow),
+        pytest.param("forms", 9, marks=pytest.mark.slow),
+        ("four_devices errors", 13),
         pytest.param("keras_on_torch", 5, marks=pytest.mark.slow),
     ],
 )
