@@ -13,8 +13,7 @@ from pytest_tfperf.capture.pipeline_stages import stages_of
 from pytest_tfperf.capture.sessions import Traces
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
-from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW
-from pytest_tfperf.frameworks.jax_functions import own_functions
+from pytest_tfperf.frameworks.interface import TENSORFLOW
 from pytest_tfperf.frameworks.jax_programs import JaxPrograms
 from pytest_tfperf.machine.durations import Durations
 from pytest_tfperf.machine.memory_use import MemoryUse
@@ -103,7 +102,11 @@ class Observations:
     """Remarks on interference in the timed window."""
 
     def inspection(
-        self, workload: Mapping[str, Any], max_seconds: float, depth: Depth, framework: str
+        self,
+        workload: Mapping[str, Any],
+        max_seconds: float,
+        depth: Depth,
+        programs: JaxPrograms | None,
     ) -> StepInspection:
         """
         Return an inspection of the steps' code, for a profile that has ended.
@@ -112,10 +115,9 @@ class Observations:
             workload: Inputs and batch size of the steps.
             max_seconds: Time limit of lowering.
             depth: Extent of the inspection.
-            framework: The framework that ran the steps.
+            programs: The programs of JAX, if it ran the steps.
         """
         ended = None if self.traces else self.ended
-        programs = JaxPrograms() if framework == JAX else None
         return StepInspection(self.calls, self.probe, workload, max_seconds, depth, ended, programs)
 
     def recording(self, name: str, ran: Sequence[str], **others: Any) -> Recording:
@@ -133,7 +135,6 @@ class Observations:
             trace=self.traces.get(ran[0]),
             input_trace=None if ran[0] == TENSORFLOW else self.traces.get(TENSORFLOW),
             framework=ran[0],
-            own_functions=own_functions() if ran[0] == JAX else None,
             beside=tuple(ran[1:]),
             first_step_s=self.first_step_s,
             blocks=tuple(self.blocks),

@@ -7,10 +7,9 @@ the profile. So nothing is hooked, traced, lowered or compiled again.
 
 from __future__ import annotations
 
-import gc
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from math import prod
@@ -82,14 +81,18 @@ class JaxProgram:
 
 class JaxPrograms:
     """
-    The compiled programs of JAX that are alive now.
+    Compiled programs of JAX.
 
     They stay alive with this object, and are turned to HLO when they are asked for.
+
+    Args:
+        alive: All objects of `program_type`.
     """
 
-    def __init__(self) -> None:
-        alive, self._why = _alive()
-        self._alive = [JaxProgram(one) for one in alive]
+    def __init__(self, alive: Sequence[Any]) -> None:
+        self._why = _why_unknown(alive)
+        compiled = () if self._why else [one for one in alive if one._executable is not None]
+        self._alive = [JaxProgram(one) for one in compiled]
 
     def named(self, module: str) -> tuple[JaxProgram, ...] | Unknown:
         """Return the programs whose executables have the name of a module, as `jit_step`."""
@@ -99,21 +102,23 @@ class JaxPrograms:
         return tuple(one for one in self._alive if _letters(one.name) == wanted)
 
 
-def _alive() -> tuple[list[Any], str]:
-    """Return the compiled programs that JAX holds, or the reason why they do not show."""
-    jax = loaded_jax()
-    # private: a lowered program and its executable (JAX 0.4 to 0.10)
+def program_type() -> type | None:
+    """Return the type of the programs that JAX holds beside their executables, if it shows."""
+    # private (JAX 0.4 to 0.11)
     pxla = sys.modules.get("jax._src.interpreters.pxla")
-    kind = getattr(pxla, "MeshComputation", None)
-    if jax is None or kind is None:
-        return [], _NOT_HERE
+    return getattr(pxla, "MeshComputation", None)
+
+
+def _why_unknown(alive: Sequence[Any]) -> str:
+    """Return the reason why the programs that JAX holds do not show; empty if they do."""
+    jax = loaded_jax()
+    if jax is None or program_type() is None:
+        return _NOT_HERE
     numbers = re.match(r"(\d+)\.(\d+)", str(jax.__version__))
     if numbers is not None and tuple(map(int, numbers.groups())) < _OLDEST:
-        return [], _OLD.format(jax.__version__, *_OLDEST)
-    found = [one for one in gc.get_referrers(kind) if type(one) is kind]  # all objects of a class
-    if any(not hasattr(one, name) for one in found for name in ("_name", "_executable", "_hlo")):
-        return [], _NOT_HERE
-    return [one for one in found if one._executable is not None], ""
+        return _OLD.format(jax.__version__, *_OLDEST)
+    parts = ("_name", "_executable", "_hlo")
+    return _NOT_HERE if any(not hasattr(one, part) for one in alive for part in parts) else ""
 
 
 def _letters(name: str) -> str:

@@ -19,7 +19,6 @@ from pytest_tfperf.capture.sessions import (
     ReadTraces,
     Session,
     read_sessions,
-    started_later,
     stop_quietly,
     user_session_runs,
 )
@@ -27,13 +26,9 @@ from pytest_tfperf.capture.trace_watch import traces_watched
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit
-from pytest_tfperf.compiler.probe import Probe
-from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.in_use import check_any_in_use, in_use, named, untraced_names
-from pytest_tfperf.frameworks.interface import JAX
-from pytest_tfperf.frameworks.jax_functions import own_functions
-from pytest_tfperf.frameworks.jax_programs import JaxPrograms
+from pytest_tfperf.frameworks.jax_objects import jax_objects
 from pytest_tfperf.frameworks.launch_failures import launch_failures_explained
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.metrics import nearest
@@ -52,14 +47,6 @@ from pytest_tfperf.temporary import TemporaryFolder
 from pytest_tfperf.values import Json, Table
 
 __tracebackhide__ = True
-
-_BARE = (
-    "graphs are looked at where tf_profile drives the steps: tf_profile(step, data), "
-    "tf_profile.steps(data) or a Keras loop"
-)
-_NO_TRACE = (
-    "steps of {} are not traced: pass the step to tf_profile, or use a Keras loop, which are timed"
-)
 
 
 class Profiles:
@@ -209,51 +196,45 @@ class Profiles:
         observations = windows.observations
         traces = windows.read or read_sessions(observations.traces or observations.cold)
         ran = frameworks_of(traces, untraced_names()) or tuple(one.name for one in in_use())[:1]
+        held = jax_objects(ran[:1])
         inspection = observations.inspection(
-            workload, windows.plan.max_seconds, inspection_depth(wanted), ran[0]
+            workload, windows.plan.max_seconds, inspection_depth(wanted), held.programs
         )
         examples = workload.get("batch") if examples is None else examples
         more = {"workload": workload, "result": result, "examples_per_step": examples}
-        recording = windows.recording(name, ran, **more)
-        return self._store(recording, inspection, wanted, traces)
+        recording = windows.recording(name, ran, own_functions=held.own_functions, **more)
+        return self.store(recording, inspection, wanted, traces)
 
-    def finish_bare(self, traces: ReadTraces, name: str, calls: Calls, wanted: Wanted) -> Profile:
+    def store(
+        self, recording: Recording, inspection: StepInspection, wanted: Wanted, read: ReadTraces
+    ) -> Profile:
         """
-        Return the profile of traces without windows.
+        Analyse a recording, and keep its profile.
 
         Args:
-            traces: The traces of one session.
-            name: Name of the profile.
-            calls: Functions called in the steps.
+            recording: The recording.
+            inspection: Inspection of the steps' code.
             wanted: Arguments of the marker.
+            read: The traces of its session, read.
 
         Raises:
-            TraceError: If there is no step in it.
+            TraceError: If there is no step in them.
         """
-        if not traces:
-            raise CaptureError(_NO_TRACE.format(" and ".join(untraced_names())))
-        own = own_functions() if JAX in traces else None
-        ran = frameworks_of(traces, own=own)
-        framework, *beside = *ran, *started_later(traces)
-        inspection = StepInspection(
-            calls,
-            Probe(why=_BARE),
-            {},
-            self.settings.plan.max_seconds,
-            inspection_depth(wanted),
-            programs=JaxPrograms() if framework == JAX else None,
-        )
-        recording = Recording(
-            name=name,
-            trace=Path(traces[framework].path),
-            workload={},
-            bare=True,
-            framework=framework,
-            beside=tuple(beside),
-            traced=tuple(calls.traced),
-            own_functions=own if framework == JAX else None,
-        )
-        return self._store(recording, inspection, wanted, traces)
+        asked = as_asked(recording, wanted, self.settings)
+        evidence = evidence_of(asked, inspection, read)
+        refuse_other_frameworks(evidence)
+        on_demand = None
+        if not self.settings.whole:
+            on_demand = OnDemand(
+                asked_findings(wanted), functools.partial(evidence_of, asked, inspection)
+            )
+            self._on_demand.append(on_demand)
+        profile = self.settings.registry.measured(profile_of(evidence, on_demand))
+        self.results[recording.name] = profile, wanted.limits
+        self.recordings[recording.name] = recording, inspection
+        if recording.trace and (kept := self.settings.kept_trace(recording.trace, recording.name)):
+            self.add_file(recording.name, "trace", kept)
+        return self.results[recording.name][0]
 
     def add(self, profile: Profile, wanted: Wanted) -> None:
         """Keep a profile that was made in another process."""
@@ -329,22 +310,3 @@ class Profiles:
     def so_far(self) -> list[tuple[Profile, tuple[Limit, ...]]]:
         """Return every profile with its limits, and the expensive findings computed so far."""
         return [(so_far(profile), limits) for profile, limits in self.results.values()]
-
-    def _store(
-        self, recording: Recording, inspection: StepInspection, wanted: Wanted, read: ReadTraces
-    ) -> Profile:
-        asked = as_asked(recording, wanted, self.settings)
-        evidence = evidence_of(asked, inspection, read)
-        refuse_other_frameworks(evidence)
-        on_demand = None
-        if not self.settings.whole:
-            on_demand = OnDemand(
-                asked_findings(wanted), functools.partial(evidence_of, asked, inspection)
-            )
-            self._on_demand.append(on_demand)
-        profile = self.settings.registry.measured(profile_of(evidence, on_demand))
-        self.results[recording.name] = profile, wanted.limits
-        self.recordings[recording.name] = recording, inspection
-        if recording.trace and (kept := self.settings.kept_trace(recording.trace, recording.name)):
-            self.add_file(recording.name, "trace", kept)
-        return self.results[recording.name][0]

@@ -16,6 +16,8 @@ ONLY_JAX = {"four_devices errors", "forms"}
 """Modules whose tests import no other framework."""
 PYTEST = ("pytest", "-q", "-p", "pytest_tfperf.plugin.hooks", "-p", "loaded_frameworks")
 TWO = "--xla_force_host_platform_device_count=2"
+QUICK = ("-o", "tfperf_max_seconds=1")
+"""Comparisons of one round of turns, without an interval."""
 NO_TORCH = "PyTorch is not installed: its usual build takes gigabytes"
 ENVIRONMENT = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFORMS": "cpu"}
 
@@ -23,26 +25,26 @@ ENVIRONMENT = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFOR
 @pytest.mark.slow
 def test_backends_of_keras():
     """The process of the test runs no model: it loads the backend that Keras is told to use, alone."""
-    quick = ("-o", "tfperf_max_seconds=1")  # a round of turns, and no interval
     environment = {"KERAS_BACKEND": "jax", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-    printed = printed_by("backends", "2 passed", *quick, **environment)
+    printed = printed_by("backends", "2 passed", *QUICK, **environment)
     assert printed.splitlines()[-1] == "imported: jax keras"
 
 
 @pytest.mark.parametrize(
     ("modules", "n_tests"),
-    [  # the longest first, so that two processes end together
-        pytest.param("beside_tensorflow known_metrics", 13, marks=pytest.mark.slow),
+    [  # two workers get half of this file's tests each, and take about as long
         pytest.param("keras_on_jax", 9, marks=pytest.mark.slow),
-        pytest.param("forms", 9, marks=pytest.mark.slow),
-        ("four_devices errors", 13),
+        pytest.param("forms", 10, marks=pytest.mark.slow),
+        ("four_devices errors", 14),
         pytest.param("keras_on_torch", 5, marks=pytest.mark.slow),
+        pytest.param("beside_tensorflow known_metrics", 13, marks=pytest.mark.slow),
     ],
 )
 def test_steps(modules, n_tests, tmp_path):
     """A report asks for all metrics; those of TensorFlow's graphs must not import it."""
     report = f"--tfperf-report={tmp_path / 'run.json'}"
-    printed = printed_by(modules, f"{n_tests} passed", report)
+    quick = QUICK if modules == "forms" else ()
+    printed = printed_by(modules, f"{n_tests} passed", report, *quick)
     if modules in ONLY_JAX:
         assert printed.splitlines()[-1] == "imported: jax"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -13,25 +14,36 @@ from pytest_tfperf.analysis.host.shown import framework
 from pytest_tfperf.analysis.step_framework import frameworks_of, only_own
 from pytest_tfperf.analysis.steps.detect import Steps, find_steps
 from pytest_tfperf.analysis.xla.step_programs import alternate, runs_unlike_programs
+from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.keras_loops.keras_data import KerasCall
 from pytest_tfperf.capture.keras_loops.loop_hooks import loops_replaced
 from pytest_tfperf.capture.loop import Bracketed
 from pytest_tfperf.capture.sessions import ReadTraces, Session, read_sessions, started_later
 from pytest_tfperf.capture.trace_watch import traces_reported
 from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
-from pytest_tfperf.frameworks.in_use import other_frameworks, synchronise
+from pytest_tfperf.frameworks.in_use import other_frameworks, synchronise, untraced_names
 from pytest_tfperf.frameworks.interface import JAX
-from pytest_tfperf.frameworks.jax_functions import own_functions
+from pytest_tfperf.frameworks.jax_objects import JaxObjects, jax_objects
 from pytest_tfperf.frameworks.jax_tracing import users_traced
 from pytest_tfperf.plugin.forms.keras_loop import profile_keras_loop
+from pytest_tfperf.plugin.profile_settings import inspection_depth
 from pytest_tfperf.plugin.profiles import Profiles
+from pytest_tfperf.recording import Recording
 from pytest_tfperf.text import and_more, plural
 from pytest_tfperf.trace.xspace import Trace
 
 __tracebackhide__ = True
 
+_BARE = (
+    "graphs are looked at where tf_profile drives the steps: tf_profile(step, data), "
+    "tf_profile.steps(data) or a Keras loop"
+)
+_NO_TRACE = (
+    "steps of {} are not traced: pass the step to tf_profile, or use a Keras loop, which are timed"
+)
 _NAMED = 3  # functions that are no steps
 _BY_FIXTURE = "tf_profile(step, data), or for batch in tf_profile.steps(data)"
 
@@ -78,7 +90,8 @@ class BracketedTrace:
         synchronise()  # what still runs would be missing from the trace
         traces = read_sessions(self._session.stop())
         try:
-            self._profiles.finish_bare(traces, self._name, self._calls, self._wanted)
+            held = jax_objects(traces)
+            _finish(self._profiles, traces, held, self._name, self._calls, self._wanted)
         except TraceError:
             raise CaptureError(
                 "no step found in this trace: bracket each in `with t.step():`,"
@@ -151,14 +164,15 @@ def _one_trace(profiles: Profiles, traces: ReadTraces, calls: Calls) -> None:
     """Profile the whole body; its steps are those it marks, or the calls of its one function."""
     name = profiles.take_name(None)
     try:
-        found = _found_steps(traces)
+        held = jax_objects(traces)
+        found = _found_steps(traces, held)
         if found and found[1].source == "function":
             calls.each_is_step()
         else:
             calls.why = (
                 "which functions a step calls is known of steps that tf_profile drives or brackets"
             )
-        profiles.finish_bare(traces, name, calls, profiles.settings.wanted)
+        _finish(profiles, traces, held, name, calls, profiles.settings.wanted)
     except TraceError as error:
         raise CaptureError(_why_no_step(started_later(traces))) from error
     if found and found[1].source == "function" and (several := _several(*found)):
@@ -168,11 +182,58 @@ def _one_trace(profiles: Profiles, traces: ReadTraces, calls: Calls) -> None:
         )
 
 
-def _found_steps(traces: ReadTraces) -> tuple[Trace, Steps] | None:
+def _finish(
+    profiles: Profiles,
+    traces: ReadTraces,
+    held: JaxObjects,
+    name: str,
+    calls: Calls,
+    wanted: Wanted,
+) -> None:
+    """
+    Make the profile of traces without windows.
+
+    Args:
+        profiles: The profiles of the test.
+        traces: The traces of one session.
+        held: Objects of JAX, if it is one of the frameworks.
+        name: Name of the profile.
+        calls: Functions called in the steps.
+        wanted: Arguments of the marker.
+
+    Raises:
+        TraceError: If there is no step in it.
+    """
+    if not traces:
+        raise CaptureError(_NO_TRACE.format(" and ".join(untraced_names())))
+    first, *beside = *frameworks_of(traces, own=held.own_functions), *started_later(traces)
+    held = held if first == JAX else JaxObjects()
+    inspection = StepInspection(
+        calls,
+        Probe(why=_BARE),
+        {},
+        profiles.settings.plan.max_seconds,
+        inspection_depth(wanted),
+        programs=held.programs,
+    )
+    recording = Recording(
+        name=name,
+        trace=Path(traces[first].path),
+        workload={},
+        bare=True,
+        framework=first,
+        beside=tuple(beside),
+        traced=tuple(calls.traced),
+        own_functions=held.own_functions,
+    )
+    profiles.store(recording, inspection, wanted, traces)
+
+
+def _found_steps(traces: ReadTraces, held: JaxObjects) -> tuple[Trace, Steps] | None:
     """Return the trace of the framework that ran the steps, with them; None without a trace."""
     if not traces:
         return None
-    own = own_functions() if JAX in traces else None
+    own = held.own_functions
     trace = traces[frameworks_of(traces, own=own)[0]]
     return trace, find_steps(trace, only_own(own))
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pytest_tfperf.capture.sessions import user_session_runs
+from pytest_tfperf.capture.sessions import Session, user_session_runs
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.in_use import synchronise
 
@@ -57,3 +57,11 @@ def test_a_profiler_of_the_user_is_named(tf_profile, tmp_path):
     refused = pytest.raises(CaptureError, match=r"jax\.profiler\.start_trace")
     with jax.profiler.trace(str(tmp_path)), refused:
         tf_profile(lambda: product(X), **FEW)
+
+
+def test_a_trace_that_cannot_be_written_is_named(tf_profile, tmp_path):
+    session = Session(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    (folder / "plugins").write_text("a file, where the trace needs a folder")
+    with pytest.raises(CaptureError, match=r"JAX.s profiler could not write its trace: .*plugins"):
+        session.stop()

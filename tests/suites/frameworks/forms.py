@@ -53,6 +53,13 @@ def test_a_trace_is_read_once_and_that_of_the_first_step_twice(tf_profile, monke
     assert [reads[one] for one in (driven.cold, driven.trace, bare.trace)] == [2, 1, 1]
 
 
+def test_a_trace_is_written_alone(tf_profile):
+    """JAX writes it as JSON too, which takes longer than the trace itself."""
+    tf_profile(lambda: loss(DATA[0]), **FEW)
+    ((recording, _),) = tf_profile._profiles.recordings.values()
+    assert list(recording.trace.parent.iterdir()) == [recording.trace]
+
+
 def test_bracketed_steps(tf_profile):
     loss(DATA[0])
     with tf_profile.trace() as trace:

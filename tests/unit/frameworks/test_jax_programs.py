@@ -7,7 +7,8 @@ import pytest
 from helpers.xspace import field
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks.jax_programs import JaxPrograms
+from pytest_tfperf.frameworks.jax_objects import instances
+from pytest_tfperf.frameworks.jax_programs import JaxPrograms, program_type
 from pytest_tfperf.values import Unknown
 
 
@@ -42,6 +43,10 @@ def jax(monkeypatch):
     return made
 
 
+def held():
+    return JaxPrograms(*instances(program_type()))
+
+
 def why(programs, module="jit_step"):
     found = programs.named(module)
     assert isinstance(found, Unknown)
@@ -52,20 +57,20 @@ def test_programs_of_one_name_have_numbers(jax):
     jax()
     alive = [MeshComputation(name, 3 + n) for n, name in enumerate(["jit(<lambda>)"] * 2)]
     alive.append(MeshComputation("jit(step)", 9))
-    found = JaxPrograms().named("jit__lambda")
+    found = held().named("jit__lambda")
     assert sorted((one.number, one.unoptimised) for one in found) == [
         (3, b"program 3"),
         (4, b"program 4"),
     ]
-    assert [one.number for one in JaxPrograms().named("jit_step")] == [9]
-    assert JaxPrograms().named("jit_other") == ()
+    assert [one.number for one in held().named("jit_step")] == [9]
+    assert held().named("jit_other") == ()
     assert len(alive) == 3
 
 
 def test_programs_stay_alive_until_they_are_asked_for(jax):
     jax()
     alive = [MeshComputation("jit(step)", 7)]
-    programs = JaxPrograms()
+    programs = held()
     alive.clear()
     assert [one.unoptimised for one in programs.named("jit_step")] == [b"program 7"]
 
@@ -73,14 +78,14 @@ def test_programs_stay_alive_until_they_are_asked_for(jax):
 def test_a_program_that_was_never_compiled_ran_nowhere(jax):
     jax()
     alive = MeshComputation("jit(step)", 7, executable=False)
-    assert JaxPrograms().named("jit_step") == ()
+    assert held().named("jit_step") == ()
     assert alive._executable is None
 
 
 def test_a_program_of_several_devices_is_not_that_of_one(jax):
     jax()
     alive = MeshComputation("jit(step)", 7, partitions=4)
-    (program,) = JaxPrograms().named("jit_step")
+    (program,) = held().named("jit_step")
     assert "jit(step) runs on 4 devices" in program.unoptimised.why
     assert alive.raw
 
@@ -95,12 +100,12 @@ def test_a_program_of_several_devices_is_not_that_of_one(jax):
 )
 def test_versions_that_show_no_program(jax, version, kind, said):
     jax(version, kind)
-    assert said in why(JaxPrograms())
+    assert said in why(held())
 
 
 def test_without_jax_there_is_no_program(monkeypatch):
     monkeypatch.delitem(sys.modules, "jax", raising=False)
-    assert "does not show its programs" in why(JaxPrograms())
+    assert "does not show its programs" in why(held())
 
 
 def test_an_error_of_a_private_part_is_named(jax):
@@ -108,7 +113,7 @@ def test_an_error_of_a_private_part_is_named(jax):
     alive = MeshComputation("jit(step)", 7)
     alive.hlo = lambda: 1 / 0
     alive._executable.xla_executable.hlo_modules = list
-    (program,) = JaxPrograms().named("jit_step")
+    (program,) = held().named("jit_step")
     said = r"jit\(step\) could not be read as HLO"
     with pytest.raises(CaptureError, match=f"{said}: ZeroDivisionError: division by zero"):
         _ = program.unoptimised
