@@ -21,7 +21,7 @@ from pytest_tfperf.capture.observations import Epochs, Observations
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.sessions import Fetching, ReadTraces, Session, StepMark, read_sessions
 from pytest_tfperf.capture.window_hooks import Progress, WindowHooks
-from pytest_tfperf.compiler.probe import probed
+from pytest_tfperf.compiler.probe import Probe, probed, why_not_probed
 from pytest_tfperf.compiler.step_calls import calls_recorded
 from pytest_tfperf.frameworks.in_use import least_block, synchronise
 from pytest_tfperf.frameworks.unfinished_calls import UnfinishedCalls
@@ -309,6 +309,9 @@ class Windows:
 
     def _probe_step(self) -> Generator[None]:
         """Run one more step like most traced steps, if the data allow, to record its graphs."""
+        if why := why_not_probed():
+            self.observations.probe = Probe(why=why)
+            return
         n_probes = 0
         while (
             n_probes < _MAX_PROBES

@@ -47,18 +47,27 @@ class Probe:
     """Reason why nothing is known."""
 
 
-@contextmanager
-def probed(in_step: Callable[[], bool] = lambda: True) -> Iterator[Probe]:
-    """Record Python's actions while `in_step` returns True; complete when the context has ended."""
+def why_not_probed() -> str | None:
+    """Return why nothing of a step would be recorded, or None."""
     if loaded_tensorflow() is None:
-        yield Probe(why=NOT_LOADED)
-        return
+        return NOT_LOADED
     # private: callbacks for every op and function that Python runs
     try:
-        from tensorflow.python.framework import op_callbacks
+        import tensorflow.python.framework.op_callbacks  # noqa: F401
     except ImportError:
-        yield Probe(why="this version of TensorFlow does not show what a step runs")
-        return
+        return "this version of TensorFlow does not show what a step runs"
+    return None
+
+
+@contextmanager
+def probed(in_step: Callable[[], bool] = lambda: True) -> Iterator[Probe]:
+    """
+    Record Python's actions while `in_step` returns True, unless `why_not_probed` tells why not.
+
+    The record is complete when the context has ended.
+    """
+    from tensorflow.python.framework import op_callbacks
+
     probe = Probe()
 
     def ran(op_type: str | bytes, *_: Any, graph: Any = None, **__: Any) -> None:

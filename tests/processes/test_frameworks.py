@@ -34,7 +34,7 @@ def test_backends_of_keras():
     ("modules", "n_tests"),
     [  # two workers get half of this file's tests each, and take about as long
         pytest.param("keras_on_jax", 9, marks=pytest.mark.slow),
-        pytest.param("forms", 10, marks=pytest.mark.slow),
+        pytest.param("forms", 11, marks=pytest.mark.slow),
         ("four_devices errors", 14),
         pytest.param("keras_on_torch", 5, marks=pytest.mark.slow),
         pytest.param("beside_tensorflow known_metrics", 13, marks=pytest.mark.slow),

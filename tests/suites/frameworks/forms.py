@@ -53,6 +53,12 @@ def test_a_trace_is_read_once_and_that_of_the_first_step_twice(tf_profile, monke
     assert [reads[one] for one in (driven.cold, driven.trace, bare.trace)] == [2, 1, 1]
 
 
+def test_no_step_is_probed_for_graphs_of_tensorflow(tf_profile):
+    calls = []
+    tf_profile(lambda: calls.append(loss(DATA[0])), **FEW)
+    assert len(calls) == 1 + FEW["warmup"] + FEW["steps"] + FEW["trace_steps"] + 3  # counted
+
+
 def test_a_trace_is_written_alone(tf_profile):
     """JAX writes it as JSON too, which takes longer than the trace itself."""
     tf_profile(lambda: loss(DATA[0]), **FEW)

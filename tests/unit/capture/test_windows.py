@@ -121,6 +121,7 @@ def run_of(monkeypatch):
         "StepMark": Mark,
         "UnfinishedCalls": lambda _: SimpleNamespace(ended=lambda output: None),
         "probed": probed,
+        "why_not_probed": lambda: None,
         "synchronise": lambda output=None: None,
         "least_block": lambda *_: 0.02,
         "read_sessions": lambda traces: traces,
@@ -144,6 +145,15 @@ def test_lock_is_held_in_the_timed_and_traced_windows_only(run_of):
     # cold, warm-up; timed, traced; probe, counted
     assert run.steps == [False] * (1 + 3) + [True] * (4 + 2) + [False] * (1 + 3)
     assert (run.taken, run.settled_after) == (1, [3])
+
+
+def test_no_step_is_probed_where_nothing_of_it_would_be_recorded(run_of, monkeypatch):
+    run = run_of()
+    monkeypatch.setattr(windows, "why_not_probed", lambda: "TensorFlow is not loaded")
+    profile = run.windows()
+    run.run_steps(profile)
+    assert run.steps == [False] * (1 + 3) + [True] * (4 + 2) + [False] * 3  # no probe, 3 counted
+    assert profile.observations.probe.why == "TensorFlow is not loaded"
 
 
 def test_each_timed_call_has_its_next_and_the_pause_before_it(run_of, monkeypatch):
