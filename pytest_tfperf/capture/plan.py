@@ -50,12 +50,12 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """Steps of all windows: the cold one, warm-up, timed, traced, probe, and counted."""
+        """Steps of all windows: the cold one, warm-up, timed, traced, a probe, and counted."""
         return 1 + self.warmup + self.timed_steps + self.trace_steps + self.last_steps
 
     @property
     def last_steps(self) -> int:
-        """Steps after the times are known: the probe, and those whose calls are counted."""
+        """Steps after the times are known: a probe at most, and those whose calls are counted."""
         return 1 + self.counted_steps
 
     def in_step(self) -> Plan:

@@ -66,6 +66,8 @@ class Session:
             try:
                 framework.stop_trace()
             except Exception as error:
+                for other in self._started:
+                    other.discard_trace()
                 raise CaptureError(
                     f"{framework.name}'s profiler could not write its trace: {error}"
                 ) from error

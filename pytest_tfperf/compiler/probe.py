@@ -62,9 +62,9 @@ def why_not_probed() -> str | None:
 @contextmanager
 def probed(in_step: Callable[[], bool] = lambda: True) -> Iterator[Probe]:
     """
-    Record Python's actions while `in_step` returns True, unless `why_not_probed` tells why not.
+    Record Python's actions while `in_step` returns True; complete when the context has ended.
 
-    The record is complete when the context has ended.
+    It can be recorded where `why_not_probed` returns None.
     """
     from tensorflow.python.framework import op_callbacks
 

@@ -59,7 +59,7 @@ def jax_computes() -> bool:
     `import tensorflow` loads JAX wherever it is installed (tensorflow/lite/python/util.py), so the
     module alone tells nothing.
     """
-    # private: the devices by platform, empty until JAX first computes (JAX 0.4 to 0.10)
+    # private: the devices by platform, empty until JAX first computes (JAX 0.4 to 0.11)
     bridge = sys.modules.get("jax._src.xla_bridge")
     return bridge is not None and bool(getattr(bridge, "_backends", True))
 
@@ -75,27 +75,32 @@ def why_refused(version: str) -> str | None:
     )
 
 
-class _Collected:
+class _WithoutJson:
     """
-    A session of JAX's profiler that hands its trace over when JAX exports it.
+    A session of JAX's profiler that keeps its trace where JAX would export it.
 
-    JAX would write the trace as JSON too, which nothing here reads. That takes twice the time of
-    all else (measured with JAX 0.10.2).
+    JAX writes a trace as JSON too, which nothing here reads. That takes twice the time of all else
+    (measured with JAX 0.10.2).
     """
 
     def __init__(self, session: Any) -> None:
         self._session = session
-        self.folder: Path | None = None
-        """Folder that JAX was told to write to; None if it has not exported the trace."""
-        self.trace = b""
-        """The XSpace, serialised."""
+        self._folder: Path | None = None
+        self._trace = b""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)
 
     def stop_and_export(self, folder: str) -> None:
         """Stop the profiler, and keep its trace."""
-        self.trace, self.folder = self._session.stop(), Path(folder)
+        self._trace, self._folder = self._session.stop(), Path(folder)
+
+    def write(self) -> None:
+        """Write the trace, unless JAX has written it in another way."""
+        if self._folder is not None:
+            run = self._folder / "plugins" / "profile" / "run"
+            run.mkdir(parents=True)
+            (run / f"{socket.gethostname()}.xplane.pb").write_bytes(self._trace)
 
 
 class Jax:
@@ -153,19 +158,16 @@ class Jax:
         options = profiler.ProfileOptions()
         options.python_tracer_level = 0
         profiler.start_trace(str(folder), profiler_options=options)
+        state = _profile_state()
+        if hasattr(getattr(state, "profile_session", None), "stop"):
+            state.profile_session = _WithoutJson(state.profile_session)
 
     def stop_trace(self) -> None:
         """Stop the profiler, and write its trace."""
-        state = _profile_state()
-        if not hasattr(getattr(state, "profile_session", None), "stop"):
-            _jax().profiler.stop_trace()
-            return
-        collected = state.profile_session = _Collected(state.profile_session)
+        session = getattr(_profile_state(), "profile_session", None)
         _jax().profiler.stop_trace()
-        if collected.folder is not None:
-            run = collected.folder / "plugins" / "profile" / "run"
-            run.mkdir(parents=True)
-            (run / f"{socket.gethostname()}.xplane.pb").write_bytes(collected.trace)
+        if isinstance(session, _WithoutJson):
+            session.write()
 
     def discard_trace(self) -> None:
         """Stop the profiler if it runs."""

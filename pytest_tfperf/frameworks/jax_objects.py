@@ -34,5 +34,5 @@ def jax_objects(frameworks: Collection[str]) -> JaxObjects:
 def instances(*kinds: type | None) -> list[list[Any]]:
     """Return the objects of each class that are alive; there is none of None."""
     # an object refers to its class; reading all objects takes three times as long
-    found = gc.get_referrers(*kinds)
+    found = gc.get_referrers(*(kind for kind in kinds if kind is not None))
     return [[one for one in found if type(one) is kind] for kind in kinds]

@@ -55,7 +55,7 @@ def test_pytorch_is_loaded_and_not_tensorflow_if_keras_is_told_to_use_it():
         pytest.param("keras_on_jax", 9, marks=pytest.mark.slow),
         pytest.param("keras_on_torch", 5, marks=pytest.mark.slow),
         # two workers get half of the file each: this is the middle, by tests and by time
-        pytest.param("beside_tensorflow known_metrics", 13, marks=pytest.mark.slow),
+        pytest.param("beside_tensorflow known_metrics", 14, marks=pytest.mark.slow),
         pytest.param("forms", 11, marks=pytest.mark.slow),
         ("four_devices errors", 14),
     ],

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pytest_tfperf.capture.sessions import Session, user_session_runs
+from pytest_tfperf.errors import CaptureError
+
 FEW = {"warmup": 3, "steps": 12, "trace_steps": 6}
 BATCH = np.ones((32, 32), "float32")
 jax_step = jax.jit(lambda x: x @ x)
@@ -93,6 +96,15 @@ def test_a_step_of_both_leaves_counts_unknown_and_times_known(tf_profile):
     assert "the step ran JAX beside TensorFlow" in found.value("xla_launches").why
     assert "the step ran JAX beside TensorFlow" in found.value("retraces").why
     assert "TensorFlow" in platform(tf_profile)
+
+
+def test_a_trace_that_cannot_be_written_leaves_no_session_open(tmp_path):
+    session = Session(tmp_path)
+    for folder in tmp_path.iterdir():
+        (folder / "plugins").write_text("a file, where the trace needs a folder")
+    with pytest.raises(CaptureError, match="TensorFlow's profiler could not write its trace"):
+        session.stop()
+    assert not user_session_runs()
 
 
 @pytest.mark.tfperf(max_retraces=0)
