@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 import re
-import socket
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -100,7 +100,7 @@ class _WithoutJson:
         if self._folder is not None:
             run = self._folder / "plugins" / "profile" / "run"
             run.mkdir(parents=True)
-            (run / f"{socket.gethostname()}.xplane.pb").write_bytes(self._trace)
+            (run / f"{platform.node()}.xplane.pb").write_bytes(self._trace)
 
 
 class Jax:
