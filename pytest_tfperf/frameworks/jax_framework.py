@@ -79,8 +79,8 @@ class _WithoutJson:
     """
     A session of JAX's profiler that keeps its trace where JAX would export it.
 
-    JAX writes a trace as JSON too, which nothing here reads. That takes twice the time of all else
-    (measured with JAX 0.10.2).
+    JAX writes a trace as JSON too, which nothing here reads. That takes more than twice the time of
+    all else (benchmarks/jax_traces.py).
     """
 
     def __init__(self, session: Any) -> None:
