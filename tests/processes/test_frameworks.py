@@ -31,15 +31,6 @@ def test_backends_of_keras():
 
 
 @pytest.mark.slow
-def test_a_marker_alone_around_the_first_step_of_jax_says_that_it_came_late():
-    """TensorFlow was there before, and is traced alone; the next test is traced in both."""
-    first, _, second = run("late_jax.py").stdout.partition("_ test_alone[True] _")
-    assert "no step found in this test: JAX started in it, after the profiler" in first
-    assert "retraces is 2, above the limit of 0" in second
-    assert "<lambda> (x f32[1] → f32[2]), <lambda> (x f32[1] → f32[3])" in second
-
-
-@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason=NO_TORCH)
 def test_pytorch_is_loaded_and_not_tensorflow_if_keras_is_told_to_use_it():
     done = run("named_backend.py", KERAS_BACKEND="torch")
@@ -54,10 +45,10 @@ def test_pytorch_is_loaded_and_not_tensorflow_if_keras_is_told_to_use_it():
     [
         pytest.param("keras_on_jax", 9, marks=pytest.mark.slow),
         pytest.param("keras_on_torch", 5, marks=pytest.mark.slow),
+        ("four_devices errors", 14),
         # two workers get half of the file each: this is the middle, by tests and by time
         pytest.param("beside_tensorflow known_metrics", 14, marks=pytest.mark.slow),
         pytest.param("forms", 11, marks=pytest.mark.slow),
-        ("four_devices errors", 14),
     ],
 )
 def test_steps(modules, n_tests, tmp_path):
@@ -91,6 +82,15 @@ def run(*arguments, **environment):
         text=True,
         timeout=300,
     )
+
+
+@pytest.mark.slow
+def test_a_marker_alone_around_the_first_step_of_jax_says_that_it_came_late():
+    """TensorFlow was there before, and is traced alone; the next test is traced in both."""
+    first, _, second = run("late_jax.py").stdout.partition("_ test_alone[True] _")
+    assert "no step found in this test: JAX started in it, after the profiler" in first
+    assert "retraces is 2, above the limit of 0" in second
+    assert "<lambda> (x f32[1] → f32[2]), <lambda> (x f32[1] → f32[3])" in second
 
 
 @pytest.mark.slow
