@@ -31,14 +31,14 @@ def test_the_table_has_times_and_what_the_loop_adds(tf_profile):
     assert work[0]["matmul_and_convolution"] == work[1]["matmul_and_convolution"]
 
 
-def test_a_model_that_fails_under_a_backend_names_it(tf_profile):
-    """The other variant, its bare step, waits meanwhile."""
-
+def test_a_model_that_fails_under_one_backend_names_it(tf_profile):
     def fails():
         import keras
 
-        raise ValueError(f"planted under {keras.config.backend()}")
+        if keras.config.backend() == "jax":
+            raise ValueError("planted")
+        return build()
 
     with pytest.raises(Exception, match="variant 'jax'") as error:
-        tf_profile.compare_backends(fails, (X, Y), backends=["jax"])
-    assert "planted under jax" in str(error.value)
+        tf_profile.compare_backends(fails, (X, Y), backends=["jax", "tensorflow"])
+    assert "planted" in str(error.value)
