@@ -58,11 +58,13 @@ def test_another_device_than_the_first(tf_profile):
 
 
 def test_devices_are_waited_for(rows):
-    x = jax.device_put(np.ones((2048, 2048), "float32"), rows)
+    x = jax.device_put(np.ones((1024, 1024), "float32"), rows)
     product = jax.jit(lambda x: jnp.tanh(x.T @ x).sum())
     each = [jax.device_put(np.ones((1000, 1000), "float32"), one) for one in jax.devices()]
-    product(x).block_until_ready()
-    for _ in range(3):
-        running = [product(x), *map(product, each)]
+    orders = [x, *each], [*each, x]
+    jax.block_until_ready([product(one) for one in orders[0]])
+    synchronise()  # all programs are compiled now
+    for calls in orders:  # the program of all devices is the first, then the last
+        running = [product(one) for one in calls]
         synchronise()
         assert all(one.is_ready() for one in running)
