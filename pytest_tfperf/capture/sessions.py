@@ -11,7 +11,7 @@ from time import perf_counter
 
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.files import on_disk
-from pytest_tfperf.frameworks.in_use import traced
+from pytest_tfperf.frameworks.in_use import loaded, traced
 from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW, Annotation, Framework
 from pytest_tfperf.machine.wall_clock import WallClock
 from pytest_tfperf.quantities import SECONDS, format_quantity
@@ -133,7 +133,7 @@ def started_later(traces: Collection[str]) -> tuple[str, ...]:
 
 def user_session_runs() -> bool:
     """Return whether the user runs a profiler of a framework in this process."""
-    return any(framework.is_tracing() for framework in traced())
+    return any(framework.is_tracing() for framework in loaded())
 
 
 def check_no_session() -> None:
@@ -153,7 +153,7 @@ def check_no_session() -> None:
 
 def stop_quietly() -> None:
     """Stop the sessions of the process, if there are any, and discard their traces."""
-    for framework in traced():
+    for framework in loaded():
         framework.discard_trace()
 
 

@@ -34,19 +34,24 @@ def in_use() -> tuple[Framework, ...]:
     Raises:
         CaptureError: If TensorFlow or JAX is too old, or TensorFlow cannot be imported.
     """
-    found = _loaded()
+    found = loaded()
     backend = os.environ.get("KERAS_BACKEND")
     if not found and backend in _BACKENDS and is_installed("keras") and is_installed(backend):
         importlib.import_module("keras")
-        found = _loaded()
+        found = loaded()
     if not found and is_installed("tensorflow"):
         load_tensorflow()
-        found = [_TENSORFLOW]
-    return tuple(found)
+        found = (_TENSORFLOW,)
+    return found
 
 
-def _loaded() -> list[Framework]:
-    """Return the frameworks that were loaded and may run steps."""
+def loaded() -> tuple[Framework, ...]:
+    """
+    Return the frameworks that were loaded and may run steps.
+
+    Raises:
+        CaptureError: If TensorFlow or JAX is too old.
+    """
     found: list[Framework] = []
     if "tensorflow" in sys.modules:
         load_tensorflow()  # refuses old versions
@@ -56,7 +61,7 @@ def _loaded() -> list[Framework]:
     if jax_computes() or (not found and loaded_jax() is not None):
         _JAX.version()  # refuses old versions
         found.append(_JAX)
-    return found
+    return tuple(found)
 
 
 def check_any_in_use() -> None:

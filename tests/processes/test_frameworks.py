@@ -14,7 +14,9 @@ from helpers.paths import SUITES
 FOLDER = SUITES / "frameworks"
 ONLY_JAX = {"four_devices errors", "forms"}
 """Modules whose tests import no other framework."""
-PYTEST = ("pytest", "-q", "-p", "pytest_tfperf.plugin.hooks", "-p", "loaded_frameworks")
+PLUGINS = "pytest_tfperf.plugin.hooks", "loaded_frameworks", "no:unraisableexception"
+"""A plugin of pytest is left out, which collects all garbage five times at the end."""
+PYTEST = ("pytest", "-q", *(word for name in PLUGINS for word in ("-p", name)))
 TWO = "--xla_force_host_platform_device_count=2"
 QUICK = ("-o", "tfperf_max_seconds=1")
 """Comparisons of one round of turns, without an interval."""

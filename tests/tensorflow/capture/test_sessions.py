@@ -1,5 +1,6 @@
 """Profiler sessions of the plugin and of the user."""
 
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,6 +10,7 @@ from helpers.processes import files_of_at_most
 
 from pytest_tfperf.capture.sessions import Session, keep_trace, read_session, user_session_runs
 from pytest_tfperf.errors import CaptureError, TraceError
+from pytest_tfperf.frameworks import in_use
 from pytest_tfperf.protobuf import Message
 from pytest_tfperf.trace.xspace import read_trace
 
@@ -41,6 +43,14 @@ def test_session_of_the_user_is_reported_and_not_stopped(tmp_path, profile):
 def test_session_left_running_by_a_test_is_stopped(tmp_path, profile):
     tf.profiler.experimental.start(str(tmp_path))
     profile.close()
+    assert not user_session_runs()
+
+
+def test_a_search_for_sessions_loads_no_framework(monkeypatch):
+    """The test may import another one later, as JAX."""
+    for name in ("tensorflow", "jax", "keras"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(in_use, "load_tensorflow", lambda: pytest.fail("it is loaded"))
     assert not user_session_runs()
 
 
