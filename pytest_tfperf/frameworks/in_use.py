@@ -34,11 +34,11 @@ def in_use() -> tuple[Framework, ...]:
     Raises:
         CaptureError: If TensorFlow or JAX is too old, or TensorFlow cannot be imported.
     """
-    found = loaded()
+    found = _loaded()
     backend = os.environ.get("KERAS_BACKEND")
     if not found and backend in _BACKENDS and is_installed("keras") and is_installed(backend):
         importlib.import_module("keras")
-        found = loaded()
+        found = _loaded()
     if not found and is_installed("tensorflow"):
         load_tensorflow()
         found = (_TENSORFLOW,)
@@ -46,6 +46,14 @@ def in_use() -> tuple[Framework, ...]:
 
 
 def loaded() -> tuple[Framework, ...]:
+    """Return the frameworks in use as far as they are loaded; none if one is too old."""
+    try:
+        return _loaded()
+    except CaptureError:
+        return ()
+
+
+def _loaded() -> tuple[Framework, ...]:
     """
     Return the frameworks that were loaded and may run steps.
 
@@ -103,8 +111,8 @@ def untraced_names() -> tuple[str, ...]:
 
 
 def named(names: Collection[str]) -> tuple[Framework, ...]:
-    """Return the frameworks of these names; those in use if there is no name."""
-    return tuple(one for one in (_TENSORFLOW, _JAX, _PYTORCH) if one.name in names) or in_use()
+    """Return the frameworks of these names; those that are loaded if there is no name."""
+    return tuple(one for one in (_TENSORFLOW, _JAX, _PYTORCH) if one.name in names) or loaded()
 
 
 def synchronise(output: Any = None) -> None:
@@ -154,8 +162,8 @@ def _runs_behind_python() -> bool:
 
 
 def has_accelerators() -> bool:
-    """Return whether steps may run on a GPU or TPU."""
-    return any(framework.accelerators() for framework in in_use())
+    """Return whether steps of the loaded frameworks may run on a GPU or TPU."""
+    return any(framework.accelerators() for framework in loaded())
 
 
 def n_gpus() -> int:

@@ -298,7 +298,7 @@ def _compare_in_processes(
     if not can_start_processes() or _part(child, "worker") is not None:
         return None
     announce = announcer(item, on_terminal)
-    return VariantProcesses(item, _on_shared_cpu(), announce, _exclusive(options, child))
+    return VariantProcesses(item, _on_shared_cpu, announce, _exclusive(options, child))
 
 
 def _run_workers(

@@ -55,7 +55,7 @@ class VariantProcesses:
 
     Args:
         item: The test.
-        shares_cpu: True if workers of xdist use the same CPU.
+        shares_cpu: Returns whether workers of xdist use the same CPU.
         announce: Shows what runs.
         exclusive: Keeps other processes from measuring meanwhile.
     """
@@ -63,7 +63,7 @@ class VariantProcesses:
     def __init__(
         self,
         item: pytest.Item,
-        shares_cpu: bool,
+        shares_cpu: Callable[[], bool],
         announce: Callable[[str], None],
         exclusive: Exclusive,
     ) -> None:
@@ -183,7 +183,7 @@ class VariantProcesses:
                 f"batch sizes differ ({sizes}), so that a step is not the same work: "
                 "compare throughput"
             )
-        return (*notes, SHARED_CPU) if self._shares_cpu else tuple(notes)
+        return (*notes, SHARED_CPU) if self._shares_cpu() else tuple(notes)
 
 
 class VariantClient:

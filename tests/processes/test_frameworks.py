@@ -15,7 +15,7 @@ FOLDER = SUITES / "frameworks"
 ONLY_JAX = {"four_devices errors", "forms"}
 """Modules whose tests import no other framework."""
 PLUGINS = "pytest_tfperf.plugin.hooks", "loaded_frameworks", "no:unraisableexception"
-"""A plugin of pytest is left out, which collects all garbage five times at the end."""
+"""The last leaves out a plugin of pytest that collects all garbage five times at the end."""
 PYTEST = ("pytest", "-q", *(word for name in PLUGINS for word in ("-p", name)))
 TWO = "--xla_force_host_platform_device_count=2"
 QUICK = ("-o", "tfperf_max_seconds=1")

@@ -32,6 +32,29 @@ def test_a_process_that_imports_the_hooks_loads_little():
     assert {name for name in names if name.startswith("pytest_tfperf.")} <= LIGHT
 
 
+UNPROFILED = """
+import sys
+import pytest
+
+def test_skips(tf_profile):
+    pytest.skip("planted")
+
+def test_passes(tf_profile):
+    assert tf_profile.environment()["platform"]
+
+def test_nothing_is_loaded():
+    assert not {"tensorflow", "jax", "keras"} & set(sys.modules)
+"""
+
+
+def test_tests_that_profile_nothing_load_no_framework(pytester):
+    """A later test of the process may import another one, such as JAX."""
+    pytester.makepyfile(UNPROFILED)
+    options = "-n", "2", "--dist", "loadfile", "--tfperf-only", "structural"
+    result = pytester.runpytest_subprocess(*options, "--tfperf-report=run.json")
+    result.assert_outcomes(passed=2, skipped=1)
+
+
 def test_the_package_exports_its_types_and_loads_them_when_asked_for():
     code = (
         "import sys, pytest_tfperf\n"

@@ -266,9 +266,9 @@ def _unknown_in_all(tests: Iterable[ReportedTest]) -> tuple[Reason, ...]:
 
 
 def _environments(tests: Iterable[ProfiledTest]) -> list[Json]:
-    """Return the different environments of the tests."""
+    """Return the different environments of profiles; a test without one may load no framework."""
     found: list[Json] = []
     for test in tests:
-        if test.environment not in found:
+        if test.profiles and test.environment not in found:
             found.append(dict(test.environment))
     return found

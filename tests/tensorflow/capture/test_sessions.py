@@ -47,8 +47,8 @@ def test_session_left_running_by_a_test_is_stopped(tmp_path, profile):
 
 
 def test_a_search_for_sessions_loads_no_framework(monkeypatch):
-    """The test may import another one later, as JAX."""
-    for name in ("tensorflow", "jax", "keras"):
+    """The test may import another one later, such as JAX."""
+    for name in ("tensorflow", "jax", "jax._src.xla_bridge", "keras"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(in_use, "load_tensorflow", lambda: pytest.fail("it is loaded"))
     assert not user_session_runs()
