@@ -12,6 +12,8 @@ from typing import Any
 
 from pytest_tfperf.errors import CaptureError
 
+__tracebackhide__ = True
+
 OLDEST = (2, 18)
 """The oldest TensorFlow whose traces show what XLA runs on a CPU."""
 DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "tf-nightly", "tf-nightly-cpu")
@@ -31,7 +33,7 @@ def load_tensorflow() -> Any:
         raise CaptureError(
             f"TensorFlow cannot be imported ({error}); profiling needs it: pip install "
             "tensorflow (or tensorflow-cpu, the smaller build without GPU support)"
-        ) from error
+        ) from None
     if why := too_old(str(getattr(tensorflow, "__version__", ""))):
         raise CaptureError(why)
     return tensorflow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,6 @@ class Profiles:
         self.asked += [wanted.limits] if limits else []
         return wanted
 
-    @contextmanager
     def windows(
         self,
         name: str,
@@ -122,9 +121,9 @@ class Profiles:
         steps_per_call: int,
         available: int | None = None,
         goes_on: bool = False,
-    ) -> Iterator[Windows]:
+    ) -> AbstractContextManager[Windows]:
         """
-        Open the windows of a loop.
+        Return the windows of a loop, which are open within the context.
 
         Args:
             name: Name of the profile.
@@ -133,6 +132,9 @@ class Profiles:
             steps_per_call: Steps that loop inside a call.
             available: Number of calls, if it is known.
             goes_on: Whether there can be more than these.
+
+        Raises:
+            CaptureError: If no framework can run the steps.
         """
         plan = replace(
             plan_of(self.settings, wanted),
@@ -141,12 +143,17 @@ class Profiles:
         )
         check_any_in_use()
         xla_shown(self.settings.scratch)  # which also starts the runtime, before a first step
-        windows = Windows(
-            plan if available is None else plan.cut_to(available, goes_on),
-            self.folder,
-            kind,
-            window_hooks(self.settings, name, wanted),
+        return self._opened(
+            Windows(
+                plan if available is None else plan.cut_to(available, goes_on),
+                self.folder,
+                kind,
+                window_hooks(self.settings, name, wanted),
+            )
         )
+
+    @contextmanager
+    def _opened(self, windows: Windows) -> Iterator[Windows]:
         self._open.append(windows)
         try:
             with traces_watched(windows), launch_failures_explained():

@@ -196,7 +196,7 @@ def test_a_test_that_asks_and_profiles_nothing_fails(suite):
     )
 
 
-def test_tensorflow_missing_fails_the_fixture_with_the_install_command_and_nothing_else(pytester):
+def test_tensorflow_missing_fails_the_profile_with_the_install_command_and_nothing_else(pytester):
     pytester.makepyfile(
         """
 import sys
@@ -206,16 +206,16 @@ import pytest
 def no_tensorflow(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", None)
 
-def test_profiled(no_tensorflow, tf_profile): pass
+def test_profiled(no_tensorflow, tf_profile): tf_profile(lambda: 1)
 def test_plain(): pass
 """
     )
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["TensorFlow cannot be imported*pip install tensorflow*"])
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["E *TensorFlow cannot be imported*pip install tensorflow*"])
     output = result.stdout.str()
     assert output.count("pip install tensorflow") == 1
-    assert "exception" not in output
+    assert not [word for word in ("exception", "contextlib") if word in output]
 
 
 def test_unittest_test_cases_are_profiled_too(suite):
