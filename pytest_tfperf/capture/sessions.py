@@ -132,7 +132,7 @@ def started_later(traces: Collection[str]) -> tuple[str, ...]:
 
 
 def user_session_runs() -> bool:
-    """Return whether the user runs a profiler in this process; no framework is loaded for it."""
+    """Return whether the user runs a profiler of a loaded framework in this process."""
     return any(framework.is_tracing() for framework in loaded())
 
 

@@ -46,7 +46,7 @@ def in_use() -> tuple[Framework, ...]:
 
 
 def loaded() -> tuple[Framework, ...]:
-    """Return the frameworks in use as far as they are loaded; none if one is too old."""
+    """Return the frameworks in use that are loaded already; none if one of them is refused."""
     try:
         return _loaded()
     except CaptureError:
@@ -111,8 +111,8 @@ def untraced_names() -> tuple[str, ...]:
 
 
 def named(names: Collection[str]) -> tuple[Framework, ...]:
-    """Return the frameworks of these names; those that are loaded if there is no name."""
-    return tuple(one for one in (_TENSORFLOW, _JAX, _PYTORCH) if one.name in names) or loaded()
+    """Return the frameworks of these names; those in use if there is no name."""
+    return tuple(one for one in (_TENSORFLOW, _JAX, _PYTORCH) if one.name in names) or in_use()
 
 
 def synchronise(output: Any = None) -> None:
@@ -162,8 +162,8 @@ def _runs_behind_python() -> bool:
 
 
 def has_accelerators() -> bool:
-    """Return whether steps of the loaded frameworks may run on a GPU or TPU."""
-    return any(framework.accelerators() for framework in loaded())
+    """Return whether steps may run on a GPU or TPU."""
+    return any(framework.accelerators() for framework in in_use())
 
 
 def n_gpus() -> int:

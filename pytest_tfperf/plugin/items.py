@@ -113,12 +113,14 @@ def checks_of(
     profiler.end()
     measured = with_late_limits(profiler.results(), wanted)
     profiles = [profile for profile, _ in measured]
-    environment = profiler.environment()
-    against = child.checks(profiles, wanted.max_regression, environment["setting"]) if child else []
+    environment = profiler.environment() if measured else {}
+    setting = environment.get("setting", {})
+    against = child.checks(profiles, wanted.max_regression, setting) if child else []
     if against is None:
         return []
+    shares = bool(measured) and _on_shared_cpu()
     checks = decide(
-        measured, wanted, file_of(item), key_in_file(item), options, environment, _on_shared_cpu()
+        measured, wanted, file_of(item), key_in_file(item), options, environment, shares
     )
     if any(map(is_suspected, checks)):
         checks = _confirmed(item, profiler, checks, wanted, options, on_terminal)
@@ -194,10 +196,10 @@ def record_of(
         outcome=outcome,
         profiles=tuple(profile for profile, _ in measured),
         checks=checks,
-        environment=profiler.environment(),
+        environment=profiler.environment() if measured else {},  # which would load a framework
         max_regression=wanted.max_regression,
         n_unchecked=n_unchecked(measured, wanted, only),
-        shared_cpu=_on_shared_cpu(),
+        shared_cpu=bool(measured) and _on_shared_cpu(),
         line=None if item.location[1] is None else item.location[1] + 1,
     )
 

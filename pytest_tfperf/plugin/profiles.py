@@ -123,7 +123,7 @@ class Profiles:
         goes_on: bool = False,
     ) -> AbstractContextManager[Windows]:
         """
-        Return the windows of a loop, which are open within the context.
+        Start the windows of a loop; the context closes them.
 
         Args:
             name: Name of the profile.
@@ -134,7 +134,7 @@ class Profiles:
             goes_on: Whether there can be more than these.
 
         Raises:
-            CaptureError: If no framework can run the steps.
+            CaptureError: If no framework can run the steps, or another profiler runs.
         """
         plan = replace(
             plan_of(self.settings, wanted),

@@ -107,8 +107,9 @@ def _head(run: Run) -> str:
         title += f"; {plural(n_failed, 'test')} failed for another reason"
     if n_unchecked := sum(test.n_unchecked for test in run.tests):
         title += f"; {plural(n_unchecked, 'limit')} not checked"
-    measured = [test.environment for test in run.tests if test.profiles]
-    platforms = sorted({str(one["platform"]) for one in measured if "platform" in one})
+    platforms = sorted(
+        {str(test.environment["platform"]) for test in run.tests if "platform" in test.environment}
+    )
     facts = [
         plural(len(run.tests), "test"),
         _code(run.created),

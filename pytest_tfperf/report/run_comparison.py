@@ -82,18 +82,12 @@ def render_compared_runs(
 
 
 def _settings(before: Run, after: Run) -> list[str]:
-    """List the differences between the settings of profiles in both runs, each once."""
-    old, new = (
-        {
-            (test.file, test.key): test.environment.get("setting", {})
-            for test in run.tests
-            if test.profiles
-        }
-        for run in (before, after)
-    )
+    """List the differences between the settings of tests in both runs, each once."""
+    old = {(test.file, test.key): test.environment.get("setting", {}) for test in before.tests}
     lines: dict[str, None] = {}
-    for key, setting in new.items():
-        for one in setting_differences(old.get(key, {}), setting):
+    for test in after.tests:
+        setting = test.environment.get("setting", {})
+        for one in setting_differences(old.get((test.file, test.key), {}), setting):
             lines[f"changed: {one.line}"] = None
     return list(lines)
 

@@ -266,9 +266,9 @@ def _unknown_in_all(tests: Iterable[ReportedTest]) -> tuple[Reason, ...]:
 
 
 def _environments(tests: Iterable[ProfiledTest]) -> list[Json]:
-    """Return the different environments of profiles; a test without one may load no framework."""
+    """Return the different environments of the tests that made profiles."""
     found: list[Json] = []
     for test in tests:
-        if test.profiles and test.environment not in found:
+        if test.environment and test.environment not in found:
             found.append(dict(test.environment))
     return found

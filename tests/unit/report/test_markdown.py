@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from helpers.builders import LAPTOP, SERVER, check, profile, record_of, value
+from helpers.builders import check, profile, record_of, value
 from helpers.golden import assert_golden
 from helpers.sample_run import a_run, compared
 
@@ -213,13 +213,6 @@ def test_a_large_run_shows_some_of_every_section():
     )
     shown = {title: re.findall(r"test_step_(\d+)`", section) for title, section in sections.items()}
     assert all(found[0] == "0" and len(found) >= 10 for found in shown.values()), shown
-
-
-def test_the_platform_of_a_test_without_a_profile_is_not_shown():
-    skipped = record_of(key="test_skips", outcome="skipped", environment=SERVER)
-    head = render_markdown(run_of(record_of(profile()), skipped))
-    assert LAPTOP["platform"] in head
-    assert SERVER["platform"] not in head
 
 
 def test_a_run_file_of_an_earlier_version_has_no_environment():

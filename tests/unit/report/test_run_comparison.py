@@ -64,12 +64,6 @@ def test_a_changed_setting_is_shown_once():
     ]
 
 
-def test_the_setting_of_a_test_without_a_profile_is_not_compared():
-    before, after = pair()
-    after = replace(after, tests=tuple(replace(test, profiles=()) for test in after.tests))
-    assert not [line for line in shown(before, after) if line.startswith("changed:")]
-
-
 @pytest.mark.parametrize(
     ("verbose", "n_shown", "title"),
     [

@@ -550,11 +550,10 @@ def test_every_part_has_a_colour_and_lines_that_no_other_has():
 
 
 def test_the_environment_is_told_once_or_test_by_test_where_it_differs():
-    one = page_of(record_of(profile()), record_of(profile(), key="test_other"))
+    one = page_of(record_of(), record_of(key="test_other"))
     assert sum("Laptop 3000" in text for text in one.texts("p")) == 1
-    of_server = record_of(profile(), key="test_other", environment=SERVER)
-    unprofiled = record_of(key="test_skips", environment={"platform": "cpu"})
-    two = page_of(record_of(profile()), of_server, unprofiled)
+    unprofiled = record_of(key="test_skips", environment={})
+    two = page_of(record_of(), record_of(key="test_other", environment=SERVER), unprofiled)
     assert any(text.startswith("machine 1: ") and "Laptop 3000" in text for text in two.texts("p"))
     assert [text for text in two.texts("p") if text.startswith("on machine")] == [
         "on machine 1",
