@@ -196,7 +196,7 @@ def record_of(
         outcome=outcome,
         profiles=tuple(profile for profile, _ in measured),
         checks=checks,
-        environment=profiler.environment() if measured else {},  # which would load a framework
+        environment=profiler.environment() if measured else {},  # it may load a framework
         max_regression=wanted.max_regression,
         n_unchecked=n_unchecked(measured, wanted, only),
         shared_cpu=bool(measured) and _on_shared_cpu(),
