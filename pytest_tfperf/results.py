@@ -35,7 +35,7 @@ from pytest_tfperf.values import (
 __tracebackhide__ = True
 
 FORMAT = 2
-"""Version of run files and of `--json`; in format 1 the columns of tables had no keys."""
+"""Version of run files and of `--json`."""
 
 INTERFERENCE = "interference"
 """Key in the detail of a step_time: remarks on what else used the machine meanwhile."""

@@ -94,7 +94,7 @@ class Run:
             where: Name of the file, for errors.
 
         Raises:
-            TfperfError: If it is not a run file, or one of a newer format.
+            TfperfError: If it is not a run file, or one of another format.
         """
         refuse_format(data, where)
         try:
@@ -114,7 +114,7 @@ class Run:
 
 def refuse_format(data: Any, where: str) -> None:
     """
-    Refuse what is no run file, or one of a newer format.
+    Refuse what is no run file, or one of another format.
 
     Args:
         data: Content of a JSON file.
@@ -128,8 +128,10 @@ def refuse_format(data: Any, where: str) -> None:
         raise TfperfError(f"{where}: not a run file of pytest --tfperf-report")
     if version > FORMAT:
         raise TfperfError(
-            f"{where}: format {version}, this version reads up to {FORMAT}; upgrade pytest-tfperf"
+            f"{where}: format {version}, this version reads format {FORMAT}; upgrade pytest-tfperf"
         )
+    if version < FORMAT:
+        raise TfperfError(f"{where}: format {version}, written by an older version; record it again")
 
 
 def _text(value: object) -> str:

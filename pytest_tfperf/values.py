@@ -245,7 +245,7 @@ class Table:
     @classmethod
     def from_json(cls, data: Json) -> Table:
         """
-        Make a table from the output of `asdict`, or from that of format 1.
+        Invert `asdict`.
 
         Raises:
             ValueError: If a row has more or fewer cells than there are columns.
@@ -265,7 +265,7 @@ def titled_columns(columns: Iterable[tuple[str, str]]) -> tuple[Column, ...]:
     found: dict[str, Column] = {}
     for title, unit in columns:
         words = _NO_KEY.sub("_", title.lower()).strip("_")
-        key = first = _KEYS_OF_TITLES.get(title, words) or "column"
+        key = first = words or "column"
         number = 1
         while key in found:
             number += 1
@@ -275,33 +275,11 @@ def titled_columns(columns: Iterable[tuple[str, str]]) -> tuple[Column, ...]:
 
 
 _NO_KEY = re.compile(r"\W+")
-_KEYS_OF_TITLES = {
-    "FLOP": "flops",
-    "an element": "element_s",
-    "before Grappler": "before",
-    "blocks a step": "blocking_s",
-    "calls a step": "calls",
-    "compiled in": "compile_s",
-    "into the step": "into_step_s",
-    "max": "max_s",
-    "mean": "mean_s",
-    "min": "min_s",
-    "more than the median": "over_median",
-    "of": "buffer_limit",
-    "rows × columns × depth": "size",
-    "self": "self_s",
-    "self time a step": "self_s",
-    "total": "total_s",
-}
-"""Keys of the titles in format 1, where columns had no keys, unless the title itself is the key."""
 
 
 def _columns(columns: Sequence[Any]) -> tuple[Column, ...]:
-    """Read columns from JSON: objects, or `[title, unit]` in format 1."""
-    if all(isinstance(column, dict) for column in columns):
-        found = tuple(Column(one["key"], one["title"], one["unit"]) for one in columns)
-    else:
-        found = titled_columns((title, unit) for title, unit in columns)
+    """Read columns from JSON."""
+    found = tuple(Column(one["key"], one["title"], one["unit"]) for one in columns)
     if not all(isinstance(text, str) for one in found for text in (one.key, one.title, one.unit)):
         raise ValueError(f"columns {columns!r}, whose key, title and unit are not text")
     return found

@@ -62,11 +62,11 @@ def read_run(path: Path) -> Run:
         raise TfperfError(f"{path}: cannot be read: {error.strerror}") from error
     except JsonFileError as error:
         raise TfperfError(f"{path}: not a run file of pytest --tfperf-report: {error}") from error
-    refuse_format(data, str(path))
-    if isinstance(data.get("tests"), dict):
+    if isinstance(data, dict) and isinstance(data.get("tests"), dict):
         raise TfperfError(
             f"{path}: a baseline file, and not a run file; write one with pytest --tfperf-report"
         )
+    refuse_format(data, str(path))
     try:
         check_run(data)
     except SchemaError as error:
