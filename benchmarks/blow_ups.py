@@ -1,7 +1,7 @@
 """
 Give the commands files of almost 1 MB that hold much of one thing, and measure their CPU time and memory.
 
-    python benchmarks/blow_ups.py                                   # all forms, a quarter of an hour
+    python benchmarks/blow_ups.py                                   # all forms, some minutes
     python benchmarks/blow_ups.py trace --only 'gpus' --bytes 100000
 
 Forms are those of tests/helpers/blow_ups.py: traces, HLO text, run files and baselines. Each command runs in a process of its

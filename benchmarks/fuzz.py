@@ -41,17 +41,15 @@ def run(name, target, seed, enough):
     """Print the faults of a target once each; return the numbers of mutants, of faults and of their kinds."""
     names, kinds, n = list(target.seeds), {}, 0
     while not enough(n):
-        chosen = [
-            (names[(n + place) % len(names)], seed + n + place) for place in range(target.batch)
-        ]
-        signal.alarm(SLOWEST_S * min(target.batch, 10))
-        for place, text in target.faults(chosen):
+        chosen = (names[n % len(names)], seed + n)
+        signal.alarm(SLOWEST_S)
+        for _, text in target.faults([chosen]):
             kind = re.sub(r"[\d'\"]+|mutant\S*", "", text)[:160]
             if kind not in kinds:
-                print(f"{name} {chosen[place]}: {text[:2000]}", flush=True)
+                print(f"{name} {chosen}: {text[:2000]}", flush=True)
             kinds[kind] = kinds.get(kind, 0) + 1
         signal.alarm(0)
-        n += target.batch
+        n += 1
     print(
         f"{name}: {n:,} mutants, {target.n_read:,} of them read, {sum(kinds.values())} faults",
         flush=True,

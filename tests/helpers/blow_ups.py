@@ -1,18 +1,95 @@
 """
 Files that mean harm, by kind: much of one thing each. `FORMS[kind][name](n)` has n of them.
 
-    raw = content("trace", "steps", 1_000_000)          # just below so many bytes
+    raw = content("trace", "gpus", 1_000_000)          # just below so many bytes
+
+They are those that took minutes once, and one or two for each reader.
 """
 
+import json
 import tempfile
 from pathlib import Path
 
-from helpers.blow_up_hlo import FORMS as HLO
-from helpers.blow_up_json import BASELINES, RUNS
 from helpers.blow_up_traces import FORMS as TRACES
-from helpers.fuzz_baselines import Baselines
+from helpers.fuzz_targets import CORPUS, TARGETS
 
-FORMS = {"trace": TRACES, "hlo": HLO, "run": RUNS, "baseline": BASELINES}
+P = "p = f32[4]{0} parameter(0)"
+
+
+def hlo(*rows, before=""):
+    """A module of one computation; the last row is its result."""
+    *rows, last = rows
+    body = "".join(f"  {row}\n" for row in rows)
+    return f"HloModule m\n{before}ENTRY e {{\n{body}  ROOT {last}\n}}\n"
+
+
+def open_strings(n):
+    return "HloModule m\n" + '"\n' * n
+
+
+def wide_tuple(n):
+    return hlo(f"p = ({', '.join(['f32[4]'] * n)}) parameter(0)")
+
+
+def doubling_calls(n):
+    """A chain of computations, each calls the one before it twice: 2^n calls."""
+    parts = [f"c0 {{\n  ROOT {P}\n}}\n"]
+    for k in range(1, n + 1):
+        calls = (
+            f"x = f32[4] call(p), to_apply=c{k - 1}\n  ROOT y = f32[4] call(x), to_apply=c{k - 1}"
+        )
+        parts.append(f"c{k} {{\n  {P}\n  {calls}\n}}\n")
+    return hlo(P, f"y = f32[4] call(p), to_apply=c{n}", before="".join(parts))
+
+
+def deep_lists(n):
+    return "[" * n + "]" * n
+
+
+def corpus(name):
+    return json.loads((CORPUS / name).read_text("utf-8"))
+
+
+def tests(n):
+    run = corpus("run/every_field.json")
+    test, keys = run["tests"][0], ("nodeid", "key", "file")
+    run["tests"] = [{**test, **{key: f"{test[key]}{k}" for key in keys}} for k in range(n)]
+    return json.dumps(run)
+
+
+def a_long_name(n):
+    run = corpus("run/every_field.json")
+    run["tests"][0]["profiles"][0]["name"] = "x" * n
+    return json.dumps(run)
+
+
+def entries(n):
+    stored = corpus("structure/seven_runs.json")
+    [(key, entry)] = stored["tests"].items()
+    stored["tests"] = {f"{key}{k or ''}": entry for k in range(n)}
+    return json.dumps(stored)
+
+
+def a_history(n):
+    stored = corpus("timing/seven_runs.json")
+    [entry] = stored["tests"].values()
+    times = [0.0125 + k % 7 * 1e-4 for k in range(n)]
+    entry["runs"] = [
+        {**entry["runs"][0], "step_time": time, "commit": f"c{k}"} for k, time in enumerate(times)
+    ]
+    return json.dumps(stored)
+
+
+FORMS = {
+    "trace": TRACES,
+    "hlo": {
+        "open strings": open_strings,
+        "wide tuple": wide_tuple,
+        "doubling calls": doubling_calls,
+    },
+    "run": {"deep lists": deep_lists, "tests": tests, "a long name": a_long_name},
+    "baseline": {"structure: entries": entries, "timing: a history": a_history},
+}
 ENDINGS = {"trace": ".xplane.pb", "hlo": ".txt", "run": ".json", "baseline": ".json"}
 
 
@@ -38,4 +115,4 @@ def content(kind, name, size):
 def compare(kind, path):
     """Compare with a stored baseline of a kind, `structure` or `timing`, and accept a run over it."""
     with tempfile.TemporaryDirectory() as folder:
-        Baselines(Path(folder)).compare(kind, Path(path).read_bytes())
+        TARGETS["baselines"](folder).take(f"{kind}/form.json", Path(path).read_bytes())

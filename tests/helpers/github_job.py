@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -10,7 +11,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
-import yaml
 from helpers.git_repository import ALONE
 from helpers.paths import ROOT, TESTS
 
@@ -20,6 +20,8 @@ ARTIFACT = "https://github.example/artifacts/7"
 
 
 def action():
+    import yaml  # for the steps of a job alone
+
     return yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
 
 
@@ -108,7 +110,7 @@ class Job:
         assert not unknown, unknown
         self.steps, self.artifacts, self.output, self.status = {}, {}, "", 0
         self._context = {
-            "inputs": {**defaults, "python": sys.executable, **dict(inputs)},
+            "inputs": {**defaults, "python": shlex.quote(sys.executable), **dict(inputs)},
             "github": {"token": token, "event": payload},
             "steps": self.steps,
         }

@@ -8,8 +8,7 @@ from helpers import postgres
 from helpers.builders import LAPTOP, profile, record_of
 
 # loaded before `pytester` takes note of the modules: DuckDB can be loaded once in a process
-import pytest_tfperf.run_history.objects
-import pytest_tfperf.run_history.postgres  # noqa: F401
+import pytest_tfperf.run_history.objects  # noqa: F401
 from pytest_tfperf.run_history.rows import rows_of
 from pytest_tfperf.runs import Run
 

@@ -1,6 +1,7 @@
 """The shape of the package: layers, names, sizes, imports of TensorFlow, clocks, start-up."""
 
 import ast
+import re
 import sys
 from collections import Counter, defaultdict
 from functools import cache
@@ -258,3 +259,67 @@ def test_durations_come_from_clocks_that_cannot_jump():
         for clock in wall_clocks(tree(path))
     }
     assert used <= TIMESTAMPS
+
+
+HEAVY = {
+    "jax": re.compile(rf"\b(?:import|from) jax\b|SUITES / {'frameworks'!r}"),
+    "keras": re.compile(r"\b(?:import|from) (?:tf_)?keras\b|\btf\.keras\b"),
+    "browser": re.compile(r"\bfrom helpers\.browser\b"),
+}
+
+
+@cache
+def definitions(path):
+    """The statements of a test module by the names that they give to it."""
+    found = {}
+    for node in tree(path).body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [alias.asname or alias.name.split(".")[0] for alias in node.names]
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names = [node.name]
+        else:
+            names = [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+        for name in names:
+            found.setdefault(name, node)
+    return found
+
+
+@cache
+def heavy_imports(name, path):
+    """What a test, and all in its module that it uses, imports of JAX and Keras, here or in the text of a process; or a browser."""
+    if not any(pattern.search(path.read_text("utf-8")) for pattern in HEAVY.values()):
+        return set()
+    found, seen, waiting = definitions(path), set(), [name]
+    while waiting:
+        node = found[waiting.pop()]
+        if node not in seen:
+            seen.add(node)
+            used = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+            used |= {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}  # fixtures
+            waiting += used & found.keys()
+    text = "\n".join(map(ast.unparse, seen))
+    return {one for one, pattern in HEAVY.items() if pattern.search(text)}
+
+
+def test_heavy_imports_are_seen_in_a_test_and_in_what_it_uses(tmp_path):
+    lines = (
+        "IMPORT keras\nFROM helpers.browser IMPORT Browser\nSUITE = 'IMPORT jax'\n"
+        "def fit(): return keras.Model()\ndef test_a(): fit()\n@pytest.fixture\ndef run(): return SUITE\n"
+        "def test_b(run): run()\ndef test_c(): Browser(1)\ndef test_d(): pass\n"
+    )  # not in the letters that this looks for
+    path = tmp_path / "test_a.py"
+    path.write_text(lines.replace("IMPORT", "import").replace("FROM", "from"))
+    found = {name: heavy_imports(f"test_{name}", path) for name in "abcd"}
+    assert found == {"a": {"keras"}, "b": {"jax"}, "c": {"browser"}, "d": set()}
+
+
+def test_the_fast_tier_imports_jax_and_keras_and_starts_a_browser_only_where_it_says_so(request):
+    """Of the tests that were collected with this one."""
+    silent = set()
+    for item in request.session.items:
+        if not {"full", "nightly"} & {mark.name for mark in item.iter_markers()}:
+            said = {name for mark in item.iter_markers("imports") for name in mark.args}
+            name = item.nodeid.split("::")[1].partition("[")[0]
+            if unsaid := heavy_imports(name, item.path) - said:
+                silent.add(f"{item.nodeid.partition('[')[0]}: {', '.join(sorted(unsaid))}")
+    assert silent == set()

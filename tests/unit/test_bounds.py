@@ -28,9 +28,8 @@ def verdict(argument, bound, low, high, **detail):
     return check
 
 
-@pytest.mark.parametrize(
-    ("argument", "bound", "expected"),
-    [
+def test_what_no_value_within_the_bounds_breaks_passes_and_what_all_break_fails():
+    for argument, bound, expected in [
         ("max_padding_overhead", 0.5, Verdict.PASS),  # the upper bound holds
         ("max_padding_overhead", 0.49, Verdict.UNKNOWN),
         ("max_padding_overhead", 0.1, Verdict.UNKNOWN),  # the lower one does
@@ -39,12 +38,8 @@ def verdict(argument, bound, low, high, **detail):
         ("min_padding_overhead", 0.11, Verdict.UNKNOWN),
         ("min_padding_overhead", 0.5, Verdict.UNKNOWN),
         ("min_padding_overhead", 0.51, Verdict.FAIL),
-    ],
-)
-def test_what_no_value_within_the_bounds_breaks_passes_and_what_all_break_fails(
-    argument, bound, expected
-):
-    assert verdict(argument, bound, 0.1, 0.5).verdict is expected
+    ]:
+        assert verdict(argument, bound, 0.1, 0.5).verdict is expected, (argument, bound)
 
 
 @pytest.mark.parametrize("bound", [0.1, 0.3, 0.49])

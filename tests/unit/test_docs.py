@@ -3,7 +3,6 @@
 import importlib.util
 import re
 
-import pytest
 from helpers.paths import ROOT
 
 import pytest_tfperf
@@ -24,25 +23,16 @@ def module(name):
     return loaded
 
 
-@pytest.mark.parametrize(
-    ("generator", "pages"),
-    [
-        (
-            "generate",
-            {
-                "reference/metrics.md",
-                "reference/op_guide.md",
-                "reference/options.md",
-                "run.schema.json",
-            },
-        ),
-        ("generate_cli", {"reference/cli.md"}),
-    ],
-)
-def test_generated_pages_match_the_registries(generator, pages):
-    makers = module(generator).PAGES
-    assert set(makers) == pages
-    assert {name: read(name) for name in makers} == {name: make() for name, make in makers.items()}
+def test_generated_pages_match_the_registries():
+    pages = {
+        "generate": {"metrics.md", "op_guide.md", "options.md", "run.schema.json"},
+        "generate_cli": {"cli.md"},
+    }
+    for generator, names in pages.items():
+        makers = module(generator).PAGES
+        assert {name.removeprefix("reference/") for name in makers} == names
+        for name, make in makers.items():
+            assert read(name) == make(), name
 
 
 def first_cells(page):
@@ -63,10 +53,3 @@ def test_the_page_of_the_api_has_every_exported_name():
         r"^\.\. auto\w+:: pytest_tfperf\.(\w+)$", read("reference/api.md"), re.M
     )
     assert set(pytest_tfperf.__all__) <= set(documented)
-
-
-@pytest.mark.parametrize("page", sorted((DOCS / "how_to").glob("*.md")), ids=lambda page: page.stem)
-def test_a_guide_is_short_and_begins_with_its_goal(page):
-    lines = page.read_text(encoding="utf-8").splitlines()
-    assert len(lines) <= 80
-    assert lines[2].startswith("**Goal**: ")

@@ -19,7 +19,11 @@ from pytest_tfperf.plugin.conclude import conclude
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.report.run_file import write_run
 
-FAULTS = [(errno.ENOSPC, True), (errno.EIO, False), (errno.EACCES, False)]
+FAULTS = [
+    (errno.ENOSPC, True),
+    pytest.param(errno.EIO, False, marks=pytest.mark.nightly),
+    pytest.param(errno.EACCES, False, marks=pytest.mark.nightly),
+]
 FILES = {"a/test_x.py": LAPTOP, "b/test_y.py": SERVER}
 TRACE = SYNTHETIC / "c1_cpu_basic.xplane.pb"
 
@@ -116,7 +120,7 @@ def temporary_of(files):
     return [name for name in files if "tfperf-" in name]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(("reason", "lasting"), FAULTS)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_each_call_that_fails_is_said_and_loses_nothing(

@@ -72,15 +72,12 @@ def test_an_error_between_parts_leaves_the_file_unchanged(tmp_path):
     assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
 
 
-@pytest.mark.parametrize(
-    ("path", "installed"),
-    [
+def test_files_of_installed_packages_are_recognised():
+    for path, installed in [
         ("/venv/lib/python3.11/site-packages/keras/src/models/model.py", True),
         ("/usr/lib/python3/dist-packages/numpy/core.py", True),
         ("C:\\env\\Lib\\site-packages\\keras\\model.py", True),
         ("/home/user/model.py", False),
         ("/home/user/my-site-packages/model.py", False),
-    ],
-)
-def test_files_of_installed_packages_are_recognised(path, installed):
-    assert is_installed(path) is installed
+    ]:
+        assert is_installed(path) is installed, path

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 
@@ -15,20 +16,32 @@ from pytest_tfperf.json_file import (
 )
 
 
+def refusal(read, given):
+    """What is said of JSON that is refused."""
+    try:
+        read(given)
+    except JsonFileError as error:
+        return str(error)
+    return "it is read"
+
+
 def nested(depth):
     return "[" * depth + "]" * depth
 
 
-@pytest.mark.parametrize(
-    "text", ['{"a": [1, 2.5, -3e8, null, true, "b"]}', "1", '""', nested(MOST_DEEP), f"[{10**18}]"]
-)
-def test_json_is_read_as_python_reads_it(text):
-    assert parse_json(text) == json.loads(text)
+def test_json_is_read_as_python_reads_it():
+    for text in [
+        '{"a": [1, 2.5, -3e8, null, true, "b"]}',
+        "1",
+        '""',
+        nested(MOST_DEEP),
+        f"[{10**18}]",
+    ]:
+        assert parse_json(text) == json.loads(text), text
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
+def test_other_json_is_refused():
+    for text, why in [
         ("{", "not JSON: Expecting property name"),
         ("NaN", "NaN is no number"),
         ("[-Infinity]", "-Infinity is no number"),
@@ -38,13 +51,9 @@ def test_json_is_read_as_python_reads_it(text):
         ('{"a": 1, "b": 2, "a": 3}', "the key 'a' stands twice in one object"),
         (nested(MOST_DEEP + 1), f"nested deeper than {MOST_DEEP} levels"),
         (nested(100_000), f"nested deeper than {MOST_DEEP} levels"),
-    ],
-)
-def test_other_json_is_refused(text, why):
-    with pytest.raises(JsonFileError) as refused:
-        parse_json(text)
-    assert why in str(refused.value)
-    assert "\n" not in str(refused.value)
+    ]:
+        assert why in refusal(parse_json, text), text[:80]
+        assert "\n" not in refusal(parse_json, text), text[:80]
 
 
 def test_a_file_is_read(tmp_path):
@@ -70,8 +79,7 @@ def test_a_fifo_a_device_and_a_folder_are_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "zero").symlink_to("/dev/zero")
     for path in (tmp_path / "fifo", tmp_path / "zero", tmp_path):
-        with pytest.raises(JsonFileError, match=r"not a regular file|Is a directory"):
-            read_json(path)
+        assert re.search("not a regular file|Is a directory", refusal(read_json, path)), path
 
 
 def test_a_file_above_the_limit_is_refused_unread(tmp_path):
@@ -96,10 +104,8 @@ def test_texts_in_tuples_lose_them_too():
     assert plain_strings((("\x1b", 1), ["\ud800"])) == [["\ufffd", 1], ["\ufffd"]]
 
 
-@pytest.mark.parametrize(
-    ("text", "number"), [("1e100", 1e100), ("-1e-100", -1e-100), ("9e-101", 0.0), ("5e-324", 0.0)]
-)
-def test_numbers_keep_a_magnitude_whose_ratios_are_finite(text, number):
-    assert parse_json(text) == number
-    with pytest.raises(JsonFileError, match=r"a number out of range: 1\.1e100"):
-        parse_json("1.1e100")
+def test_numbers_keep_a_magnitude_whose_ratios_are_finite():
+    numbers = [("1e100", 1e100), ("-1e-100", -1e-100), ("9e-101", 0.0), ("5e-324", 0.0)]
+    for text, number in numbers:
+        assert parse_json(text) == number, text
+    assert "a number out of range: 1.1e100" in refusal(parse_json, "1.1e100")

@@ -1,11 +1,8 @@
-import pytest
-
 from pytest_tfperf.op_types import computes, is_op, multiplies_matrices, waits_for_others
 
 
-@pytest.mark.parametrize(
-    "op_type",
-    [
+def test_ops_that_compute():
+    for op_type in [
         "MatMul",
         "Reshape",
         "Shape",
@@ -14,15 +11,12 @@ from pytest_tfperf.op_types import computes, is_op, multiplies_matrices, waits_f
         "EagerPyFunc",
         "StringSplitV2",
         "Cast",
-    ],
-)
-def test_ops_that_compute(op_type):
-    assert computes(op_type)
+    ]:
+        assert computes(op_type), op_type
 
 
-@pytest.mark.parametrize(
-    "op_type",
-    [
+def test_ops_that_compute_nothing():
+    for op_type in [
         "Const",
         "_EagerConst",
         "Identity",
@@ -39,15 +33,12 @@ def test_ops_that_compute(op_type):
         "ParallelMapDatasetV2",
         "NoOp",
         "_Send",
-    ],
-)
-def test_ops_that_compute_nothing(op_type):
-    assert not computes(op_type)
+    ]:
+        assert not computes(op_type), op_type
 
 
-@pytest.mark.parametrize(
-    ("op_type", "counts"),
-    [
+def test_control_flow_calls_and_arguments_are_not_ops():
+    for op_type, counts in [
         ("MatMul", True),
         ("Const", True),
         ("Placeholder", False),
@@ -56,15 +47,12 @@ def test_ops_that_compute_nothing(op_type):
         ("RefNextIteration", False),
         ("_SwitchN", False),
         ("NoOp", False),
-    ],
-)
-def test_control_flow_calls_and_arguments_are_not_ops(op_type, counts):
-    assert is_op(op_type) is counts
+    ]:
+        assert is_op(op_type) is counts, op_type
 
 
-@pytest.mark.parametrize(
-    ("op_type", "waits"),
-    [
+def test_ops_that_wait_for_others():
+    for op_type, waits in [
         ("MatMul", False),
         ("IteratorGetNextAsOptional", True),
         ("StatefulPartitionedCall", True),
@@ -74,21 +62,16 @@ def test_control_flow_calls_and_arguments_are_not_ops(op_type, counts):
         ("_HostRecv", True),
         ("_Send", False),
         ("NoOp", True),
-    ],
-)
-def test_ops_that_wait_for_others(op_type, waits):
-    assert waits_for_others(op_type) is waits
+    ]:
+        assert waits_for_others(op_type) is waits, op_type
 
 
-@pytest.mark.parametrize(
-    ("op_type", "multiplies"),
-    [
+def test_ops_that_multiply_matrices():
+    for op_type, multiplies in [
         ("BatchMatMulV2", True),
         ("Conv2DBackpropFilter", True),
         ("XlaEinsum", True),
         ("CudnnRNNV3", True),
         ("Mul", False),
-    ],
-)
-def test_ops_that_multiply_matrices(op_type, multiplies):
-    assert multiplies_matrices(op_type) is multiplies
+    ]:
+        assert multiplies_matrices(op_type) is multiplies, op_type

@@ -60,12 +60,12 @@ def test_in_the_folder_of_temporary_files_names_are_not_hidden(tmp_path, monkeyp
         assert folder.name.startswith(".tfperf-tmp-")
 
 
-@pytest.mark.parametrize("name", [".tfperf-tmp-0123abcd", "tfperf-tmp-0123abcd"])
-@pytest.mark.parametrize("mark", ["*\n", ""])
-def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path, name, mark):
-    left(tmp_path, name, mark)
-    replace_file(tmp_path / "file.json", "new")
-    assert list(tmp_path.iterdir()) == [tmp_path / "file.json"]
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
+    for name in [".tfperf-tmp-0123abcd", "tfperf-tmp-0123abcd"]:
+        for mark in ["*\n", ""]:
+            left(tmp_path, name, mark)
+            replace_file(tmp_path / "file.json", "new")
+            assert list(tmp_path.iterdir()) == [tmp_path / "file.json"], (name, mark)
 
 
 def test_an_empty_folder_of_a_process_killed_at_once_is_removed(tmp_path):
@@ -82,14 +82,17 @@ def test_the_folder_of_a_living_process_stays(tmp_path):
         assert (first / "0").read_text() == "half"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [".tfperf-tmp-0123abc", "tfperf-locks-0", ".tfperf-tmp-0123ABCD", "tfperf-0123abcd", "tmp"],
-)
-def test_what_has_another_name_stays(tmp_path, name):
-    folder = left(tmp_path, name)
-    remove_left(tmp_path)
-    assert folder.exists()
+def test_what_has_another_name_stays(tmp_path):
+    for name in [
+        ".tfperf-tmp-0123abc",
+        "tfperf-locks-0",
+        ".tfperf-tmp-0123ABCD",
+        "tfperf-0123abcd",
+        "tmp",
+    ]:
+        folder = left(tmp_path, name)
+        remove_left(tmp_path)
+        assert folder.exists(), name
 
 
 def test_a_link_of_that_name_is_not_followed(tmp_path):
@@ -115,23 +118,24 @@ def test_a_folder_that_is_not_there_has_nothing_left(tmp_path):
 NO_LOCKS = [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL]
 
 
-@pytest.mark.parametrize("reason", [*NO_LOCKS, None])
-@pytest.mark.parametrize(("seconds", "stays"), [(86_300, True), (86_500, False)])
-def test_without_locks_a_folder_is_left_after_a_day(tmp_path, monkeypatch, reason, seconds, stays):
-    if reason is None:
-        monkeypatch.setattr(module, "fcntl", None)  # as on Windows
-    else:
+def test_without_locks_a_folder_is_left_after_a_day(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(reason, os.strerror(reason))
 
-        def refuse(*_):
-            raise OSError(reason, os.strerror(reason))
-
-        monkeypatch.setattr(fcntl, "flock", refuse)
-    folder = left(tmp_path)
-    age(folder, seconds)
-    with TemporaryFolder(tmp_path) as own:
-        assert folder.exists() == stays
-        assert own.exists()
-    assert list(tmp_path.iterdir()) == [folder] * stays
+    for reason in [*NO_LOCKS, None]:
+        for seconds, stays in [(86_300, True), (86_500, False)]:
+            parent = tmp_path / f"{reason}_{seconds}"
+            folder = left(parent)
+            age(folder, seconds)
+            with monkeypatch.context() as patch:
+                if reason is None:
+                    patch.setattr(module, "fcntl", None)  # as on Windows
+                else:
+                    patch.setattr(fcntl, "flock", refuse)
+                with TemporaryFolder(parent) as own:
+                    assert folder.exists() == stays, (reason, seconds)
+                    assert own.exists(), (reason, seconds)
+            assert list(parent.iterdir()) == [folder] * stays, (reason, seconds)
 
 
 def test_a_folder_with_something_in_it_and_no_mark_is_not_ours(tmp_path):
@@ -239,7 +243,7 @@ def deep(folder, depth):
     os.close(opened)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_folder_may_be_deeper_than_python_calls_itself(tmp_path):
     with TemporaryFolder(tmp_path) as folder:
         deep(folder, 3000)

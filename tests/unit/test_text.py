@@ -1,7 +1,5 @@
 """Text for people: cut strings, counted nouns, shortened lists, aligned columns."""
 
-import pytest
-
 from pytest_tfperf.text import (
     aligned,
     and_more,
@@ -13,23 +11,20 @@ from pytest_tfperf.text import (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "width", "shown"),
-    [
+def test_elide_keeps_both_ends_of_a_long_text():
+    for text, width, shown in [
         ("test_step", 9, "test_step"),
         ("test_step", 8, "te…_step"),
         ("test_step", 4, "t…ep"),
         ("test_step", 1, "…"),
         ("", 3, ""),
-    ],
-)
-def test_elide_keeps_both_ends_of_a_long_text(text, width, shown):
-    assert elide(text, width) == shown
+    ]:
+        assert elide(text, width) == shown, (text, width)
 
 
-@pytest.mark.parametrize("width", range(1, 30))
-def test_an_elided_text_has_exactly_the_width(width):
-    assert len(elide("abc" * 20, width)) == width
+def test_an_elided_text_has_exactly_the_width():
+    for width in range(1, 30):
+        assert len(elide("abc" * 20, width)) == width, width
 
 
 def test_a_noun_is_singular_for_one_alone():
@@ -37,18 +32,15 @@ def test_a_noun_is_singular_for_one_alone():
     assert [plural(n, "entry", "entries") for n in (1, 2)] == ["1 entry", "2 entries"]
 
 
-@pytest.mark.parametrize(
-    ("n", "separator", "shown"),
-    [
+def test_a_long_list_is_counted_beyond_the_limit():
+    for n, separator, shown in [
         (0, ", ", ""),
         (2, ", ", "a0, a1"),
         (3, ", ", "a0, a1, a2"),
         (5, ", ", "a0, a1, a2, and 2 more"),
         (4, "; ", "a0; a1; a2; and 1 more"),
-    ],
-)
-def test_a_long_list_is_counted_beyond_the_limit(n, separator, shown):
-    assert and_more([f"a{i}" for i in range(n)], 3, separator) == shown
+    ]:
+        assert and_more([f"a{i}" for i in range(n)], 3, separator) == shown, n
 
 
 def test_columns_are_aligned_to_their_sides():
@@ -58,9 +50,8 @@ def test_columns_are_aligned_to_their_sides():
     assert aligned([]) == []
 
 
-@pytest.mark.parametrize(
-    ("ratio", "text"),
-    [
+def test_a_ratio_of_times_is_a_change():
+    for ratio, text in [
         (1.0, "0 % slower"),
         (1 - 1e-9, "0 % slower"),
         (1.0004, "0.04 % slower"),
@@ -73,30 +64,25 @@ def test_columns_are_aligned_to_their_sides():
         (0.5, "2 times faster"),
         (17.53, "17.5 times slower"),
         (1234.5, "1,234 times slower"),
-    ],
-)
-def test_a_ratio_of_times_is_a_change(ratio, text):
-    assert format_slowdown(ratio) == text
+    ]:
+        assert format_slowdown(ratio) == text, ratio
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "text"),
-    [
+def test_an_interval_of_ratios_names_what_both_ends_share_once():
+    for low, high, text in [
         (1.07, 1.096, "7 to 9.6 % slower"),
         (0.9, 0.95, "5 to 10 % faster"),
         (0.952, 1.147, "4.8 % faster to 15 % slower"),
         (4.27, 9.2, "4.27 to 9.2 times slower"),
         (1.5, 2.5, "50 % slower to 2.5 times slower"),
         (1.0, 1.0, "0 to 0 % slower"),
-    ],
-)
-def test_an_interval_of_ratios_names_what_both_ends_share_once(low, high, text):
-    assert format_slowdowns(low, high) == text
+    ]:
+        assert format_slowdowns(low, high) == text, low
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
+def test_text_of_others_is_no_command_of_a_ci_system():
+    """As GitHub's runner finds commands: TryParseV2 and TryParse of src/Runner.Common/ActionCommand.cs."""
+    for text, shown in [
         ("::error::x", ": :error::x"),
         ("a\n \t\u3000::error file=y::x", "a\n \t\u3000: :error file=y::x"),
         ("a\r::error::x", "a\ufffd::error::x"),  # no runner splits lines there any more
@@ -105,9 +91,6 @@ def test_an_interval_of_ratios_names_what_both_ends_share_once(low, high, text):
         ("::test_y", "::test_y"),  # without a second pair of colons it is none
         ("# a\n## b [c]", "# a\n## b [c]"),
         ("a\x1b[31m\u202eb\tc\nd", "a\ufffd[31m\ufffdb\tc\nd"),
-    ],
-)
-def test_text_of_others_is_no_command_of_a_ci_system(text, shown):
-    """As GitHub's runner finds commands: TryParseV2 and TryParse of src/Runner.Common/ActionCommand.cs."""
-    assert for_terminal(text) == shown
-    assert for_terminal(shown) == shown
+    ]:
+        assert for_terminal(text) == shown, text
+        assert for_terminal(shown) == shown, text

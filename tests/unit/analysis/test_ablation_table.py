@@ -1,4 +1,3 @@
-import pytest
 from helpers.tables import cells
 
 from pytest_tfperf.analysis.graph_ops import OPTIMIZERS, optimizer_table, surviving_table
@@ -33,9 +32,9 @@ def test_equal_differences_stand_in_the_order_of_their_options():
     assert cells(table, "option") == ["constant_folding", "remapping"]
 
 
-@pytest.mark.parametrize("without", [{}, {"": 5}, {"": 5, "remapping": 5}])
-def test_without_a_difference_there_is_no_row(without):
-    assert optimizer_table(passes(without)).rows == ()
+def test_without_a_difference_there_is_no_row():
+    for without in [{}, {"": 5}, {"": 5, "remapping": 5}]:
+        assert optimizer_table(passes(without)).rows == (), without
 
 
 def test_every_optimiser_that_is_left_out_has_a_name_and_every_name_is_an_option():

@@ -59,16 +59,15 @@ def known(found):
     return {name for name, value in values.items() if value.number is not None}, values
 
 
-@pytest.mark.parametrize("events", [[], SYNCHRONISE, [at("numpy", 1, 3)]])
-def test_of_a_step_without_ops_times_and_input_alone_are_known(events):
-    names, values = known(evidence(*events))
-    assert {"step_time", *OF_INPUT} <= names <= TIMES | OF_INPUT
-    assert {values[name].why for name in COUNTS} == {NO_OP}
+def test_of_a_step_without_ops_times_and_input_alone_are_known():
+    for events in [[], SYNCHRONISE, [at("numpy", 1, 3)]]:
+        names, values = known(evidence(*events))
+        assert {"step_time", *OF_INPUT} <= names <= TIMES | OF_INPUT, events
+        assert {values[name].why for name in COUNTS} == {NO_OP}, events
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
+def test_any_op_of_any_thread_makes_counts_known():
+    events = [
         EAGER,
         at("EagerExecute", 1, 2, eager_op="_EagerConst"),
         at("FunctionRun", 1, 2),
@@ -76,17 +75,15 @@ def test_of_a_step_without_ops_times_and_input_alone_are_known(events):
         at("ExecutorState::Process", 1, 2, id=7),
         at("tf.function-graph_building", 1, 2),
         at("dense/MatMul:MatMul", 1, 2),
-    ],
-    ids=lambda event: event.name,
-)
-@pytest.mark.parametrize("frameworks", [(), ("JAX",)])
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_any_op_of_any_thread_makes_counts_known(event, frameworks, elsewhere):
-    own, others = ([], [line("thread", event, id=2)]) if elsewhere else ([event], [])
-    found = evidence(*own, frameworks=frameworks, others=others)
-    refuse_other_frameworks(found)
-    names, _ = known(found)
-    assert {"retraces", "host_overhead"} <= names
+    ]
+    for event in events:
+        for frameworks in [(), ("JAX",)]:
+            for elsewhere in [False, True]:
+                own, others = ([], [line("thread", event, id=2)]) if elsewhere else ([event], [])
+                found = evidence(*own, frameworks=frameworks, others=others)
+                refuse_other_frameworks(found)
+                names, _ = known(found)
+                assert {"retraces", "host_overhead"} <= names, (event, frameworks, elsewhere)
 
 
 def test_ops_after_the_steps_are_no_ops_of_steps():

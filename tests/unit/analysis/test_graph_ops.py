@@ -100,9 +100,8 @@ def test_a_step_without_functions_has_no_graph():
     assert values["xla_coverage"].why.startswith("nothing in the step computes")
 
 
-@pytest.mark.parametrize(
-    ("given", "eager", "share"),
-    [
+def test_coverage_is_the_share_of_compute_nodes_in_clusters():
+    cases = [
         (graph([cluster("a", "b", asked=True)]), (), 1.0),
         (graph([cluster("a", "b", asked=True)], outside(UNASKED)), (), 2 / 3),
         (graph([cluster("a", asked=True)] * 3, outside(UNASKED)), (), 0.75),  # called three times
@@ -117,18 +116,16 @@ def test_a_step_without_functions_has_no_graph():
             ),
             1.0,
         ),
-    ],
-)
-def test_coverage_is_the_share_of_compute_nodes_in_clusters(given, eager, share):
-    assert coverage(given, eager).number == share
+    ]
+    for given, eager, share in cases:
+        assert coverage(given, eager).number == share, (given, eager, share)
 
 
 AUTO = [cluster("a", "b/c", "d"), cluster("e", "f", "g", "h")]
 
 
-@pytest.mark.parametrize(
-    ("executables", "share"),
-    [
+def test_an_auto_cluster_that_did_not_run_is_outside():
+    cases = [
         (None, 1.0),  # it is not known what ran
         ({}, 0.0),
         ({"cluster_0_x(3)": executable("b/c", "")}, 3 / 7),  # clusters are numbered anew each time
@@ -146,12 +143,11 @@ AUTO = [cluster("a", "b/c", "d"), cluster("e", "f", "g", "h")]
         ({"cluster_0_x(3)": executable("c")}, 3 / 7),  # b was called and not inlined
         ({"a_inference_step_7(3)": executable("a", "e")}, 0.0),  # not one of auto-clustering's
         ({"cluster_0_x(3)": executable("x", "y")}, 0.0),
-    ],
-)
-def test_an_auto_cluster_that_did_not_run_is_outside(executables, share):
-    value = coverage(graph(AUTO), executables=executables)
-    assert value.number == share
-    assert (FELL_BACK in value.detail.get("where", "")) == (share < 1)
+    ]
+    for executables, share in cases:
+        value = coverage(graph(AUTO), executables=executables)
+        assert value.number == share, (executables, share)
+        assert (FELL_BACK in value.detail.get("where", "")) == (share < 1), (executables, share)
 
 
 def test_what_the_user_asked_for_ran_whatever_the_executables_are_called():
@@ -190,9 +186,9 @@ def test_the_message_names_five_with_line_and_reason():
     assert "TensorFlow's ops" in cause["try"]
 
 
-@pytest.mark.parametrize("why", WHY_OUTSIDE)
-def test_there_is_a_remedy_for_each_reason(why):
-    assert outside_cause([("Op", None, why, 1)])["try"]
+def test_there_is_a_remedy_for_each_reason():
+    for why in WHY_OUTSIDE:
+        assert outside_cause([("Op", None, why, 1)])["try"], why
 
 
 def test_tables():
@@ -219,15 +215,13 @@ def test_a_table_with_nothing_in_it_is_left_out():
     assert set(graph_tables(recording(graph([cluster("a", asked=True)])), None)) == {"graph"}
 
 
-@pytest.mark.parametrize(
-    ("n_outside", "n_inside", "speaks"), [(1, 3, True), (0, 3, False), (3, 0, False)]
-)
-def test_advice_speaks_where_xla_compiles_some_of_the_step_but_not_all(n_outside, n_inside, speaks):
-    value = coverage(
-        graph([cluster(*map(str, range(n_inside)), asked=True)], outside(*[PYTHON] * n_outside))
-    )
-    step = Step(name="train 0", period_s=0.1, parts_s=dict.fromkeys(PARTS, 0.0))
-    found = advise(profile(steps=(step,), xla_coverage=value))
-    assert [(advice.because, advice.what) for advice in found] == [
-        ("xla_coverage is 75 %", value.detail.get("try"))
-    ] * speaks
+def test_advice_speaks_where_xla_compiles_some_of_the_step_but_not_all():
+    for n_outside, n_inside, speaks in [(1, 3, True), (0, 3, False), (3, 0, False)]:
+        value = coverage(
+            graph([cluster(*map(str, range(n_inside)), asked=True)], outside(*[PYTHON] * n_outside))
+        )
+        step = Step(name="train 0", period_s=0.1, parts_s=dict.fromkeys(PARTS, 0.0))
+        found = advise(profile(steps=(step,), xla_coverage=value))
+        assert [(advice.because, advice.what) for advice in found] == [
+            ("xla_coverage is 75 %", value.detail.get("try"))
+        ] * speaks, n_outside

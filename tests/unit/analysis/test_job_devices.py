@@ -5,6 +5,8 @@ from helpers.pods import gpu_host, pod_host, write_pod
 
 from pytest_tfperf.analysis.multi_host import profiles_of_job
 
+pytestmark = pytest.mark.usefixtures("hosts_in_this_process")
+
 
 def job(folder):
     profiles, errors = profiles_of_job(sorted(folder.glob("**/*.xplane.pb")))
@@ -27,7 +29,7 @@ def in_ms(record, *keys):
 
 
 @pytest.fixture
-def planted(tmp_path):
+def planted(tmp_path, hosts_in_this_process):
     """Three hosts of two cores: core 1 of host 1 works 2 ms longer, host 2 is 1 ms late."""
     return job(
         write_pod(

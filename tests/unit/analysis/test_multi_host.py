@@ -64,6 +64,7 @@ def logdir(tmp_path):
     return tmp_path
 
 
+@pytest.mark.usefixtures("hosts_in_this_process")
 def test_the_hosts_of_a_logdir_are_aligned_by_their_steps_whatever_their_clocks_say(logdir, capsys):
     assert main(["analyze", "--json", str(logdir)]) == 0
     profiles = json.loads(capsys.readouterr().out)["profiles"]
@@ -76,7 +77,7 @@ def test_the_hosts_of_a_logdir_are_aligned_by_their_steps_whatever_their_clocks_
     assert "host_1" in profiles[0]["metrics"]["step_skew"]["detail"]["where"]
 
 
-def test_one_damaged_host_is_named_and_the_others_are_shown(logdir, capsys):
+def test_one_damaged_host_is_named_and_the_others_are_shown(logdir, processes):
     damaged = logdir / "plugins" / "profile" / "run" / "host_1.xplane.pb"
     damaged.write_bytes(damaged.read_bytes()[:-7])
     profiles, errors = profiles_of_job(sorted(damaged.parent.glob("*.pb")))
@@ -88,6 +89,7 @@ def test_one_damaged_host_is_named_and_the_others_are_shown(logdir, capsys):
     assert profiles[0].step_skew == pytest.approx(0)
 
 
+@pytest.mark.usefixtures("hosts_in_this_process")
 def test_a_check_of_several_hosts_says_which_failed(logdir, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")  # long paths stay on the line of their verdict
     assert main(["check", str(logdir), "--max-host-overhead", "1%"]) == 1

@@ -38,11 +38,13 @@ def those_with(*keys):
     return [name for name in TRUTHS if any(known(name).get(key) is not None for key in keys)]
 
 
-@pytest.mark.parametrize("name", SYNCHRONISED)
-def test_steps_last_as_long_as_on_the_clock_of_the_host(name):
+def test_steps_last_as_long_as_on_the_clock_of_the_host():
     """The last one ends with its mark, before Python has left the step."""
-    periods = [step.period_s for step in profile(name).steps]
-    assert sum(periods) == pytest.approx(TRUTHS[name]["traced"]["total_s"], rel=0.02, abs=40e-6)
+    for name in SYNCHRONISED:
+        periods = [step.period_s for step in profile(name).steps]
+        assert sum(periods) == pytest.approx(
+            TRUTHS[name]["traced"]["total_s"], rel=0.02, abs=40e-6
+        ), name
 
 
 @pytest.mark.parametrize("name", [n for n in TRUTHS if n.startswith("asynchronous")])
@@ -54,17 +56,17 @@ def test_enqueued_steps_are_those_that_the_device_ran(name):
     assert len(periods) == 20
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in SYNCHRONISED if TRUTHS[n]["device_s"] and "input" not in n]
-)
-def test_the_device_is_busy_as_long_as_cuda_events_say(name):
+def test_the_device_is_busy_as_long_as_cuda_events_say():
     """With input or copies the device rests, and its clock is higher than in steps without."""
-    period_s = np.mean([step.period_s for step in profile(name).steps])
-    share = TRUTHS[name]["device_s"] / period_s
-    if "overlapped" in name:
-        assert profile(name).device_busy > share
-    else:
-        assert profile(name).device_busy == pytest.approx(share, abs=0.02 + GAP_S / period_s)
+    for name in [n for n in SYNCHRONISED if TRUTHS[n]["device_s"] and "input" not in n]:
+        period_s = np.mean([step.period_s for step in profile(name).steps])
+        share = TRUTHS[name]["device_s"] / period_s
+        if "overlapped" in name:
+            assert profile(name).device_busy > share, name
+        else:
+            assert profile(name).device_busy == pytest.approx(share, abs=0.02 + GAP_S / period_s), (
+                name
+            )
 
 
 @pytest.mark.parametrize("name", ["slow_input", "slow_input_no_graphs"])
@@ -81,26 +83,28 @@ def test_waiting_behind_a_queue_shows_once_it_is_empty(name):
     assert waits == pytest.approx(truth["fetch_s"] / truth["period_s"], abs=0.03)
 
 
-@pytest.mark.parametrize("name", those_with("flops", "flops_of_products"))
-def test_flops_are_those_counted_by_hand(name):
-    value = profile(name).value("flops")
-    if "flops" in known(name):
-        assert value.number == known(name)["flops"]
-    else:
-        assert value.detail["matmul_and_convolution"] == known(name)["flops_of_products"]
-    seconds = np.mean([step.period_s for step in profile(name).steps])
-    assert profile(name).flops_utilization == pytest.approx(value.number / seconds / PEAK, rel=0.05)
+def test_flops_are_those_counted_by_hand():
+    for name in those_with("flops", "flops_of_products"):
+        value = profile(name).value("flops")
+        if "flops" in known(name):
+            assert value.number == known(name)["flops"], name
+        else:
+            assert value.detail["matmul_and_convolution"] == known(name)["flops_of_products"], name
+        seconds = np.mean([step.period_s for step in profile(name).steps])
+        assert profile(name).flops_utilization == pytest.approx(
+            value.number / seconds / PEAK, rel=0.05
+        ), name
 
 
 def test_flops_of_a_kernel_that_declares_none_are_unknown():
     assert "custom calls" in profile("triton_kernel").value("flops").why
 
 
-@pytest.mark.parametrize("name", PRODUCTS)
-def test_products_run_on_the_units_that_their_types_and_precision_ask_for(name):
-    cores, half = PRODUCTS[name]
-    assert profile(name).tensor_core_time == cores
-    assert profile(name).half_precision == half
+def test_products_run_on_the_units_that_their_types_and_precision_ask_for():
+    for name in PRODUCTS:
+        cores, half = PRODUCTS[name]
+        assert profile(name).tensor_core_time == cores, name
+        assert profile(name).half_precision == half, name
 
 
 def test_one_launch_of_cuda_may_transpose_for_a_product():
@@ -108,22 +112,22 @@ def test_one_launch_of_cuda_may_transpose_for_a_product():
     assert profile("matmul_f8").kernel_launches == 2
 
 
-@pytest.mark.parametrize("name", [n for n in those_with("kernels") if n != "matmul_f8"])
-def test_kernels_are_counted_exactly_in_cuda_graphs_and_outside(name):
-    assert profile(name).kernel_launches == known(name)["kernels"]
+def test_kernels_are_counted_exactly_in_cuda_graphs_and_outside():
+    for name in [n for n in those_with("kernels") if n != "matmul_f8"]:
+        assert profile(name).kernel_launches == known(name)["kernels"], name
 
 
-@pytest.mark.parametrize("name", TRUTHS)
-def test_each_step_launches_one_executable(name):
-    assert (profile(name).xla_launches, profile(name).xla_clusters) == (1, 1)
+def test_each_step_launches_one_executable():
+    for name in TRUTHS:
+        assert (profile(name).xla_launches, profile(name).xla_clusters) == (1, 1), name
 
 
-@pytest.mark.parametrize("name", those_with("to_device_bytes", "to_host_bytes"))
-def test_copies_and_their_bytes_are_counted_exactly(name):
-    copies = known(name).get("to_device_copies", 0) + known(name).get("to_host_copies", 0)
-    size = known(name).get("to_device_bytes", 0) + known(name).get("to_host_bytes", 0)
-    found = profile(name)
-    assert (found.host_device_copies, found.host_device_bytes) == (copies, size)
+def test_copies_and_their_bytes_are_counted_exactly():
+    for name in those_with("to_device_bytes", "to_host_bytes"):
+        copies = known(name).get("to_device_copies", 0) + known(name).get("to_host_copies", 0)
+        size = known(name).get("to_device_bytes", 0) + known(name).get("to_host_bytes", 0)
+        found = profile(name)
+        assert (found.host_device_copies, found.host_device_bytes) == (copies, size), name
 
 
 def test_copies_behind_enqueued_steps_belong_to_those_that_the_device_ran():
@@ -163,9 +167,9 @@ def test_compilation_lasts_from_hlo_to_machine_code(name):
     assert not any(kernel.startswith("Memcpy") for kernel in kernels)
 
 
-@pytest.mark.parametrize("name", [n for n in TRUTHS if not n.startswith("new_shape")])
-def test_nothing_else_compiles(name):
-    assert (profile(name).xla_compiles, profile(name).retraces) == (0, 0)
+def test_nothing_else_compiles():
+    for name in [n for n in TRUTHS if not n.startswith("new_shape")]:
+        assert (profile(name).xla_compiles, profile(name).retraces) == (0, 0), name
 
 
 def test_the_peak_of_memory_is_that_of_the_planned_allocation():
@@ -173,23 +177,21 @@ def test_the_peak_of_memory_is_that_of_the_planned_allocation():
     assert profile("memory_peak").peak_memory == pytest.approx(size, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("name", "launches", "half_share"),
-    [("keras_graph", None, 0.69), ("keras_xla", 1, 0.5), ("keras_starved", None, 0)],
-)
-def test_steps_of_keras_on_tensorflow(name, launches, half_share):
+def test_steps_of_keras_on_tensorflow():
     """Batches of 16 MiB are copied from the host within the step."""
-    found = profile(name)
-    launched = found.value("xla_launches")
-    assert launched.number == launches
-    assert launches or "1 loaded executable: nothing says that one ran" in launched.why
-    assert found.tensor_core_time == 1
-    assert found.value("tensor_core_time").detail["half_share"] == pytest.approx(
-        half_share, abs=0.01
-    )
-    assert found.host_device_copies == 5
-    assert found.host_device_bytes == pytest.approx(64 * 128 * 512 * 4, rel=1e-3)
-    assert (found.retraces, found.eager_ops) == (0, 0)
+    cases = [("keras_graph", None, 0.69), ("keras_xla", 1, 0.5), ("keras_starved", None, 0)]
+    for name, launches, half_share in cases:
+        found = profile(name)
+        launched = found.value("xla_launches")
+        assert launched.number == launches, name
+        assert launches or "1 loaded executable: nothing says that one ran" in launched.why, name
+        assert found.tensor_core_time == 1, name
+        assert found.value("tensor_core_time").detail["half_share"] == pytest.approx(
+            half_share, abs=0.01
+        ), name
+        assert found.host_device_copies == 5, name
+        assert found.host_device_bytes == pytest.approx(64 * 128 * 512 * 4, rel=1e-3), name
+        assert (found.retraces, found.eager_ops) == (0, 0), name
 
 
 @pytest.mark.parametrize("name", ["keras_graph", "keras_xla"])

@@ -1,5 +1,7 @@
 """Saved traces that cannot tell: what does not show is unknown, whatever framework made the trace."""
 
+import functools
+
 import pytest
 from helpers.hlo import encoded, module, op, parameters
 from helpers.traces import real_trace
@@ -40,40 +42,42 @@ def loaded():
     return plane("/host:metadata", metadata={"jit_f(1)": stat})
 
 
+@functools.cache
+def profile_of_real(name):
+    recording = Recording(name="", trace=None, workload={}, bare=True)
+    return profile_of(Evidence(recording, read_trace(real_trace(name))))
+
+
 def number_of(name, metric):
-    return profile_of(
-        Evidence(
-            Recording(name="", trace=None, workload={}, bare=True), read_trace(real_trace(name))
-        )
-    ).value(metric)
+    return profile_of_real(name).value(metric)
 
 
-@pytest.mark.parametrize("metric", OF_XLA)
-def test_a_jax_trace_without_executions_tells_nothing_of_xla(metric):
-    assert profiled(at("PjitFunction(f)", 1, 2)).value(metric).number is None
+def test_a_jax_trace_without_executions_tells_nothing_of_xla():
+    for metric in OF_XLA:
+        assert profiled(at("PjitFunction(f)", 1, 2)).value(metric).number is None, metric
 
 
-@pytest.mark.parametrize("metric", OF_XLA)
-def test_a_tensorflow_trace_without_executables_ran_none(metric):
-    assert profiled(*RUNTIME).value(metric).number == 0
+def test_a_tensorflow_trace_without_executables_ran_none():
+    for metric in OF_XLA:
+        assert profiled(*RUNTIME).value(metric).number == 0, metric
 
 
-@pytest.mark.parametrize("metric", OF_XLA)
-def test_loaded_executables_without_any_execution_may_have_run(metric):
-    value = profiled(*RUNTIME, others=[loaded()]).value(metric)
-    assert value.number is None
-    assert "TensorFlow before 2.18 marks no execution on a CPU" in value.why
+def test_loaded_executables_without_any_execution_may_have_run():
+    for metric in OF_XLA:
+        value = profiled(*RUNTIME, others=[loaded()]).value(metric)
+        assert value.number is None, metric
+        assert "TensorFlow before 2.18 marks no execution on a CPU" in value.why, metric
 
 
-@pytest.mark.parametrize("metric", OF_XLA)
-def test_loaded_executables_did_not_run_where_this_process_made_the_trace(metric):
-    assert profiled(*RUNTIME, others=[loaded()], bare=False).value(metric).number == 0
+def test_loaded_executables_did_not_run_where_this_process_made_the_trace():
+    for metric in OF_XLA:
+        assert profiled(*RUNTIME, others=[loaded()], bare=False).value(metric).number == 0, metric
 
 
-@pytest.mark.parametrize("metric", OF_XLA)
-def test_loaded_executables_did_not_run_in_the_steps_where_executions_show_outside(metric):
-    outside = at("CpuExecutable::ExecuteAsyncOnStream", 50, 51)
-    assert profiled(*RUNTIME, outside, others=[loaded()]).value(metric).number == 0
+def test_loaded_executables_did_not_run_in_the_steps_where_executions_show_outside():
+    for metric in OF_XLA:
+        outside = at("CpuExecutable::ExecuteAsyncOnStream", 50, 51)
+        assert profiled(*RUNTIME, outside, others=[loaded()]).value(metric).number == 0, metric
 
 
 @pytest.mark.parametrize("op_name", ["cluster_0_1/xla_run:_XlaRun", "f:XlaLaunch"])
@@ -114,13 +118,13 @@ def test_input_shows_where_a_pipeline_does():
     assert profiled(*RUNTIME, bare=False).input_bound == 0
 
 
-@pytest.mark.parametrize("name", ["tfperf::next", "Iterator::Root"])
-@pytest.mark.parametrize("bare", [True, False])
-def test_a_pipeline_without_waits_is_no_zero(name, bare):
-    why = profiled(*RUNTIME, at(name, 50, 51), bare=bare).value("input_bound").why
-    assert why == (
-        "the trace shows an input pipeline, and no waiting for its elements (IteratorGetNext)"
-    )
+def test_a_pipeline_without_waits_is_no_zero():
+    for name in ["tfperf::next", "Iterator::Root"]:
+        for bare in [True, False]:
+            why = profiled(*RUNTIME, at(name, 50, 51), bare=bare).value("input_bound").why
+            assert why == (
+                "the trace shows an input pipeline, and no waiting for its elements (IteratorGetNext)"
+            ), (name, bare)
 
 
 def test_a_step_of_this_process_without_an_op_of_tensorflow_has_no_zero():
@@ -134,22 +138,22 @@ def test_overhead_is_unknown_where_no_work_could_show():
     assert profiled(*RUNTIME).host_overhead == pytest.approx(1 - 3 / 29)
 
 
-@pytest.mark.parametrize("name", [*JAX_GPUS, TPU])
-@pytest.mark.parametrize("metric", OF_TENSORFLOW)
-def test_traces_of_jax_tell_nothing_of_tensorflow(name, metric):
-    assert number_of(name, metric).number is None
+def test_traces_of_jax_tell_nothing_of_tensorflow():
+    for name in [*JAX_GPUS, TPU]:
+        for metric in OF_TENSORFLOW:
+            assert number_of(name, metric).number is None, (name, metric)
 
 
-@pytest.mark.parametrize("metric", OF_XLA)
-def test_the_oldest_trace_of_jax_tells_nothing_of_xla(metric):
-    assert number_of(LEGACY, metric).number is None
+def test_the_oldest_trace_of_jax_tells_nothing_of_xla():
+    for metric in OF_XLA:
+        assert number_of(LEGACY, metric).number is None, metric
 
 
-@pytest.mark.parametrize("metric", ["flops", "half_precision", "flops_utilization"])
-def test_fused_attention_of_a_library_leaves_the_flops_unknown(metric):
-    value = number_of("gpu_mi355x_jax_te_fused_attn_training", metric)
-    assert value.number is None
-    assert metric == "flops_utilization" or "te_fused_attn_forward_ffi" in value.why
+def test_fused_attention_of_a_library_leaves_the_flops_unknown():
+    for metric in ["flops", "half_precision", "flops_utilization"]:
+        value = number_of("gpu_mi355x_jax_te_fused_attn_training", metric)
+        assert value.number is None, metric
+        assert metric == "flops_utilization" or "te_fused_attn_forward_ffi" in value.why, metric
 
 
 def test_no_check_of_a_jax_trace_passes_by_zeros(capsys):

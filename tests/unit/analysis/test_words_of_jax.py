@@ -62,19 +62,17 @@ def half_precision(framework):
     return work_values([(costs, 1.0)], framework=framework)["half_precision"]
 
 
-@pytest.mark.parametrize(
-    ("found", "in_tensorflow", "in_jax"),
-    [
+def test_remedies_name_the_means_of_the_framework():
+    cases = [
         (growth, "a tf.function or dataset made in each step", "a jax.jit function made in each"),
         (calls, "into a tf.function", "into one jax.jit function"),
         (python_stages, "with TensorFlow ops", "Grain's DataLoader"),
         (half_precision, "keras.mixed_precision", "jnp.bfloat16"),
-    ],
-)
-def test_remedies_name_the_means_of_the_framework(found, in_tensorflow, in_jax):
-    assert in_tensorflow in found(TENSORFLOW).detail["try"]
-    assert in_jax in found(JAX).detail["try"]
-    assert not OF_TENSORFLOW.search(found(JAX).detail["try"])
+    ]
+    for found, in_tensorflow, in_jax in cases:
+        assert in_tensorflow in found(TENSORFLOW).detail["try"], in_tensorflow
+        assert in_jax in found(JAX).detail["try"], in_tensorflow
+        assert not OF_TENSORFLOW.search(found(JAX).detail["try"]), in_tensorflow
 
 
 def test_another_framework_gets_the_remedies_that_hold_anywhere():
@@ -84,20 +82,18 @@ def test_another_framework_gets_the_remedies_that_hold_anywhere():
         assert "jax" not in remedy
 
 
-@pytest.mark.parametrize(
-    ("where", "stages", "remedy"),
-    [
+def test_arrays_that_keras_takes_have_one_source():
+    cases = [
         ("stage Map is the slowest", "Keras makes the pipeline of arrays; stage Map", "tf.data"),
         (input_cause((), JAX)["where"], "Keras makes the batches of arrays", "batch_size="),
         (input_cause(())["where"], "Keras makes the batches of arrays", "batch_size="),
-    ],
-)
-def test_arrays_that_keras_takes_have_one_source(where, stages, remedy):
-    arrays = (PipelineStage(stage="arrays", by_keras=True),)
-    detail = with_keras_source({"where": where, "try": "prefetch"}, arrays)
-    assert detail["where"].startswith(stages)
-    assert "no tf.data stage ran" not in detail["where"]
-    assert remedy in detail["try"]
+    ]
+    for where, stages, remedy in cases:
+        arrays = (PipelineStage(stage="arrays", by_keras=True),)
+        detail = with_keras_source({"where": where, "try": "prefetch"}, arrays)
+        assert detail["where"].startswith(stages), (where, stages, remedy)
+        assert "no tf.data stage ran" not in detail["where"], (where, stages, remedy)
+        assert remedy in detail["try"], (where, stages, remedy)
 
 
 def test_ops_outside_jit_in_a_loop_of_keras_are_those_of_its_own_switch():
@@ -108,18 +104,16 @@ def test_ops_outside_jit_in_a_loop_of_keras_are_those_of_its_own_switch():
 CALL = at("PjitFunction(f)", 1, 2)
 
 
-@pytest.mark.parametrize(
-    ("metric", "why"),
-    [
+def test_reasons_name_what_a_trace_of_jax_lacks():
+    cases = [
         ("host_overhead", "what JAX runs on a CPU does not tell idle time from work"),
         ("input_bound", "the steps were given no data, and JAX's trace shows no input pipeline"),
         ("input_wait", "pass the data, and the time of next() counts"),
-    ],
-)
-def test_reasons_name_what_a_trace_of_jax_lacks(metric, why):
-    values = shares.analyse(evidence(JAX, CALL, n_steps=30, bare=False)).values
-    assert why in values[metric].why
-    assert not OF_TENSORFLOW.search(values[metric].why)
+    ]
+    for metric, why in cases:
+        values = shares.analyse(evidence(JAX, CALL, n_steps=30, bare=False)).values
+        assert why in values[metric].why, metric
+        assert not OF_TENSORFLOW.search(values[metric].why), metric
 
 
 def test_a_saved_trace_of_jax_is_not_told_to_pass_data():

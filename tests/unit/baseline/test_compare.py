@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 from helpers.builders import LAPTOP, SERVER, profile, record_of, run_of, value
+from helpers.refusals import refusal
 
 from pytest_tfperf.baseline.compare import compare_with_baseline
 from pytest_tfperf.baseline.record import record
-from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.metrics import Metric
@@ -21,8 +21,8 @@ HOW_TO_RECORD = (
 
 
 @pytest.fixture
-def place(tmp_path):
-    return Place.of("test_model.py", tmp_path, None)
+def place(new_place):
+    return new_place()
 
 
 def store(place, measured, environment=LAPTOP, times=1):
@@ -42,9 +42,8 @@ def the_check(place, before, now, **options):
     return found
 
 
-@pytest.mark.parametrize(
-    ("metric", "before", "now", "verdict"),
-    [
+def test_structure_is_compared_exactly_in_the_better_direction(new_place):
+    cases = [
         ("retraces", 2, 2, "PASS"),
         ("retraces", 2, 3, "REGRESSION"),
         ("retraces", 2, 1, "IMPROVED"),
@@ -66,36 +65,40 @@ def the_check(place, before, now, **options):
         ("peak_memory", 1000, 900, "PASS"),
         ("peak_memory", 1000, 899, "IMPROVED"),
         ("host_device_bytes", 1000, 1001, "REGRESSION"),  # the tolerance is peak_memory's alone
-    ],
-)
-def test_structure_is_compared_exactly_in_the_better_direction(place, metric, before, now, verdict):
-    found = the_check(place, profile(**{metric: before}), profile(**{metric: now}))
-    assert (found.metric, found.kind, found.verdict) == (metric, "baseline", Verdict(verdict))
+    ]
+    for metric, before, now, verdict in cases:
+        place = new_place()
+        found = the_check(place, profile(**{metric: before}), profile(**{metric: now}))
+        assert (found.metric, found.kind, found.verdict) == (
+            metric,
+            "baseline",
+            Verdict(verdict),
+        ), (metric, before, now)
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "varies", "verdict"),
-    [
+def test_a_sample_may_differ_by_as_much_as_samples_do(new_place):
+    cases = [
         (0.5, 0.625, 0.125, "PASS"),
         (0.5, 0.375, 0.125, "PASS"),
         (0.5, 0.626, 0.125, "REGRESSION"),
         (0.5, 0.374, 0.125, "IMPROVED"),
         (0.5, 0.501, 0.0, "REGRESSION"),
-    ],
-)
-def test_a_sample_may_differ_by_as_much_as_samples_do(place, before, now, varies, verdict):
-    found = the_check(
-        place,
-        profile(batch_padding=before),
-        profile(batch_padding=value("batch_padding", now, varies=varies)),
-    )
-    assert found.verdict == Verdict(verdict)
-    assert ("within 12.5 % of the 50 % in the baseline" in found.message) == (verdict == "PASS")
+    ]
+    for before, now, varies, verdict in cases:
+        place = new_place()
+        found = the_check(
+            place,
+            profile(batch_padding=before),
+            profile(batch_padding=value("batch_padding", now, varies=varies)),
+        )
+        assert found.verdict == Verdict(verdict), now
+        assert ("within 12.5 % of the 50 % in the baseline" in found.message) == (
+            verdict == "PASS"
+        ), now
 
 
-@pytest.mark.parametrize(
-    ("metric", "before", "now", "message"),
-    [
+def test_a_change_shows_both_values(new_place):
+    cases = [
         ("retraces", 2, 2, "retraces is 2, as in the baseline"),
         (
             "retraces",
@@ -122,11 +125,11 @@ def test_a_sample_may_differ_by_as_much_as_samples_do(place, before, now, varies
             "batch_padding fell from 50 % to 50 % (exactly 0.50001 and 0.5)\n"
             "  try: pytest --tfperf-update, to hold it from now on",
         ),
-    ],
-)
-def test_a_change_shows_both_values(place, metric, before, now, message):
-    found = the_check(place, profile(**{metric: before}), profile(**{metric: now}))
-    assert found.message == message
+    ]
+    for metric, before, now, message in cases:
+        place = new_place()
+        found = the_check(place, profile(**{metric: before}), profile(**{metric: now}))
+        assert found.message == message, now
 
 
 def test_a_regression_says_where_what_to_try_and_what_changed_besides(place):
@@ -176,53 +179,54 @@ NEVER_RED = (
 )
 
 
-@pytest.mark.parametrize(("before", "now"), [(0, 1), (1, 0)])
-@pytest.mark.parametrize("metric", NEVER_RED)
-def test_a_change_that_a_better_program_can_make_decides_nothing(place, metric, before, now):
-    found = the_check(place, profile(**{metric: before}), profile(**{metric: now}))
-    assert (found.verdict, found.is_shown_change) == (Verdict.PASS, True)
+def test_a_change_that_a_better_program_can_make_decides_nothing(new_place):
+    for before, now in [(0, 1), (1, 0)]:
+        for metric in NEVER_RED:
+            place = new_place()
+            found = the_check(place, profile(**{metric: before}), profile(**{metric: now}))
+            assert (found.verdict, found.is_shown_change) == (Verdict.PASS, True), (before, metric)
 
 
-@pytest.mark.parametrize("metric", NEVER_RED)
-def test_what_does_not_gate_and_is_unknown_now_is_undecided(place, metric):
-    found = the_check(
-        place, profile(**{metric: 1}), profile(**{metric: Value.unknown(metric, "no products")})
-    )
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert found.message.startswith(f"{metric} is unknown, ")
-    assert found.message.endswith(" in the baseline: no products")
+def test_what_does_not_gate_and_is_unknown_now_is_undecided(new_place):
+    for metric in NEVER_RED:
+        place = new_place()
+        found = the_check(
+            place, profile(**{metric: 1}), profile(**{metric: Value.unknown(metric, "no products")})
+        )
+        assert found.verdict is Verdict.INCONCLUSIVE, metric
+        assert found.message.startswith(f"{metric} is unknown, "), metric
+        assert found.message.endswith(" in the baseline: no products"), metric
 
 
-@pytest.mark.parametrize(
-    ("metric", "other"), [("xla_launches", "xla_clusters"), ("graph_ops", "eager_ops")]
-)
-@pytest.mark.parametrize(
-    ("others", "now", "verdict"),
-    [
+def test_a_count_does_not_gate_where_work_came_from_elsewhere(new_place):
+    each_others = [
         ((2, 2), 3, "REGRESSION"),
         ((2, 2), 1, "IMPROVED"),
         ((2, 1), 3, "PASS"),
         ((2, 1), 1, "PASS"),
         ((2, None), 3, "REGRESSION"),
         ((None, 2), 3, "REGRESSION"),
-    ],
-)
-def test_a_count_does_not_gate_where_work_came_from_elsewhere(
-    place, metric, other, others, now, verdict
-):
-    before, after = (
-        profile(
-            **{
-                metric: number,
-                other: Value.unknown(other, "?") if there is None else there,
-            }
-        )
-        for number, there in zip((2, now), others, strict=True)
-    )
-    store(place, before)
-    [found] = [one for one in compare(place, after) if one.metric == metric]
-    assert found.verdict == Verdict(verdict)
-    assert found.message.endswith(f"and {other} changed too") == (verdict == "PASS")
+    ]
+    for metric, other in [("xla_launches", "xla_clusters"), ("graph_ops", "eager_ops")]:
+        for others, now, verdict in each_others:
+            place = new_place()
+            before, after = (
+                profile(
+                    **{
+                        metric: number,
+                        other: Value.unknown(other, "?") if there is None else there,
+                    }
+                )
+                for number, there in zip((2, now), others, strict=True)
+            )
+            store(place, before)
+            [found] = [one for one in compare(place, after) if one.metric == metric]
+            assert found.verdict == Verdict(verdict), (metric, others, now)
+            assert found.message.endswith(f"and {other} changed too") == (verdict == "PASS"), (
+                metric,
+                others,
+                now,
+            )
 
 
 def test_a_project_s_own_metric_gates_in_its_direction(place):
@@ -342,21 +346,20 @@ def test_under_five_runs_times_are_collected_and_not_decided(place, n_runs):
     )
 
 
-@pytest.mark.parametrize(
-    ("now", "max_regression", "verdict"),
-    [
+def test_five_runs_decide_times(new_place):
+    cases = [
         (0.012, None, "REGRESSION"),
         (0.012, 0.3, "PASS"),
         (0.0101, None, "PASS"),
         (0.0095, None, "IMPROVED"),
         (0.0106, None, "INCONCLUSIVE"),
-    ],
-)
-def test_five_runs_decide_times(place, now, max_regression, verdict):
-    store(place, profile(step_time=0.010), times=5)
-    assert timing(place, profile(step_time=now), max_regression=max_regression).verdict == Verdict(
-        verdict
-    )
+    ]
+    for now, max_regression, verdict in cases:
+        place = new_place()
+        store(place, profile(step_time=0.010), times=5)
+        assert timing(
+            place, profile(step_time=now), max_regression=max_regression
+        ).verdict == Verdict(verdict), (now, max_regression)
 
 
 def test_a_slower_step_says_how_much_since_when_where_and_what_changed_besides(place):
@@ -466,18 +469,17 @@ def test_a_time_that_is_stored_and_unknown_now_is_unknown(place):
     assert (found.verdict, found.message) == (Verdict.UNKNOWN, "step_time is unknown: not measured")
 
 
-@pytest.mark.parametrize(
-    ("only", "metrics"),
-    [
+def test_only_leaves_one_kind_in(new_place):
+    cases = [
         (None, ["retraces", "xla_clusters", "step_time"]),
         ("structural", ["retraces", "xla_clusters"]),
         ("timing", ["step_time"]),
-    ],
-)
-def test_only_leaves_one_kind_in(place, only, metrics):
-    measured = profile(retraces=0, xla_clusters=1, step_time=0.1)
-    store(place, measured)
-    assert [found.metric for found in compare(place, measured, only=only)] == metrics
+    ]
+    for only, metrics in cases:
+        place = new_place()
+        measured = profile(retraces=0, xla_clusters=1, step_time=0.1)
+        store(place, measured)
+        assert [found.metric for found in compare(place, measured, only=only)] == metrics, only
 
 
 def test_every_check_names_its_profile(place):
@@ -542,17 +544,18 @@ def test_structure_where_times_are_expected_leaves_the_time_unknown(place):
     assert f"baseline {timing}: not a file of the step times of a machine" in found[1].message
 
 
-@pytest.mark.parametrize("content", ["structure", "{", "<<<<<<< HEAD"])
-def test_an_odd_file_among_those_of_other_machines_changes_nothing(place, content):
+def test_an_odd_file_among_those_of_other_machines_changes_nothing(new_place):
     """A folder of tests that is named timing, too, has its structure there."""
-    store(place, profile(retraces=0, step_time=0.010))
-    _, structure, _ = exchange_kinds(place)
-    (place.timing / "a.json").write_text(structure if content == "structure" else content)
-    measured = profile(retraces=0, step_time=0.010)
-    assert timing(place, measured).verdict is Verdict.INCONCLUSIVE
-    found = timing(place, measured, SERVER)
-    assert found.verdict is Verdict.INCOMPARABLE
-    assert "it is stored for another machine class (accelerators: " in found.message
+    for content in ["structure", "{", "<<<<<<< HEAD"]:
+        place = new_place()
+        store(place, profile(retraces=0, step_time=0.010))
+        _, structure, _ = exchange_kinds(place)
+        (place.timing / "a.json").write_text(structure if content == "structure" else content)
+        measured = profile(retraces=0, step_time=0.010)
+        assert timing(place, measured).verdict is Verdict.INCONCLUSIVE, content
+        found = timing(place, measured, SERVER)
+        assert found.verdict is Verdict.INCOMPARABLE, content
+        assert "it is stored for another machine class (accelerators: " in found.message, content
 
 
 def test_comparing_writes_nothing(place):
@@ -691,23 +694,22 @@ def test_what_is_missing_is_added_and_what_is_there_is_kept(place):
     assert entry["pipeline"] == ["Range", "Map"]
 
 
-@pytest.mark.parametrize(
-    "damaged",
-    [
+def test_damaged_lists_are_an_error_of_the_baseline(new_place):
+    cases = [
         {"pipeline": "Range"},
         {"pipeline": [1]},
         {"op_types": ["Mul"]},
         {"op_types": {"cpu": {"Mul": "one"}}},
         {"op_types": {"cpu": 3}},
-    ],
-)
-def test_damaged_lists_are_an_error_of_the_baseline(place, damaged):
-    store(place, profile(retraces=0))
-    content = json.loads(place.structure.read_text())
-    content["tests"]["test_step"].update(damaged)
-    place.structure.write_text(json.dumps(content))
-    with pytest.raises(BaselineError, match="not a baseline file"):
-        compare(place, profile(retraces=0))
+    ]
+    for damaged in cases:
+        place = new_place()
+        store(place, profile(retraces=0))
+        content = json.loads(place.structure.read_text())
+        content["tests"]["test_step"].update(damaged)
+        place.structure.write_text(json.dumps(content))
+        found = refusal(BaselineError, compare, place, profile(retraces=0))
+        assert "not a baseline file" in found, damaged
 
 
 def test_two_versions_of_a_program_name_new_ops_once():

@@ -1,7 +1,5 @@
 """Changes of level in words."""
 
-import pytest
-
 from pytest_tfperf.baseline.level_changes import level_changes, run_name
 
 STEADY = [0.0100, 0.0101, 0.0099, 0.0100, 0.0101, 0.0099]
@@ -27,29 +25,29 @@ def test_each_of_several_changes_has_a_sentence():
     assert [sentence[:13] for sentence in found.sentences] == ["Since commit ", "Since commit "]
 
 
-@pytest.mark.parametrize("commits", [[], COMMITS[:6], [*COMMITS[:6], *[""] * 6]])
-def test_a_run_without_a_commit_is_named_by_its_place(commits):
-    found = level_changes([*STEADY, *slowed(STEADY, 2)], commits)
-    assert found.texts == ("since run 7 of 12 (its commit is not known): 2 times slower",)
+def test_a_run_without_a_commit_is_named_by_its_place():
+    for commits in [[], COMMITS[:6], [*COMMITS[:6], *[""] * 6]]:
+        found = level_changes([*STEADY, *slowed(STEADY, 2)], commits)
+        assert found.texts == ("since run 7 of 12 (its commit is not known): 2 times slower",), (
+            commits
+        )
 
 
 def test_no_change_is_said():
     assert level_changes(STEADY * 2, COMMITS).sentences == ("No change of level in 12 runs.",)
 
 
-@pytest.mark.parametrize(
-    ("times", "why"),
-    [
+def test_the_unknown_is_no_change_and_has_a_reason():
+    cases = [
         ([], "11 runs show one, and there are 0"),
         (STEADY, "11 runs show one, and there are 6"),
         ([*STEADY * 2, 0.0], "a value is 0 ns"),
         ([*STEADY * 2, -0.01], "a value is -10 ms"),
-    ],
-)
-def test_the_unknown_is_no_change_and_has_a_reason(times, why):
-    found = level_changes(times, COMMITS)
-    assert (found.points, found.texts) == ((), ())
-    assert found.sentences == (f"Changes of level are not known: {why}.",)
+    ]
+    for times, why in cases:
+        found = level_changes(times, COMMITS)
+        assert (found.points, found.texts) == ((), ()), why
+        assert found.sentences == (f"Changes of level are not known: {why}.",), why
 
 
 def test_runs_are_named_by_their_commits():

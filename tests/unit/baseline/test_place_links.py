@@ -1,5 +1,6 @@
 """Links of a branch that would lead baselines elsewhere: accepting and updating refuse them, and write nothing."""
 
+import itertools
 import json
 import re
 
@@ -16,14 +17,26 @@ STORED = "tests/__tfperf__/test_model.json"
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
-    root = tmp_path / "project"
-    (root / "tests").mkdir(parents=True)
-    (root / "tests/test_model.py").touch()
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "run.json").write_text(json.dumps(run_of(RECORD).to_json()))
-    monkeypatch.chdir(root)
-    return root
+def new_project(tmp_path, monkeypatch):
+    """Each call gives another project, which is the working folder then."""
+
+    def made():
+        beside = tmp_path / str(next(numbers))
+        root = beside / "project"
+        (root / "tests").mkdir(parents=True)
+        (root / "tests/test_model.py").touch()
+        (beside / "outside").mkdir()
+        (beside / "run.json").write_text(json.dumps(run_of(RECORD).to_json()))
+        monkeypatch.chdir(root)
+        return root
+
+    numbers = itertools.count()
+    return made
+
+
+@pytest.fixture
+def project(new_project):
+    return new_project()
 
 
 def accepted(project, folder, capsys):
@@ -50,9 +63,8 @@ def files_of(folder):
 
 
 @WAYS
-@pytest.mark.parametrize(
-    ("link", "target", "folder"),
-    [
+def test_a_link_of_the_project_that_leaves_it_is_refused(new_project, capsys, store):
+    cases = [
         ("bl", "../outside", "bl"),
         ("bl", "{outside}", "bl"),
         ("bl", "../outside/made", "bl"),
@@ -65,31 +77,30 @@ def files_of(folder):
         ("tests/__tfperf__/timing", "../../../outside", None),
         ("tests/__tfperf__/test_model.json", "{outside}/test_model.json", None),
         ("tests/__tfperf__", "{project}/bl", None),  # with the next one, a chain
-    ],
-)
-def test_a_link_of_the_project_that_leaves_it_is_refused(
-    project, capsys, store, link, target, folder
-):
-    (project / link).parent.mkdir(parents=True, exist_ok=True)
-    outside = project.parent / "outside"
-    if "{project}" in target:
-        (project / "bl").symlink_to(outside)
-    (project / link).symlink_to(target.format(outside=outside, project=project))
-    before = files_of(project.parent)
-    is_good, said = store(project, folder, capsys)
-    assert not is_good
-    assert re.search(r"leads out of .*nothing was written", said)
-    assert files_of(project.parent) == before
-    assert list(outside.iterdir()) == []
+    ]
+    for link, target, folder in cases:
+        project = new_project()
+        (project / link).parent.mkdir(parents=True, exist_ok=True)
+        outside = project.parent / "outside"
+        if "{project}" in target:
+            (project / "bl").symlink_to(outside)
+        (project / link).symlink_to(target.format(outside=outside, project=project))
+        before = files_of(project.parent)
+        is_good, said = store(project, folder, capsys)
+        assert not is_good, (link, target)
+        assert re.search(r"leads out of .*nothing was written", said), (link, target)
+        assert files_of(project.parent) == before, (link, target)
+        assert list(outside.iterdir()) == [], (link, target)
 
 
 @WAYS
-@pytest.mark.parametrize("folder", ["../outside", "{outside}", "{outside}/made"])
-def test_a_folder_elsewhere_that_the_user_names_is_written(project, capsys, store, folder):
-    folder = folder.format(outside=project.parent / "outside")
-    is_good, said = store(project, folder, capsys)
-    assert is_good, said
-    assert (project / folder / "tests/test_model.json").is_file()
+def test_a_folder_elsewhere_that_the_user_names_is_written(new_project, capsys, store):
+    for name in ["../outside", "{outside}", "{outside}/made"]:
+        project = new_project()
+        folder = name.format(outside=project.parent / "outside")
+        is_good, said = store(project, folder, capsys)
+        assert is_good, (name, said)
+        assert (project / folder / "tests/test_model.json").is_file(), name
 
 
 @WAYS

@@ -145,9 +145,8 @@ def test_collecting_says_how_to_go_on():
     ]
 
 
-@pytest.mark.parametrize(
-    ("detail", "shared_cpu", "why"),
-    [
+def test_reasons_for_an_invalid_sample():
+    cases = [
         ({"settled": True, "instrumented": False}, False, None),
         ({"settled": True}, False, None),
         ({"settled": False}, False, "the input buffers were still draining"),
@@ -166,7 +165,8 @@ def test_collecting_says_how_to_go_on():
             False,
             "Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)",
         ),
-    ],
-)
-def test_reasons_for_an_invalid_sample(detail, shared_cpu, why):
-    assert why_not_timed(profile(step_time=value("step_time", 1.0, **detail)), shared_cpu) == why
+    ]
+    for detail, shared_cpu, why in cases:
+        assert (
+            why_not_timed(profile(step_time=value("step_time", 1.0, **detail)), shared_cpu) == why
+        ), (detail, shared_cpu)

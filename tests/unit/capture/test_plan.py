@@ -1,42 +1,37 @@
 """Cutting a plan to the available steps."""
 
-import pytest
-
 from pytest_tfperf.capture.plan import Plan
 
 
-@pytest.mark.parametrize("available", [85, 100, 10**6])
-def test_plan_that_fits_is_unchanged(available):
-    plan = Plan().cut_to(available)
-    assert (plan.warmup, plan.timed_steps, plan.trace_steps, plan.available) == (
-        10,
-        50,
-        20,
-        available,
-    )
+def test_plan_that_fits_is_unchanged():
+    for available in [85, 100, 10**6]:
+        plan = Plan().cut_to(available)
+        assert (plan.warmup, plan.timed_steps, plan.trace_steps, plan.available) == (
+            10,
+            50,
+            20,
+            available,
+        ), available
 
 
-@pytest.mark.parametrize(
-    ("n_events", "traced"),
-    [(0, 20), (50_000, 20), (50_001, 19), (270_000, 3), (10**7, 2)],
-)
-def test_steps_of_many_events_are_traced_fewer_times(n_events, traced):
-    plan, notes = Plan().of_events(n_events)
-    assert plan.trace_steps == traced
-    said = f"traced window: {traced} of 20 steps, since the first has {n_events:,} events"
-    assert notes == (() if traced == 20 else (said,))
+def test_steps_of_many_events_are_traced_fewer_times():
+    for n_events, traced in [(0, 20), (50_000, 20), (50_001, 19), (270_000, 3), (10**7, 2)]:
+        plan, notes = Plan().of_events(n_events)
+        assert plan.trace_steps == traced, (n_events, traced)
+        said = f"traced window: {traced} of 20 steps, since the first has {n_events:,} events"
+        assert notes == (() if traced == 20 else (said,)), (n_events, traced)
 
 
 def test_processes_that_run_steps_together_trace_as_many():
     assert Plan().in_step().of_events(10**7) == (Plan().in_step(), ())
 
 
-@pytest.mark.parametrize("available", [5, 6, 8, 13, 32, 50, 84])
-def test_plan_that_does_not_fit_uses_all_available_steps(available):
-    plan = Plan().cut_to(available)
-    assert plan.total == available
-    assert plan.trace_steps >= 2
-    assert plan.timed_steps >= 1
+def test_plan_that_does_not_fit_uses_all_available_steps():
+    for available in [5, 6, 8, 13, 32, 50, 84]:
+        plan = Plan().cut_to(available)
+        assert plan.total == available, available
+        assert plan.trace_steps >= 2, available
+        assert plan.timed_steps >= 1, available
 
 
 def test_cut_plan_keeps_the_proportions_of_windows():
@@ -44,10 +39,10 @@ def test_cut_plan_keeps_the_proportions_of_windows():
     assert (plan.warmup, plan.timed_steps, plan.trace_steps) == (5, 25, 10)
 
 
-@pytest.mark.parametrize(("available", "counted"), [(29, 0), (30, 3), (84, 3), (85, 3)])
-def test_short_loops_keep_no_steps_for_counting_calls(available, counted):
-    plan = Plan().cut_to(available)
-    assert (plan.counted_steps, plan.total) == (counted, available)
+def test_short_loops_keep_no_steps_for_counting_calls():
+    for available, counted in [(29, 0), (30, 3), (84, 3), (85, 3)]:
+        plan = Plan().cut_to(available)
+        assert (plan.counted_steps, plan.total) == (counted, available), available
 
 
 def test_calls_are_counted_where_three_steps_are_left():

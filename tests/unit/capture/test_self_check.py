@@ -1,6 +1,5 @@
 """The self-check of a process: what a trace of a function that XLA compiled and ran must show."""
 
-import pytest
 from helpers.xspace import at, field, line, plane, space
 
 from pytest_tfperf.capture.self_check import shown_in
@@ -20,25 +19,23 @@ def shown(*events, more=(HLO,)):
     )
 
 
-@pytest.mark.parametrize("events", [(COMPILED, RAN), (COMPILED, THUNK), (OLD_COMPILED, THUNK)])
-def test_what_shows_has_no_reason(events):
-    assert shown(*events) == XlaShown()
+def test_what_shows_has_no_reason():
+    for events in [(COMPILED, RAN), (COMPILED, THUNK), (OLD_COMPILED, THUNK)]:
+        assert shown(*events) == XlaShown(), events
 
 
-@pytest.mark.parametrize(
-    ("events", "more", "lacking", "word"),
-    [
+def test_what_does_not_show_is_named_with_the_version():
+    cases = [
         ((COMPILED,), (HLO,), "executions", "execution"),
         ((COMPILED, at("Renamed::Execute", 3, 4)), (HLO,), "executions", "execution"),
         ((RAN,), (HLO,), "compilations", "compilation"),
         ((COMPILED, RAN), (), "modules", "HLO"),
-    ],
-)
-def test_what_does_not_show_is_named_with_the_version(events, more, lacking, word):
-    found = shown(*events, more=more)
-    why = getattr(found, lacking)
-    assert "TensorFlow 9.9" in why
-    assert f"its {word}," in why
-    assert [name for name in ("executions", "compilations", "modules") if getattr(found, name)] == [
-        lacking
     ]
+    for events, more, lacking, word in cases:
+        found = shown(*events, more=more)
+        why = getattr(found, lacking)
+        assert "TensorFlow 9.9" in why, (events, more, lacking)
+        assert f"its {word}," in why, (events, more, lacking)
+        assert [
+            name for name in ("executions", "compilations", "modules") if getattr(found, name)
+        ] == [lacking], (events, more, lacking)

@@ -2,15 +2,12 @@
 
 from types import SimpleNamespace
 
-import pytest
-
 from pytest_tfperf.child.command import invocation_arguments
 from pytest_tfperf.child.reports import last_lines
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
+def test_invocation_arguments_are_those_of_the_run_without_those_of_a_parent():
+    cases = [
         ([], []),
         (["-q", "tests"], ["-q", "tests"]),
         (["-p", "pytest_tfperf.child.server", "--tfperf-child=7", "-q", "tests"], ["-q", "tests"]),
@@ -25,13 +22,12 @@ from pytest_tfperf.child.reports import last_lines
             ],
             ["-p", "other"],
         ),
-    ],
-)
-def test_invocation_arguments_are_those_of_the_run_without_those_of_a_parent(arguments, expected):
-    assert (
-        invocation_arguments(SimpleNamespace(invocation_params=SimpleNamespace(args=arguments)))
-        == expected
-    )
+    ]
+    for arguments, expected in cases:
+        assert (
+            invocation_arguments(SimpleNamespace(invocation_params=SimpleNamespace(args=arguments)))
+            == expected
+        ), arguments
 
 
 def test_last_lines_of_a_long_report_follow_a_count():

@@ -126,9 +126,13 @@ def test_rootdir_and_baseline_dir_say_where_files_go(project, write, monkeypatch
     assert (project / "elsewhere" / "kept" / "test_model.json").is_file()
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+def test_what_cannot_be_accepted_is_said_and_nothing_written(project, write, capsys):
+    good = json.loads((project / write("run.json", 1)).read_text())
+    (project / "damaged.json").write_text("{")
+    (project / "newer.json").write_text(json.dumps({**good, "format": 3}))
+    (project / "conflict.json").write_text("<<<<<<< HEAD\n")
+    (project / "undated.json").write_text(json.dumps({**good, "created": None}))
+    for words, said in [
         (
             ["run.json", "test_stpe"],
             "no profiled test 'test_stpe' in these runs; did you mean 'test_step'?",
@@ -136,29 +140,25 @@ def test_rootdir_and_baseline_dir_say_where_files_go(project, write, monkeypatch
         (["run.json", "--rootdir", "elsewhere"], "no test file test_model.py in "),
         (["absent.json"], "absent.json: cannot be read: No such file or directory"),
         (["damaged.json"], "damaged.json: not a run file"),
-        (["newer.json"], "newer.json: format 3, this version reads up to 2; upgrade pytest-tfperf"),
+        (
+            ["newer.json"],
+            "newer.json: format 3, this version reads format 2; upgrade pytest-tfperf",
+        ),
         (["conflict.json"], "conflict.json: not a run file"),
         (["undated.json"], "undated.json: damaged run file: created must be string; "),
-    ],
-)
-def test_what_cannot_be_accepted_is_said_and_nothing_written(project, write, capsys, words, said):
-    good = json.loads((project / write("run.json", 1)).read_text())
-    (project / "damaged.json").write_text("{")
-    (project / "newer.json").write_text(json.dumps({**good, "format": 3}))
-    (project / "conflict.json").write_text("<<<<<<< HEAD\n")
-    (project / "undated.json").write_text(json.dumps({**good, "created": None}))
-    assert main(["accept", *words]) == 2
-    assert said in capsys.readouterr().err
-    assert not structure(project).parent.exists()
+    ]:
+        assert main(["accept", *words]) == 2, words
+        assert said in capsys.readouterr().err, words
+        assert not structure(project).parent.exists(), words
 
 
-@pytest.mark.parametrize("words", [["test_step"], [], ["run.json", "--unknown"]])
-def test_what_is_no_use_of_accept_is_refused(project, write, capsys, words):
+def test_what_is_no_use_of_accept_is_refused(project, write, capsys):
     write("run.json", 1)
-    with pytest.raises(SystemExit) as ended:
-        main(["accept", *words])
-    assert ended.value.code == 2
-    assert "usage: tfperf accept" in capsys.readouterr().err
+    for words in [["test_step"], [], ["run.json", "--unknown"]]:
+        with pytest.raises(SystemExit) as ended:
+            main(["accept", *words])
+        assert ended.value.code == 2, words
+        assert "usage: tfperf accept" in capsys.readouterr().err, words
 
 
 def files_of(project):
@@ -266,18 +266,15 @@ def test_compare_verbose_says_what_to_do_next(write, capsys):
     )
 
 
-@pytest.mark.parametrize(
-    ("now", "status"),
-    [
+def test_the_exit_status_of_compare_is_that_of_its_checks(write):
+    for now, status in [
         ({"retraces": 0}, 0),
         ({"retraces": 1}, 1),
         ({"step_time": 0.21}, 1),
         ({"key": "test_other"}, 1),
         ({"environment": {**LAPTOP, "machine": {}}}, 0),
-    ],
-)
-def test_the_exit_status_of_compare_is_that_of_its_checks(write, now, status):
-    assert main(["compare", write("a.json", 1), write("b.json", 2, **now)]) == status
+    ]:
+        assert main(["compare", write("a.json", 1), write("b.json", 2, **now)]) == status, now
 
 
 def test_what_is_unknown_now_has_a_status_of_its_own(project, write):

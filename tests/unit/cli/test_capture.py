@@ -116,9 +116,8 @@ def test_json_has_traces_and_errors(server, gone, logdir, capsys):
     assert [error.startswith(gone) for error in found["errors"]] == [True]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_other_options_are_refused_before_anything_is_traced(server, logdir, capsys):
+    for words, message in [
         (["--ms", "0"], "a trace of 0 ms is not possible"),
         (["--ms", "36000000"], "sample a longer time with tfperf capture --every"),
         (["--ms", "2.5"], "'2.5' is not a whole number of milliseconds, such as 2000"),
@@ -129,37 +128,29 @@ def test_json_has_traces_and_errors(server, gone, logdir, capsys):
         (["--host-tracer-level", "4"], "invalid choice: 4"),
         (["--max-input-bound", "5%"], "--max-input-bound is a limit; limits follow --check"),
         (["--evry", "10s"], "unrecognized arguments: --evry 10s; did you mean --every?"),
-    ],
-)
-def test_other_options_are_refused_before_anything_is_traced(
-    server, logdir, capsys, words, message
-):
-    with pytest.raises(SystemExit) as ended:
-        main(["capture", server.address, "-o", "log", *words])
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err
-    assert server.requests == []
+    ]:
+        with pytest.raises(SystemExit) as ended:
+            main(["capture", server.address, "-o", "log", *words])
+            pytest.fail(f"{words} are taken")
+        assert ended.value.code == 2, words
+        assert message in capsys.readouterr().err, words
+        assert server.requests == [], words
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_what_misses_its_counterpart_is_refused(server, logdir, capsys):
+    for words, message in [
         (["--samples", "3"], "--samples counts those of --every"),
         (["--check"], "no limit to check"),
         (["--check", "--max-inptu-bound", "5%"], "did you mean --max-input-bound?"),
-    ],
-)
-def test_what_misses_its_counterpart_is_refused(server, logdir, capsys, words, message):
-    assert main(["capture", server.address, "-o", "log", *words]) == 2
-    assert message in capsys.readouterr().err
-    assert server.requests == []
+    ]:
+        assert main(["capture", server.address, "-o", "log", *words]) == 2, words
+        assert message in capsys.readouterr().err, words
+        assert server.requests == [], words
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("10m", 600), ("10min", 600), ("2h", 7200), ("30s", 30), ("1.5 s", 1.5)]
-)
-def test_times_may_be_long(text, seconds):
-    assert capture_command._seconds(text) == seconds
+def test_times_may_be_long():
+    for text, seconds in [("10m", 600), ("10min", 600), ("2h", 7200), ("30s", 30), ("1.5 s", 1.5)]:
+        assert capture_command._seconds(text) == seconds, text
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Each command that takes a trace gives the same answer for a compressed one."""
 
 import gzip
+import itertools
 
-import pytest
 from helpers.traces import SYNTHETIC
 
 from pytest_tfperf.cli.main import main
@@ -31,19 +31,19 @@ def answer(command, trace, folder, capsys):
     return status, texts, [path.read_bytes() for path in sorted(folder.iterdir())]
 
 
-@pytest.mark.parametrize("in_logdir", [False, True])
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_answer_is_that_for_the_plain_trace(command, in_logdir, tmp_path, capsys, monkeypatch):
+def test_the_answer_is_that_for_the_plain_trace(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "1000")  # paths of other lengths would wrap elsewhere
-    found = []
-    for ending in ("", ".gz"):
-        folder = tmp_path / ("packed" if ending else "plain") / "plugins" / "profile" / "run"
-        folder.mkdir(parents=True)
-        trace = folder / f"host.xplane.pb{ending}"
-        trace.write_bytes(gzip.compress(PLAIN.read_bytes()) if ending else PLAIN.read_bytes())
-        given = trace.parents[3] if in_logdir else trace
-        status, texts, files = answer(COMMANDS[command], given, folder / "written", capsys)
-        texts = [text.replace("host.xplane.pb.gz", "host.xplane.pb") for text in texts]
-        found.append((status, [" ".join(text.split()) for text in texts], files))
-    assert found[0] == found[1]
-    assert found[0][0] != 2
+    contents = {"": PLAIN.read_bytes(), ".gz": gzip.compress(PLAIN.read_bytes())}
+    for in_logdir, command in itertools.product([False, True], COMMANDS):
+        found = []
+        for ending, content in contents.items():
+            logdir = tmp_path / f"{command}_{in_logdir}{ending}"
+            trace = logdir / "plugins" / "profile" / "run" / f"host.xplane.pb{ending}"
+            trace.parent.mkdir(parents=True)
+            trace.write_bytes(content)
+            given = logdir if in_logdir else trace
+            status, texts, files = answer(COMMANDS[command], given, logdir / "written", capsys)
+            texts = [text.replace("host.xplane.pb.gz", "host.xplane.pb") for text in texts]
+            found.append((status, [" ".join(text.split()) for text in texts], files))
+        assert found[0] == found[1], (in_logdir, command)
+        assert found[0][0] != 2, (in_logdir, command)

@@ -26,9 +26,8 @@ def environment(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
 
 
-@pytest.mark.parametrize(
-    ("stream", "settings", "coloured"),
-    [
+def test_colours_are_those_that_the_environment_asks_for(monkeypatch):
+    for stream, settings, coloured in [
         (Terminal, {}, True),
         (Terminal, {"NO_COLOR": "1"}, False),
         (Terminal, {"NO_COLOR": ""}, True),
@@ -38,15 +37,14 @@ def environment(monkeypatch):
         (io.StringIO, {"FORCE_COLOR": ""}, False),
         (io.StringIO, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
         (io.StringIO, {"FORCE_COLOR": "1", "TERM": "dumb"}, True),
-    ],
-)
-def test_colours_are_those_that_the_environment_asks_for(stream, settings, coloured, monkeypatch):
-    for name, text in settings.items():
-        monkeypatch.setenv(name, text)
-    written = stream()
-    new_console(written).print(Text("red", style="bold red"))
-    assert (ESCAPE in written.getvalue()) is coloured
-    assert "red" in written.getvalue()
+    ]:
+        written = stream()
+        with monkeypatch.context() as patch:
+            for name, text in settings.items():
+                patch.setenv(name, text)
+            new_console(written).print(Text("red", style="bold red"))
+        assert (ESCAPE in written.getvalue()) is coloured, (stream, settings)
+        assert "red" in written.getvalue(), (stream, settings)
 
 
 def test_lines_of_a_run_have_their_colours(monkeypatch, capsys):

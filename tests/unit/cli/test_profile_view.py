@@ -84,12 +84,12 @@ def test_the_bar_differs_by_glyph_where_the_encoding_has_no_blocks():
     assert lines[2].startswith("# not explained")
 
 
-@pytest.mark.parametrize("width", [10, 40, 72, 100])
-def test_the_bar_fits_the_terminal_and_shows_every_visible_part(width):
-    lines = shown(of_a_step(), width=width)
-    bar = next(line for line in lines if set(line) == {"█", "▒"})
-    assert len(bar) == min(width, 72)
-    assert max(map(len, shown(of_a_step(), verbosity=1, width=80))) <= 80
+def test_the_bar_fits_the_terminal_and_shows_every_visible_part():
+    for width in [10, 40, 72, 100]:
+        lines = shown(of_a_step(), width=width)
+        bar = next(line for line in lines if set(line) == {"█", "▒"})
+        assert len(bar) == min(width, 72), width
+        assert max(map(len, shown(of_a_step(), verbosity=1, width=80))) <= 80, width
 
 
 def test_parts_that_are_too_small_for_the_bar_are_in_its_legend():

@@ -92,12 +92,12 @@ def test_a_continuation_names_rows_of_a_group_by_the_group():
     assert [line.split()[0] for line in lines[lines.index("") + 3 :][:3]] == ["jit_f", "dot.1", "b"]
 
 
-@pytest.mark.parametrize("width", range(30, 140, 3))
-def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(width):
-    lines = lines_of(CELLS, width)
-    assert max(map(len, lines)) <= width
-    for number in ("1 ms", "10.5 ms", "9.1 %", "90.9 %"):
-        assert any(number in line for line in lines)
+def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut():
+    for width in range(30, 140, 3):
+        lines = lines_of(CELLS, width)
+        assert max(map(len, lines)) <= width, width
+        for number in ("1 ms", "10.5 ms", "9.1 %", "90.9 %"):
+            assert any(number in line for line in lines), width
 
 
 @pytest.mark.parametrize("width", [30, 60, 1_000_000])

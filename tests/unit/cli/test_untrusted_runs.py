@@ -28,18 +28,25 @@ def files_of(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("options", [[], ["--baseline-dir", "stored"]])
-@pytest.mark.parametrize(
-    "file", ["../outside/victim.py", "/{outside}/victim.py", "/{outside}/settings.toml", "a/../../outside/victim.py", "linked/victim.py", "", ".", ".."],
-)  # fmt: skip
-def test_accept_writes_below_the_rootdir_only(project, capsys, file, options):
-    (project / "linked").symlink_to(project.parent / "outside")
-    file = file.replace("/{outside}", str(project.parent / "outside"))
+def refused(project, capsys, file, says):
+    """Accept a run of a test file below each kind of folder of baselines: no file changes, and one sentence says why."""
     write_run(run_of(record_of(profile(), file=file)), project / "run.json")
     before = files_of(project.parent)
-    assert main(["accept", "run.json", *options]) == 2
-    assert re.fullmatch(r"tfperf: test file '.*' lies outside of .*\n", capsys.readouterr().err)
-    assert files_of(project.parent) == before
+    for options in ([], ["--baseline-dir", "stored"]):
+        assert main(["accept", "run.json", *options]) == 2, (file, options)
+        said = capsys.readouterr().err
+        assert re.fullmatch(rf"tfperf: test file '.*' {says} .*\n", said), (file, options, said)
+        assert files_of(project.parent) == before, (file, options)
+
+
+def test_accept_writes_below_the_rootdir_only(project, capsys):
+    outside = project.parent / "outside"
+    (project / "linked").symlink_to(outside)
+    for file in (
+        *("../outside/victim.py", f"{outside}/victim.py", f"{outside}/settings.toml"),
+        *("a/../../outside/victim.py", "linked/victim.py", "", ".", ".."),
+    ):
+        refused(project, capsys, file, "lies outside of")
 
 
 @pytest.mark.parametrize(
@@ -52,24 +59,17 @@ def test_a_name_of_two_lines_is_named_on_one(project, capsys, changed, says):
     assert re.fullmatch(rf"tfperf: {says}.*\n", capsys.readouterr().err)
 
 
-@pytest.mark.parametrize(
-    "file",
-    [".git/config", ".git/hooks/run.py", "a/.git/run.py", ".venv/run.py", "CVS/run.py", "kept/run.py", "pyproject.toml", "test_model.txt", "linked.py"],
-)  # fmt: skip
-@pytest.mark.parametrize("options", [[], ["--baseline-dir", "stored"]])
-def test_accept_writes_for_modules_of_tests_only(project, capsys, file, options):
-    for name in (".git/hooks", "a"):
-        (project / name).mkdir(parents=True)
+def test_accept_writes_for_modules_of_tests_only(project, capsys):
+    (project / ".git/hooks").mkdir(parents=True)
     (project / "kept").symlink_to(".git/hooks")
     (project / "linked.py").symlink_to(".git/hooks/run.py")
-    for name in {file, ".git/hooks/run.py"} - {"linked.py"}:
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).touch()
-    write_run(run_of(record_of(profile(), file=file)), project / "run.json")
-    before = files_of(project.parent)
-    assert main(["accept", "run.json", *options]) == 2
-    assert re.fullmatch(r"tfperf: test file '.*' is no .*\n", capsys.readouterr().err)
-    assert files_of(project.parent) == before
+    for file in (
+        *(".git/config", ".git/hooks/run.py", "a/.git/run.py", ".venv/run.py", "CVS/run.py"),
+        *("kept/run.py", "pyproject.toml", "test_model.txt", "linked.py"),
+    ):
+        (project / file).parent.mkdir(parents=True, exist_ok=True)
+        (project / file).touch()
+        refused(project, capsys, file, "is no")
 
 
 def test_accept_writes_for_a_project_in_a_hidden_folder(project):
@@ -88,21 +88,18 @@ def test_accept_follows_no_link_of_baselines_out_of_the_project(project, capsys)
     assert files_of(project.parent) == before
 
 
-FORMULAS = ["=HYPERLINK(1)", "@SUM(1)", "+1+cmd", "-2+3", "\tx", "\rx"]
-
-
-@pytest.mark.parametrize("text", FORMULAS)
-def test_a_cell_of_csv_is_no_formula(project, text):
-    run = run_of(record_of(profile(text, step_time=0.5), key=text, file=text), commit=text)
-    write_run(run, project / "run.csv")
-    with (project / "run.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert rows
-    for row in rows:
-        assert not [cell for name, cell in row.items() if cell[:1] in set("=+-@\t\r")]
-        assert row["test"] == ("\ufffdx" if text == "\rx" else f"'{text}")
-    [time] = [row for row in rows if row["metric"] == "step_time"]
-    assert float(time["value"]) == 0.5, "numbers stay numbers"
+def test_a_cell_of_csv_is_no_formula(project):
+    for text in ("=HYPERLINK(1)", "@SUM(1)", "+1+cmd", "-2+3", "\tx", "\rx"):
+        run = run_of(record_of(profile(text, step_time=0.5), key=text, file=text), commit=text)
+        write_run(run, project / "run.csv")
+        with (project / "run.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert rows, text
+        for row in rows:
+            assert not [cell for name, cell in row.items() if cell[:1] in set("=+-@\t\r")], text
+            assert row["test"] == ("\ufffdx" if text == "\rx" else f"'{text}"), text
+        [time] = [row for row in rows if row["metric"] == "step_time"]
+        assert float(time["value"]) == 0.5, "numbers stay numbers"
 
 
 def test_the_help_says_what_a_failing_disk_leaves(capsys):

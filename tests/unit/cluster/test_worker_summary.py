@@ -60,18 +60,16 @@ def test_waits_for_input_are_named_as_the_cause():
     assert "most of the difference is input (+7 ms)" in skew(slow, fast).detail["where"]
 
 
-@pytest.mark.parametrize(
-    ("silent", "named"),
-    [
+def test_without_evidence_of_a_collective_the_skew_is_unknown():
+    cases = [
         (worker(0.010, host_compute=0.010), "worker 1"),
         (worker(0.010, n_steps=0), "worker 1"),
         (replace(worker(0.010), tables={}), "worker 1"),
-    ],
-)
-def test_without_evidence_of_a_collective_the_skew_is_unknown(silent, named):
-    value = skew(worker(0.010, collective_s=0.002, host_compute=0.008), silent)
-    assert value.number is None
-    assert value.why.startswith(f"the trace of {named} shows no collective")
+    ]
+    for silent, named in cases:
+        value = skew(worker(0.010, collective_s=0.002, host_compute=0.008), silent)
+        assert value.number is None, (silent, named)
+        assert value.why.startswith(f"the trace of {named} shows no collective"), (silent, named)
 
 
 def test_workers_that_only_wait_have_no_skew_to_know():

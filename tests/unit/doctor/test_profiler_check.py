@@ -1,6 +1,5 @@
 """What the doctor says of the traces of two short sessions."""
 
-import pytest
 from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.doctor.profiler_check import check_traces, reads_admin_only
@@ -32,12 +31,12 @@ def test_a_machine_without_accelerator_is_good():
     }
 
 
-@pytest.mark.parametrize("counts", [(5, 4), (0, 5), (5, 10), (0, 0)])
-def test_steps_that_are_lost_or_another_sessions_are_a_failure(counts):
-    check = found([trace(n) for n in counts])["markers"]
-    assert not check.passed
-    assert f"{counts[0]} and {counts[1]} found" in check.found
-    assert "2.18 to 2.22" in check.advice
+def test_steps_that_are_lost_or_another_sessions_are_a_failure():
+    for counts in [(5, 4), (0, 5), (5, 10), (0, 0)]:
+        check = found([trace(n) for n in counts])["markers"]
+        assert not check.passed, counts
+        assert f"{counts[0]} and {counts[1]} found" in check.found, counts
+        assert "2.18 to 2.22" in check.advice, counts
 
 
 def test_steps_of_somebody_else_are_none_of_ours():
@@ -80,9 +79,8 @@ def test_a_gpu_with_a_plane_is_good():
 REFUSED = {"errors": ["CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"]}
 
 
-@pytest.mark.parametrize(
-    ("admin_only", "planes", "texts", "passed", "said"),
-    [
+def test_the_permission_to_use_cupti():
+    cases = [
         (False, [KERNELS], {}, True, "every user; kernels are traced"),
         (
             True,
@@ -100,14 +98,16 @@ REFUSED = {"errors": ["CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"]}
             "every user; no kernel is traced",
         ),  # that is the device plane's failure
         (False, [KERNELS], REFUSED, False, "every user; no kernel is traced"),
-    ],
-)
-def test_the_permission_to_use_cupti(admin_only, planes, texts, passed, said):
-    check = found([trace(5, *planes, **texts)] * 2, n_devices=1, admin_only=admin_only)[
-        "CUPTI permission"
     ]
-    assert (check.passed, check.found) == (passed, said)
-    assert ("NVreg_RestrictProfilingToAdminUsers=0" in check.advice) is not passed
+    for admin_only, planes, texts, passed, said in cases:
+        check = found([trace(5, *planes, **texts)] * 2, n_devices=1, admin_only=admin_only)[
+            "CUPTI permission"
+        ]
+        assert (check.passed, check.found) == (passed, said), (passed, said)
+        assert ("NVreg_RestrictProfilingToAdminUsers=0" in check.advice) is not passed, (
+            passed,
+            said,
+        )
 
 
 def test_without_nvidias_driver_or_a_gpu_nothing_is_said_of_cupti():
@@ -128,16 +128,14 @@ def test_errors_and_dropped_events_are_told_once():
     assert "trace_steps=" in check.advice
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
+def test_the_drivers_parameter():
+    cases = [
         ('Mobile: 4294967295\nRmProfilingAdminOnly: 1\nRegistryDwords: ""\n', True),
         ("RmProfilingAdminOnly: 0\n", False),
         ("RmProfilingAdminOnly:1", True),
         ("", None),
         ("RmProfilingAdminOnly: maybe\n", None),
         ("no colon here\n", None),
-    ],
-)
-def test_the_drivers_parameter(text, says):
-    assert reads_admin_only(text) is says
+    ]
+    for text, says in cases:
+        assert reads_admin_only(text) is says, text

@@ -262,21 +262,18 @@ def test_a_good_machine_is_fit_for_all_and_says_what_it_resolves():
 DIED = SameCodeTurns(pinned=False, noise=Unknown("the first process ended with SIGKILL"))
 
 
-@pytest.mark.parametrize(
-    ("kinds", "profiler", "said"),
-    [
+def test_a_machine_that_is_not_fit_for_all_says_for_what():
+    cases = [
         ([turns(True)], BAD, "is not fit to profile: a check of the profiler failed."),
         ([], GOOD, "structural baselines, not for --tfperf-against, which must pause processes."),
         ([DIED], GOOD, "not for --tfperf-against: the first process ended with SIGKILL."),
         ([turns(True, off=1.2)], GOOD, "not for step times: processes of the same code differ"),
         ([turns(False)], GOOD, "and for step times at max_regression='5.75 %' or more."),
         ([turns(True, n=3)], GOOD, "more turns (--seconds) would show how well"),
-    ],
-    ids=["profiler", "no stopping", "died", "differ", "noisy", "few"],
-)
-def test_a_machine_that_is_not_fit_for_all_says_for_what(kinds, profiler, said):
-    section = fit(*kinds, profiler=profiler)
-    assert section.title.startswith("This machine is ")
-    assert said in section.title
-    assert section.data["minimum_detectable_change"] is None
-    assert section.title.count(". ") == 0
+    ]
+    for kinds, profiler, said in cases:
+        section = fit(*kinds, profiler=profiler)
+        assert section.title.startswith("This machine is "), said
+        assert said in section.title, said
+        assert section.data["minimum_detectable_change"] is None, said
+        assert section.title.count(". ") == 0, said

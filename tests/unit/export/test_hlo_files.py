@@ -1,9 +1,8 @@
 """Modules in files, by the files' endings."""
 
-import re
-
 import pytest
 from helpers.hlo import module, op
+from helpers.refusals import refusal
 
 from pytest_tfperf.errors import ExportError
 from pytest_tfperf.export.formats import export_hlo, export_traces, shows_hlo
@@ -26,15 +25,12 @@ def test_a_picture_is_what_graphviz_makes_of_the_first(fake_graphviz, tmp_path):
     assert (tmp_path / "a.svg").read_text("utf-8") == f"{dot_of(ONE)}END"
 
 
-@pytest.mark.parametrize("name", ["a.json", "a", "a.txt.gz", "a.png"])
-def test_an_ending_that_is_none_of_them_is_refused(tmp_path, name):
-    assert not shows_hlo(tmp_path / name)
-    with pytest.raises(
-        ExportError,
-        match=re.escape(f"{name}: no format has this ending; take one of")
-        + r".*\.txt, \.dot, \.svg",
-    ):
-        export_hlo([ONE], tmp_path / name)
+def test_an_ending_that_is_none_of_them_is_refused(tmp_path):
+    for name in ("a.json", "a", "a.txt.gz", "a.png"):
+        assert not shows_hlo(tmp_path / name), name
+        said = refusal(ExportError, export_hlo, [ONE], tmp_path / name)
+        assert f"{name}: no format has this ending; take one of" in said, name
+        assert ".txt, .dot, .svg" in said, name
     with pytest.raises(ExportError, match="no format has this ending"):
         export_traces([], tmp_path / "a.txt")
 

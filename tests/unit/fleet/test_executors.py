@@ -3,18 +3,21 @@
 from types import SimpleNamespace
 
 import pytest
+from helpers.refusals import refusal
 
 from pytest_tfperf.errors import FleetError
 from pytest_tfperf.fleet import executors
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "many", "1025", "tcp://host:8786", ""])
-def test_what_is_no_executor_is_refused(text):
-    with (
-        pytest.raises(FleetError, match="neither a number of processes nor dask://host:8786"),
-        executors.opened(text, 1, in_process=False),
-    ):
+def opened(text):
+    with executors.opened(text, 1, in_process=False):
         pass
+
+
+def test_what_is_no_executor_is_refused():
+    for text in ["0", "-1", "many", "1025", "tcp://host:8786", ""]:
+        said = refusal(FleetError, opened, text)
+        assert "neither a number of processes nor dask://host:8786" in said, text
 
 
 def test_an_executor_that_is_given_stays_open():

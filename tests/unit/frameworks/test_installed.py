@@ -30,19 +30,16 @@ def given(monkeypatch):
     return install
 
 
-@pytest.mark.parametrize(
-    ("can_load", "names", "refused"),
-    [
+def test_those_that_can_be_imported_are_loaded(given):
+    for can_load, names, refused in [
         ({"TensorFlow": True, "JAX": True}, ["TensorFlow", "JAX"], {}),
         ({"JAX": True}, ["JAX"], {}),
         ({"TensorFlow": True, "JAX": False}, ["TensorFlow"], {"JAX": "it is too old"}),
         ({"TensorFlow": False, "JAX": True}, ["JAX"], {"TensorFlow": "it is too old"}),
-    ],
-)
-def test_those_that_can_be_imported_are_loaded(given, can_load, names, refused):
-    given(**can_load)
-    found = installed.load_installed()
-    assert ([framework.name for framework in found[0]], found[1]) == (names, refused)
+    ]:
+        given(**can_load)
+        found = installed.load_installed()
+        assert ([framework.name for framework in found[0]], found[1]) == (names, refused), can_load
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Explanations of JAX 0.9 and 0.10 as their logs had them, in plain words."""
 
-import pytest
-
 from pytest_tfperf.frameworks.jax_explanations import change_in, explained_function
 
 AT = "TRACING CACHE MISS at /home/user/test_step.py:80:20 (main):\n"
@@ -33,35 +31,33 @@ def tree(*differences):
     return DIFFERS + "\n".join(["  different input pytree:", *differences])
 
 
-@pytest.mark.parametrize(
-    ("text", "change"),
-    [
-        (SHAPE, "batch f32[8] → f32[9]"),
-        (
-            types(
-                "  * at batch['image'], now i32[4] and before f32[3]",
-                "  * at power, now f32[1,3]({}) and before f32[3]({})",
-            ),
-            "batch['image'] f32[3] → i32[4], power f32[3] → f32[1,3]",
+TYPE_CHANGES = [
+    (SHAPE, "batch f32[8] → f32[9]"),
+    (
+        types(
+            "  * at batch['image'], now i32[4] and before f32[3]",
+            "  * at power, now f32[1,3]({}) and before f32[3]({})",
         ),
-        (
-            types(
-                "  * at power, now f32[]{weak_type=False} and before f32[]{weak_type=True}" + WEAK
-            ),
-            "power f32[] (as of a Python number) → f32[] (as of an array)",
-        ),
-        (tree(static("[0][1]", "3", "2")), "static argument power: 2 → 3"),
-        (tree(static("[1]['power']", "'a, b'", "2")), "static argument power: 2 → 'a, b'"),
-        (tree(static("[0][1]", "(1, 3)", "(1, 2)")), "static argument power: (1, 2) → (1, 3)"),
-        (tree(static("[0][2]", "Two(\n  a=1)", "2")), "static argument 2: 2 → Two( a=1)"),
-        (
-            tree(static("[0][1]", *(f"<function <lambda> at 0x7fb9adc35{n}>" for n in "12"))),
-            "static argument power: another <function <lambda>>, which does not equal the one before",
-        ),
-    ],
-)
-def test_changes_of_types_and_static_values(text, change):
-    assert change_in(text, ["batch", "power"]) == change
+        "batch['image'] f32[3] → i32[4], power f32[3] → f32[1,3]",
+    ),
+    (
+        types("  * at power, now f32[]{weak_type=False} and before f32[]{weak_type=True}" + WEAK),
+        "power f32[] (as of a Python number) → f32[] (as of an array)",
+    ),
+    (tree(static("[0][1]", "3", "2")), "static argument power: 2 → 3"),
+    (tree(static("[1]['power']", "'a, b'", "2")), "static argument power: 2 → 'a, b'"),
+    (tree(static("[0][1]", "(1, 3)", "(1, 2)")), "static argument power: (1, 2) → (1, 3)"),
+    (tree(static("[0][2]", "Two(\n  a=1)", "2")), "static argument 2: 2 → Two( a=1)"),
+    (
+        tree(static("[0][1]", *(f"<function <lambda> at 0x7fb9adc35{n}>" for n in "12"))),
+        "static argument power: another <function <lambda>>, which does not equal the one before",
+    ),
+]
+
+
+def test_changes_of_types_and_static_values():
+    for text, change in TYPE_CHANGES:
+        assert change_in(text, ["batch", "power"]) == change, text
 
 
 CHILDREN = "so the numbers of children do not match, with the symmetric difference of key sets: "
@@ -69,87 +65,89 @@ TYPES = "so their Python types differ"
 ONE, TWO = "<class 'dict'> with 1 child", "<class 'dict'> with 2 children"
 
 
-@pytest.mark.parametrize(
-    ("difference", "change"),
-    [
-        (
-            f"[0][0], now {TWO} and before {ONE}, {CHILDREN}{{'mask'}}",
-            "argument batch: a dict gained the key 'mask'",
-        ),
-        (
-            f"[0][0]['a'], now {ONE} and before {TWO}, {CHILDREN}{{'mask'}}",
-            "argument batch['a']: a dict lost the key 'mask'",
-        ),
-        (
-            f"[0][0].params, now {TWO} and before {ONE}, {CHILDREN}{{'w' 'b' 'mask'}}",
-            "argument batch.params: a dict gained or lost the keys 'b', 'mask', 'w'",
-        ),
-        (
-            "[0][0], now <class 'dict'> with pytree metadata ('img',) and before <class 'dict'> "
-            "with pytree metadata ('image',), so the pytree node metadata does not match",
-            "argument batch: a dict has 'img' for the key 'image'",
-        ),
-        (
-            f"[1], now {ONE} and before <class 'dict'> with 0 child, {CHILDREN}{{'power'}}",
-            "other keyword arguments: power",
-        ),
-        (
-            f"[1]['power'], now {TWO} and before {ONE}, {CHILDREN}{{'b'}}",
-            "argument power: a dict gained the key 'b'",
-        ),
-        (
-            "[0], now tuple of length 2 and before tuple of length 1, so the lengths do not match",
-            "2 positional arguments, before 1",
-        ),
-        (
-            "[0][5], now list of length 3 and before list of length 2, so the lengths do not match",
-            "argument 5: a list of 2 became one of 3",
-        ),
-        (
-            f"[0][0], now <class 'tuple'> and before <class '__main__.P'>, {TYPES}",
-            "argument batch: a P became a tuple",
-        ),
-        (
-            f"[0][0], now <class 'dict'> and before pytree leaf, {TYPES}",
-            "argument batch: an array or number became a dict",
-        ),
-        (
-            f"[0][1], now pytree leaf and before <class 'NoneType'>, {TYPES}",
-            "argument power: None became an array or number",
-        ),
-        (
-            "[0][0], now <class 'a.State'> with pytree metadata (3,) and before <class 'a.State'> "
-            "with pytree metadata (2,), so the pytree node metadata does not match",
-            "argument batch: the metadata of State: (2,) → (3,)",
-        ),
-    ],
-)
-def test_changes_of_the_structure(difference, change):
-    assert change_in(tree(f"  * at input path {difference}"), ["batch", "power"]) == change
+STRUCTURE_CHANGES = [
+    (
+        f"[0][0], now {TWO} and before {ONE}, {CHILDREN}{{'mask'}}",
+        "argument batch: a dict gained the key 'mask'",
+    ),
+    (
+        f"[0][0]['a'], now {ONE} and before {TWO}, {CHILDREN}{{'mask'}}",
+        "argument batch['a']: a dict lost the key 'mask'",
+    ),
+    (
+        f"[0][0].params, now {TWO} and before {ONE}, {CHILDREN}{{'w' 'b' 'mask'}}",
+        "argument batch.params: a dict gained or lost the keys 'b', 'mask', 'w'",
+    ),
+    (
+        "[0][0], now <class 'dict'> with pytree metadata ('img',) and before <class 'dict'> "
+        "with pytree metadata ('image',), so the pytree node metadata does not match",
+        "argument batch: a dict has 'img' for the key 'image'",
+    ),
+    (
+        f"[1], now {ONE} and before <class 'dict'> with 0 child, {CHILDREN}{{'power'}}",
+        "other keyword arguments: power",
+    ),
+    (
+        f"[1]['power'], now {TWO} and before {ONE}, {CHILDREN}{{'b'}}",
+        "argument power: a dict gained the key 'b'",
+    ),
+    (
+        "[0], now tuple of length 2 and before tuple of length 1, so the lengths do not match",
+        "2 positional arguments, before 1",
+    ),
+    (
+        "[0][5], now list of length 3 and before list of length 2, so the lengths do not match",
+        "argument 5: a list of 2 became one of 3",
+    ),
+    (
+        f"[0][0], now <class 'tuple'> and before <class '__main__.P'>, {TYPES}",
+        "argument batch: a P became a tuple",
+    ),
+    (
+        f"[0][0], now <class 'dict'> and before pytree leaf, {TYPES}",
+        "argument batch: an array or number became a dict",
+    ),
+    (
+        f"[0][1], now pytree leaf and before <class 'NoneType'>, {TYPES}",
+        "argument power: None became an array or number",
+    ),
+    (
+        "[0][0], now <class 'a.State'> with pytree metadata (3,) and before <class 'a.State'> "
+        "with pytree metadata (2,), so the pytree node metadata does not match",
+        "argument batch: the metadata of State: (2,) → (3,)",
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "change"),
-    [
-        ("", ""),
-        (NEW, ""),
-        (AGAIN, "a new function of a line that was traced before: define it once"),
-        (
-            DIFFERS + CONTEXT + "\n  * jax_enable_x64 differs: now True and before False",
-            "the setting jax_enable_x64 False → True",
-        ),
-        # JAX 0.9 does not name the setting
-        (DIFFERS + CONTEXT, "a setting of JAX changed, in jax.config or by a context manager"),
-        (DIFFERS + "  Debug info doesn't match.", "the names of its arguments changed"),
-        (
-            DIFFERS + "  cache miss explanation unavailable",
-            "JAX does not say why; from 0.11 on it names no static argument",
-        ),
-        (DIFFERS + "  another kind:\n  * of a later version", "of a later version"),
-    ],
-)
-def test_other_explanations(text, change):
-    assert change_in(text) == change
+def test_changes_of_the_structure():
+    for difference, change in STRUCTURE_CHANGES:
+        assert change_in(tree(f"  * at input path {difference}"), ["batch", "power"]) == change, (
+            difference
+        )
+
+
+OTHERS = [
+    ("", ""),
+    (NEW, ""),
+    (AGAIN, "a new function of a line that was traced before: define it once"),
+    (
+        DIFFERS + CONTEXT + "\n  * jax_enable_x64 differs: now True and before False",
+        "the setting jax_enable_x64 False → True",
+    ),
+    # JAX 0.9 does not name the setting
+    (DIFFERS + CONTEXT, "a setting of JAX changed, in jax.config or by a context manager"),
+    (DIFFERS + "  Debug info doesn't match.", "the names of its arguments changed"),
+    (
+        DIFFERS + "  cache miss explanation unavailable",
+        "JAX does not say why; from 0.11 on it names no static argument",
+    ),
+    (DIFFERS + "  another kind:\n  * of a later version", "of a later version"),
+]
+
+
+def test_other_explanations():
+    for text, change in OTHERS:
+        assert change_in(text) == change, text
 
 
 def test_many_changes_are_counted():
@@ -157,9 +155,11 @@ def test_many_changes_are_counted():
     assert change_in(types(*differences)).endswith("and 2 more")
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [(NEW, "step"), (AGAIN, "<lambda>"), (SHAPE, "step"), ("another text", "function")],
-)
-def test_the_function_of_an_explanation_is_named(text, name):
-    assert explained_function(text) == name
+def test_the_function_of_an_explanation_is_named():
+    for text, name in [
+        (NEW, "step"),
+        (AGAIN, "<lambda>"),
+        (SHAPE, "step"),
+        ("another text", "function"),
+    ]:
+        assert explained_function(text) == name, text

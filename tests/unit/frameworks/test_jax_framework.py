@@ -9,9 +9,9 @@ from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.jax_framework import Jax, loaded_jax, why_refused
 
 
-@pytest.mark.parametrize("version", ["0.6.1", "0.6.10", "0.10.2", "1.0.0", "0.11.0.dev2026", "x"])
-def test_versions_from_the_oldest_on_are_taken(version):
-    assert why_refused(version) is None
+def test_versions_from_the_oldest_on_are_taken():
+    for version in ["0.6.1", "0.6.10", "0.10.2", "1.0.0", "0.11.0.dev2026", "x"]:
+        assert why_refused(version) is None, version
 
 
 @pytest.mark.parametrize("version", ["0.6.0", "0.5.3", "0.4.38"])

@@ -33,21 +33,16 @@ def waits_after(calls, n_calls, waited):
     return found
 
 
-@pytest.mark.parametrize(
-    ("bounds", "after"),
-    [
+def test_a_wait_follows_the_first_call_and_then_as_many_as_the_bound(monkeypatch, waited):
+    for bounds, after in [
         ((None,), [0]),
         ((), [0]),
         ((8,), [0, 8, 16]),
         ((None, 8), [0, 8, 16]),
         ((5, 8), [0, 5, 10, 15]),
-    ],
-)
-def test_a_wait_follows_the_first_call_and_then_as_many_as_the_bound(
-    monkeypatch, waited, bounds, after
-):
-    with_bounds(monkeypatch, *bounds)
-    assert waits_after(UnfinishedCalls(), 20, waited) == after
+    ]:
+        with_bounds(monkeypatch, *bounds)
+        assert waits_after(UnfinishedCalls(), 20, waited) == after, bounds
     assert set(waited) == {"devices"}
 
 

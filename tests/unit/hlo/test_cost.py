@@ -1,5 +1,6 @@
 import pytest
 from helpers.hlo import dot, module, op, parameters
+from helpers.refusals import refusal
 from helpers.traces import real
 
 from pytest_tfperf.errors import TraceError
@@ -32,21 +33,20 @@ def shares(costs):
 
 # totals
 
-SUM = [*parameters("f32[]", "f32[]"), op("s", "add", "f32[]", "p0", "p1")]
 BODY = [*parameters(A, W), matmul("d", "p0", "p1"), op("n", "negate", Y, "d")]
 
 
-@pytest.mark.parametrize("opcode", ["fusion", "call", "async-start"])
-def test_a_called_computation_counts_once(opcode):
-    costs = work(
-        body=BODY,
-        main=[
-            *parameters(A, W),
-            op("x", opcode, Y, "p0", "p1", called=("body",)),
-            op("y", "negate", Y, "x"),
-        ],
-    )
-    assert (costs.flops, costs.matmul_flops) == (FLOPS + 2 * 128, FLOPS)
+def test_a_called_computation_counts_once():
+    for opcode in ["fusion", "call", "async-start"]:
+        costs = work(
+            body=BODY,
+            main=[
+                *parameters(A, W),
+                op("x", opcode, Y, "p0", "p1", called=("body",)),
+                op("y", "negate", Y, "x"),
+            ],
+        )
+        assert (costs.flops, costs.matmul_flops) == (FLOPS + 2 * 128, FLOPS), opcode
 
 
 def test_the_end_of_an_asynchronous_call_counts_nothing():
@@ -149,9 +149,8 @@ def test_a_module_without_work_has_none():
 # operand types as written
 
 
-@pytest.mark.parametrize(
-    ("lhs", "rhs", "share"),
-    [
+def test_half_precision_needs_two_narrow_operands_and_ignores_the_result():
+    for lhs, rhs, share in [
         ("bf16", "bf16", 1),
         ("f16", "f16", 1),
         ("f8e4m3fn", "f8e5m2", 1),
@@ -163,18 +162,17 @@ def test_a_module_without_work_has_none():
         ("f64", "f64", 0),
         ("c64", "c64", 0),
         ("s32", "s32", 0),
-    ],
-)
-@pytest.mark.parametrize("scheduled", [False, True])
-def test_half_precision_needs_two_narrow_operands_and_ignores_the_result(
-    lhs, rhs, share, scheduled
-):
-    ops = [*parameters(A.replace("f32", lhs), W.replace("f32", rhs)), matmul("d", "p0", "p1")]
-    costs = work(scheduled=scheduled, main=[*ops, op("sum", "convert", Y, "d")])
-    if scheduled and {lhs, rhs} == {"bf16", "f32"}:
-        assert costs.half_flops is None  # may have been widened; see below
-    else:
-        assert shares(costs) == (1, share)
+    ]:
+        for scheduled in [False, True]:
+            ops = [
+                *parameters(A.replace("f32", lhs), W.replace("f32", rhs)),
+                matmul("d", "p0", "p1"),
+            ]
+            costs = work(scheduled=scheduled, main=[*ops, op("sum", "convert", Y, "d")])
+            if scheduled and {lhs, rhs} == {"bf16", "f32"}:  # may have been widened; see below
+                assert costs.half_flops is None, (lhs, rhs)
+            else:
+                assert shares(costs) == (1, share), (lhs, rhs, scheduled)
 
 
 def test_the_half_precision_share_is_weighted_by_flops():
@@ -213,24 +211,20 @@ def test_before_compilation_a_cast_to_float32_means_float32():
 TILES = {"tiles": ((8, 128),)}
 
 
-@pytest.mark.parametrize(
-    "extra",
-    [
-        op("k", "copy", A, "p0", layout=TILES),
-        op("k", "copy", A, "p0", backend_config='{"operation_queue_id":"0"}'),
-        op("k", "custom-call", A, "p0", custom_call_target="__cudnn$convForwardX"),
-    ],
-    ids=["TPU", "GPU configuration", "GPU library"],
-)
-def test_only_a_cpu_widens(extra):
-    ops = [
-        *parameters(A, W),
-        extra,
-        *widened("a", "p0", A),
-        *widened("w", "p1", W),
-        matmul("d", "a", "w"),
-    ]
-    assert shares(work(scheduled=True, main=ops)) == (1, 0)
+def test_only_a_cpu_widens():
+    for extra in [
+        op("k", "copy", A, "p0", layout=TILES),  # a TPU
+        op("k", "copy", A, "p0", backend_config='{"operation_queue_id":"0"}'),  # a GPU
+        op("k", "custom-call", A, "p0", custom_call_target="__cudnn$convForwardX"),  # a GPU
+    ]:
+        ops = [
+            *parameters(A, W),
+            extra,
+            *widened("a", "p0", A),
+            *widened("w", "p1", W),
+            matmul("d", "a", "w"),
+        ]
+        assert shares(work(scheduled=True, main=ops)) == (1, 0), extra
 
 
 # operand types before a CPU's compiler widened them
@@ -259,12 +253,18 @@ def moved(opcode, *more, result=A):
     ]
 
 
-@pytest.mark.parametrize(
-    "opcode",
-    ["copy", "bitcast", "transpose", "broadcast", "reshape", "reverse", "slice", "copy-done"],
-)
-def test_conversions_are_found_through_moves(opcode):
-    assert compiled(*parameters(half(A), half(W)), *moved(opcode)) == (1, 1)
+def test_conversions_are_found_through_moves():
+    for opcode in [
+        "copy",
+        "bitcast",
+        "transpose",
+        "broadcast",
+        "reshape",
+        "reverse",
+        "slice",
+        "copy-done",
+    ]:
+        assert compiled(*parameters(half(A), half(W)), *moved(opcode)) == (1, 1), opcode
 
 
 def test_conversions_are_found_through_concatenations():
@@ -419,26 +419,20 @@ def test_one_unknown_product_makes_the_share_unknown():
 # invalid modules
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
+def test_an_instruction_that_does_not_fit_its_operands_is_an_error_or_free():
+    for broken in [
         op("d", "dot", Y, dot=dot([1], [0])),
         op("d", "dot", Y, "p0", "p1", dot=dot([9], [0])),
         op("d", "reduce", Y, called=()),
-        op("d", "slice", Y, "p0", called=()),
         op("d", "convolution", Y, "p0"),
         op("d", "cholesky", "f32[]", "p2"),
         op("d", "dynamic-slice", Y, "p0"),
         op("d", "fusion", Y, "p0"),
-    ],
-)
-def test_an_instruction_that_does_not_fit_its_operands_is_an_error_or_free(broken):
-    parts = {"main": [*parameters(A, W, "f32[]"), broken]}
-    if broken.opcode == "slice":
-        assert work(**parts).flops == 0
-        return
-    with pytest.raises(TraceError, match="module m: an instruction does not fit its operands: "):
-        work(**parts)
+    ]:
+        said = refusal(TraceError, work, main=[*parameters(A, W, "f32[]"), broken])
+        assert said.startswith("module m: an instruction does not fit its operands: "), broken
+    free = op("d", "slice", Y, "p0", called=())
+    assert work(main=[*parameters(A, W, "f32[]"), free]).flops == 0
 
 
 # against the numbers of compilers and devices

@@ -1,7 +1,9 @@
 """Functions in place of their calls, written by hand."""
 
+import pytest
 from helpers.hlo import module, op, parameters
 
+from pytest_tfperf.hlo import inlining
 from pytest_tfperf.hlo.inlining import with_calls_inlined
 
 
@@ -52,13 +54,27 @@ def test_a_function_that_passes_its_argument_on_leaves_nothing():
     assert shown(with_calls_inlined(module(same=same, main=main))) == ([("p0", "parameter")], "p0")
 
 
-def test_a_module_without_calls_and_one_that_would_blow_up_are_unchanged():
+def test_a_module_without_calls_is_unchanged():
     main = [*parameters("f32[8]"), op("r", "tanh", "f32[8]", "p0")]
     assert with_calls_inlined(module(main=main)) == module(main=main)
+
+
+def nest_of_calls():
+    """Functions that each call the one before twice: 2 to the 40 instructions, if all are inlined."""
     parts = {"f0": [op("y", "parameter", "f32[8]"), op("t", "tanh", "f32[8]", "y")]}
-    for n in range(40):  # each calls the one before twice
+    for n in range(40):
         calls = [op("y", "parameter", "f32[8]")]
         calls.append(op("a", "call", "f32[8]", "y", called=[f"f{n}"]))
         calls.append(op("b", "call", "f32[8]", "a", called=[f"f{n}"]))
         parts[f"f{n + 1}"] = calls
-    assert with_calls_inlined(module(**parts)) == module(**parts)
+    return module(**parts)
+
+
+def test_a_module_that_would_become_too_large_is_unchanged(monkeypatch):
+    monkeypatch.setattr(inlining, "_MOST", 1000)  # of a million
+    assert with_calls_inlined(nest_of_calls()) == nest_of_calls()
+
+
+@pytest.mark.nightly
+def test_a_module_that_would_blow_up_is_unchanged():
+    assert with_calls_inlined(nest_of_calls()) == nest_of_calls()

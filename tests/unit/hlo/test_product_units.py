@@ -1,6 +1,5 @@
 """The units of products in kernels that XLA generates, by their types and precision."""
 
-import pytest
 from helpers.hlo import dot, module, op, parameters
 
 from pytest_tfperf.hlo.product_units import ProductUnits, kernel_of, product_units
@@ -24,14 +23,13 @@ def fused(dtype, precision=(DEFAULT, 0)):
     return product_units([module(product=product, sums=sums, main=main)])
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "f16", "f8e4m3fn"])
-def test_products_in_16_bits_or_fewer(dtype):
-    assert fused(dtype, (HIGHEST, 0)) == {"gemm_fusion_dot_20": ProductUnits(True, True)}
+def test_products_in_16_bits_or_fewer():
+    for dtype in ["bf16", "f16", "f8e4m3fn"]:
+        assert fused(dtype, (HIGHEST, 0)) == {"gemm_fusion_dot_20": ProductUnits(True, True)}, dtype
 
 
-@pytest.mark.parametrize(
-    ("dtype", "precision", "on_tensor_cores"),
-    [
+def test_products_in_more_bits_depend_on_the_precision():
+    for dtype, precision, on_tensor_cores in [
         ("f32", (DEFAULT, 0), True),
         ("f32", (HIGH, 0), True),
         ("f32", (HIGHEST, 0), False),
@@ -39,10 +37,10 @@ def test_products_in_16_bits_or_fewer(dtype):
         ("f32", (DEFAULT, ALG_DOT_BF16_BF16_F32_X3), True),
         ("f32", (DEFAULT, ALG_DOT_F32_F32_F32), False),
         ("f64", (DEFAULT, 0), False),
-    ],
-)
-def test_products_in_more_bits_depend_on_the_precision(dtype, precision, on_tensor_cores):
-    assert fused(dtype, precision)["gemm_fusion_dot_20"] == ProductUnits(on_tensor_cores, False)
+    ]:
+        assert fused(dtype, precision)["gemm_fusion_dot_20"] == ProductUnits(
+            on_tensor_cores, False
+        ), (dtype, precision)
 
 
 def test_names_of_kernels():

@@ -1,6 +1,5 @@
 """Dead code, counted by hand, and the user's source lines."""
 
-import pytest
 from helpers.hlo import module, op, parameters
 from helpers.xspace import field
 
@@ -24,9 +23,8 @@ def test_dead_code_is_removed_but_parameters_and_callees_stay():
     assert without_dead_code(live) == live
 
 
-@pytest.mark.parametrize(
-    ("file", "line"),
-    [
+def test_source_line_ignores_installed_packages():
+    for file, line in [
         ("model.py", "model.py:7"),
         ("/home/me/model.py", "/home/me/model.py:7"),
         ("", None),
@@ -34,18 +32,16 @@ def test_dead_code_is_removed_but_parameters_and_callees_stay():
         ("/venv/lib/python3.11/site-packages/tensorflow/python/framework/ops.py", None),
         ("C:\\py\\site-packages\\keras\\a.py", None),
         ("/usr/lib/python3/dist-packages/jax/core.py", None),
-    ],
-)
-def test_source_line_ignores_installed_packages(file, line):
-    assert source_line(op("a", "tanh", "f32[8]", source_file=file, source_line=7)) == line
+    ]:
+        assert source_line(op("a", "tanh", "f32[8]", source_file=file, source_line=7)) == line, file
 
 
 INSTALLED = "/venv/lib/python3.11/site-packages/flax/linear.py"
 
 
-@pytest.mark.parametrize(
-    ("frame", "file"),
-    [
+def test_the_user_s_frame_of_an_instruction_is_its_source():
+    """Newer JAX names the frame of each instruction; the module has the frames' lines."""
+    for frame, file in [
         (1, "model.py"),
         (2, "loss.py"),  # its caller is model.py
         (3, "loss.py"),  # a layer of a package, whose caller is loss.py
@@ -54,19 +50,16 @@ INSTALLED = "/venv/lib/python3.11/site-packages/flax/linear.py"
         (0, ""),
         (-1, ""),
         (6, ""),
-    ],
-)
-def test_the_user_s_frame_of_an_instruction_is_its_source(frame, file):
-    """Newer JAX names the frame of each instruction; the module has the frames' lines."""
-    metadata = field(15, frame % 2**64) if frame else b""
-    instruction = field(1, "r") + field(2, "constant") + field(7, metadata) + field(35, 1)
-    part = field(1, "main") + field(2, instruction) + field(5, 1) + field(6, 1)
-    names = ("model.py", "loss.py", INSTALLED)
-    places = [field(1, number) + field(3, 10 * number) for number in (1, 2, 3)]
-    frames = [(1, 0), (2, 1), (3, 2), (3, 0), (9, 0)]  # (place, caller)
-    index = b"".join(field(1, name) for name in names)
-    index += b"".join(field(3, place) for place in places)
-    index += b"".join(field(4, field(1, place) + field(2, caller)) for place, caller in frames)
-    made = decode_module(field(1, "m") + field(3, part) + field(6, 1) + field(17, index), "m")
-    line = 10 * (names.index(file) + 1) if file else 0
-    assert (made.entry.root.source_file, made.entry.root.source_line) == (file, line)
+    ]:
+        metadata = field(15, frame % 2**64) if frame else b""
+        instruction = field(1, "r") + field(2, "constant") + field(7, metadata) + field(35, 1)
+        part = field(1, "main") + field(2, instruction) + field(5, 1) + field(6, 1)
+        names = ("model.py", "loss.py", INSTALLED)
+        places = [field(1, number) + field(3, 10 * number) for number in (1, 2, 3)]
+        frames = [(1, 0), (2, 1), (3, 2), (3, 0), (9, 0)]  # (place, caller)
+        index = b"".join(field(1, name) for name in names)
+        index += b"".join(field(3, place) for place in places)
+        index += b"".join(field(4, field(1, place) + field(2, caller)) for place, caller in frames)
+        made = decode_module(field(1, "m") + field(3, part) + field(6, 1) + field(17, index), "m")
+        line = 10 * (names.index(file) + 1) if file else 0
+        assert (made.entry.root.source_file, made.entry.root.source_line) == (file, line), frame

@@ -62,28 +62,28 @@ def counts(**parts):
     }
 
 
-@pytest.mark.parametrize(
-    ("start", "bound", "opcode", "by", "direction", "trips"),
-    [
-        (0, 5, "add", 1, "LT", 5),
-        (0, 5, "add", 1, "LE", 6),
-        (0, 5, "add", 2, "LT", 3),
-        (1, 5, "add", 2, "LT", 2),
-        (5, 5, "add", 1, "LT", 0),
-        (9, 5, "add", 1, "LT", 0),
-        (0, 0, "add", 1, "LE", 1),
-        (7, 0, "subtract", 1, "GT", 7),
-        (7, 0, "add", -2, "GE", 4),  # 7, 5, 3, 1
-        (1, 100, "multiply", 3, "LT", 5),  # 1, 3, 9, 27, 81
-        (64, 1, "divide", 2, "NE", 6),
-        (-7, 0, "divide", 2, "NE", 3),  # -7, -3, -1: toward zero
-        (0, 6, "add", 3, "NE", 2),
-        (6, 6, "add", 1, "EQ", 1),
-    ],
-)
-def test_loops_with_constant_bounds_are_counted(start, bound, opcode, by, direction, trips):
-    found = counts(test=condition(direction), body=body(opcode, by), main=main(start, bound))
-    assert found == {"loop": trips}
+LOOPS = [
+    (0, 5, "add", 1, "LT", 5),
+    (0, 5, "add", 1, "LE", 6),
+    (0, 5, "add", 2, "LT", 3),
+    (1, 5, "add", 2, "LT", 2),
+    (5, 5, "add", 1, "LT", 0),
+    (9, 5, "add", 1, "LT", 0),
+    (0, 0, "add", 1, "LE", 1),
+    (7, 0, "subtract", 1, "GT", 7),
+    (7, 0, "add", -2, "GE", 4),  # 7, 5, 3, 1
+    (1, 100, "multiply", 3, "LT", 5),  # 1, 3, 9, 27, 81
+    (64, 1, "divide", 2, "NE", 6),
+    (-7, 0, "divide", 2, "NE", 3),  # -7, -3, -1: toward zero
+    (0, 6, "add", 3, "NE", 2),
+    (6, 6, "add", 1, "EQ", 1),
+]
+
+
+def test_loops_with_constant_bounds_are_counted():
+    for start, bound, opcode, by, direction, trips in LOOPS:
+        found = counts(test=condition(direction), body=body(opcode, by), main=main(start, bound))
+        assert found == {"loop": trips}, (start, bound, opcode, by, direction)
 
 
 def test_the_bound_may_stand_on_the_left():
@@ -100,17 +100,14 @@ def test_an_endless_loop_is_unknown():
     assert counts(test=condition(), body=body(by=0), main=main()) == {"loop": None}
 
 
-@pytest.mark.parametrize(
-    "start",
-    [
+def test_bounds_that_are_no_constants_are_unknown():
+    for start in [
         op("start", "parameter", "s32[]", parameter_number=0),
         op("start", "rng", "s32[]"),
         op("start", "constant", "s32[]"),  # of a value that is not decoded
-    ],
-)
-def test_bounds_that_are_no_constants_are_unknown(start):
-    parts = {"test": condition(), "body": body(), "main": [start, *main()[1:]]}
-    assert counts(**parts) == {"loop": None}
+    ]:
+        parts = {"test": condition(), "body": body(), "main": [start, *main()[1:]]}
+        assert counts(**parts) == {"loop": None}, start
 
 
 def test_a_count_that_the_compiler_states_stays():

@@ -5,15 +5,12 @@ import os
 import sys
 from pathlib import Path
 
-import pytest
-
 import pytest_tfperf
 from pytest_tfperf.machine.code_names import function_name, shown_file
 
 
-@pytest.mark.parametrize(
-    ("file", "shown"),
-    [
+def test_files_are_shown_from_their_package_on():
+    for file, shown in [
         ("/venv/lib/python3.11/site-packages/keras/src/ops/numpy.py", "keras/src/ops/numpy.py"),
         ("/usr/lib/python3/dist-packages/numpy/core.py", "numpy/core.py"),
         (r"C:\venv\Lib\site-packages\keras\src\layer.py", "keras/src/layer.py"),
@@ -27,10 +24,8 @@ from pytest_tfperf.machine.code_names import function_name, shown_file
         ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap>"),
         ("/tmp/__autograph_generated_file1a2b3c.py", "<autograph>"),
         (str(Path(pytest_tfperf.__file__).parent / "capture" / "loop.py"), None),
-    ],
-)
-def test_files_are_shown_from_their_package_on(file, shown):
-    assert shown_file(file) == shown
+    ]:
+        assert shown_file(file) == shown, file
 
 
 def test_a_project_s_file_is_shown_from_its_outermost_package_on(tmp_path):

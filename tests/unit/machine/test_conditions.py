@@ -62,15 +62,17 @@ def test_cpu_seconds_count_only_named_cores(tmp_path):
     assert (found.cores, found.busy_s) == (1, pytest.approx(2.30))
 
 
-@pytest.mark.parametrize(
-    "stat",
-    ["", "cpu  1 2 3\n", "cpu0 1 2 3 4 5 6 7 8\n", "cpu0 1 2 3 4 5 6 7\ncpu1 1 2 3 4 5 6 7\n"],
-)
-def test_load_average_is_read_without_cpu_seconds(tmp_path, stat, monkeypatch):
+def test_load_average_is_read_without_cpu_seconds(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "getloadavg", lambda: (3.5, 0.1, 0.1))
-    files(tmp_path, proc__stat=stat)
-    found = read_conditions(tmp_path)
-    assert (found.busy_s, found.stolen_s, found.load) == (None, None, 3.5)
+    for stat in (
+        "",
+        "cpu  1 2 3\n",
+        "cpu0 1 2 3 4 5 6 7 8\n",
+        "cpu0 1 2 3 4 5 6 7\ncpu1 1 2 3 4 5 6 7\n",
+    ):
+        files(tmp_path, proc__stat=stat)
+        found = read_conditions(tmp_path)
+        assert (found.busy_s, found.stolen_s, found.load) == (None, None, 3.5), stat
 
 
 def test_system_without_readings_has_no_remarks(tmp_path, monkeypatch):
@@ -105,25 +107,26 @@ def test_heat_counts_are_summed_over_the_cores(tmp_path):
 QUOTA = "nr_periods 34\nnr_throttled 12\nthrottled_usec 99\n"
 
 
-@pytest.mark.parametrize(
-    ("group", "path", "found"),
-    [
-        ("0::/\n", "sys/fs/cgroup/cpu.stat", (34, 12)),
-        ("0::/a/b\n", "sys/fs/cgroup/a/b/cpu.stat", (34, 12)),
-        ("0::/a/b\n", "sys/fs/cgroup/a/cpu.stat", (34, 12)),  # a group around it has the quota
-        ("3:cpuset:/x\n2:cpu,cpuacct:/y\n0::/\n", "sys/fs/cgroup/cpu,cpuacct/y/cpu.stat", (34, 12)),
-        (
-            "2:cpu,cpuacct:/docker/1f\n",
-            "sys/fs/cgroup/cpu,cpuacct/cpu.stat",
-            (34, 12),
-        ),  # seen from within a container
-        ("3:cpuset:/x\n", "sys/fs/cgroup/cpuset/x/cpu.stat", None),
-        ("", "sys/fs/cgroup/cpu.stat", None),
-    ],
-)
-def test_quota_is_that_of_the_innermost_group_with_one(tmp_path, group, path, found):
-    files(tmp_path, proc__self__cgroup=group, **{path.replace("/", "__"): QUOTA})
-    assert read_conditions(tmp_path).quota == found
+QUOTAS = [
+    ("0::/\n", "sys/fs/cgroup/cpu.stat", (34, 12)),
+    ("0::/a/b\n", "sys/fs/cgroup/a/b/cpu.stat", (34, 12)),
+    ("0::/a/b\n", "sys/fs/cgroup/a/cpu.stat", (34, 12)),  # a group around it has the quota
+    ("3:cpuset:/x\n2:cpu,cpuacct:/y\n0::/\n", "sys/fs/cgroup/cpu,cpuacct/y/cpu.stat", (34, 12)),
+    (
+        "2:cpu,cpuacct:/docker/1f\n",
+        "sys/fs/cgroup/cpu,cpuacct/cpu.stat",
+        (34, 12),
+    ),  # seen from within a container
+    ("3:cpuset:/x\n", "sys/fs/cgroup/cpuset/x/cpu.stat", None),
+    ("", "sys/fs/cgroup/cpu.stat", None),
+]
+
+
+def test_quota_is_that_of_the_innermost_group_with_one(tmp_path):
+    for n, (group, path, found) in enumerate(QUOTAS):
+        root = tmp_path / str(n)
+        files(root, proc__self__cgroup=group, **{path.replace("/", "__"): QUOTA})
+        assert read_conditions(root).quota == found, (group, path)
 
 
 def test_group_without_a_quota_has_none(tmp_path):

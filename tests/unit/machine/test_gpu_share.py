@@ -49,9 +49,8 @@ def before_tensorflow(monkeypatch):
     monkeypatch.delitem(sys.modules, "tensorflow.python.eager.context", raising=False)
 
 
-@pytest.mark.parametrize(
-    ("n_gpus", "n_workers", "shares"),
-    [
+def test_each_worker_gets_its_share_of_gpus():
+    for n_gpus, n_workers, shares in [
         (1, 1, ["0"]),
         (1, 3, ["0", "0", "0"]),
         (2, 2, ["0", "1"]),
@@ -59,22 +58,19 @@ def before_tensorflow(monkeypatch):
         (5, 2, ["024", "13"]),
         (2, 5, ["0", "1", "0", "1", "0"]),
         (3, 4, ["0", "1", "2", "0"]),
-    ],
-)
-def test_each_worker_gets_its_share_of_gpus(n_gpus, n_workers, shares):
-    gpus = [str(index) for index in range(n_gpus)]
-    found = ["".join(share_of(gpus, number, n_workers)) for number in range(n_workers)]
-    assert found == shares
-    assert set("".join(found)) == set(gpus)  # none idles
+    ]:
+        gpus = [str(index) for index in range(n_gpus)]
+        found = ["".join(share_of(gpus, number, n_workers)) for number in range(n_workers)]
+        assert found == shares, (n_gpus, n_workers)
+        assert set("".join(found)) == set(gpus), (n_gpus, n_workers)  # none idles
 
 
 def test_replacement_of_a_dead_worker_gets_a_share():
     assert share_of(["0", "1"], 2, 2) == ["0"]
 
 
-@pytest.mark.parametrize(
-    ("given", "gpus"),
-    [
+def test_visible_gpus_are_known_without_tensorflow(devices):
+    for given, gpus in [
         (None, ("0", "1", "2")),
         ("2,0", ("2", "0")),
         (" 1 , 2", ("1", "2")),
@@ -83,11 +79,9 @@ def test_replacement_of_a_dead_worker_gets_a_share():
         ("-1", ()),
         ("0,-1,1", ("0",)),
         ("none", ()),
-    ],
-)
-def test_visible_gpus_are_known_without_tensorflow(devices, given, gpus):
-    environment = {} if given is None else {"CUDA_VISIBLE_DEVICES": given}
-    assert visible_gpus(environment, devices(3)) == gpus
+    ]:
+        environment = {} if given is None else {"CUDA_VISIBLE_DEVICES": given}
+        assert visible_gpus(environment, devices(3)) == gpus, given
 
 
 def test_machine_without_a_driver_has_no_gpus(tmp_path):

@@ -27,15 +27,15 @@ def test_python_without_monitoring_is_untraced(monkeypatch):
     assert not is_traced()
 
 
-@pytest.mark.parametrize("name", ["gettrace", "getprofile"])
-def test_settrace_and_setprofile_count_as_tracing(monkeypatch, name):
-    monkeypatch.setattr(sys, name, lambda: print)
-    assert is_traced()
+def test_settrace_and_setprofile_count_as_tracing(monkeypatch):
+    for name in ("gettrace", "getprofile"):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, name, lambda: print)
+            assert is_traced(), name
 
 
-@pytest.mark.parametrize(("tool", "traced"), [(0, True), (1, True), (2, True), (5, False)])
-def test_monitoring_tools_that_cost_time_count_as_tracing(monkeypatch, tool, traced):
-    monkeypatch.setattr(
-        sys, "monitoring", SimpleNamespace(**TOOLS, get_tool={tool: "its name"}.get)
-    )
-    assert is_traced() is traced
+def test_monitoring_tools_that_cost_time_count_as_tracing(monkeypatch):
+    for tool, traced in [(0, True), (1, True), (2, True), (5, False)]:
+        tools = SimpleNamespace(**TOOLS, get_tool={tool: "its name"}.get)
+        monkeypatch.setattr(sys, "monitoring", tools)
+        assert is_traced() is traced, tool

@@ -29,9 +29,8 @@ def clocks(monkeypatch):
     return clocks
 
 
-@pytest.mark.parametrize(
-    ("seconds", "jump", "found"),
-    [
+def test_a_jump_is_what_the_clock_did_beside_the_other(clocks):
+    for seconds, jump, found in [
         (1.0, 0.0, 0.0),
         (1.0, 3600.0, 3600.0),
         (1.0, -3600.0, -3600.0),
@@ -40,12 +39,10 @@ def clocks(monkeypatch):
         (1.0, -0.0011, -0.0011),
         (20.0, 0.0199, 0.0),  # as a clock that is slewed
         (20.0, -0.0201, -0.0201),
-    ],
-)
-def test_a_jump_is_what_the_clock_did_beside_the_other(clocks, seconds, jump, found):
-    watched = WallClock()
-    clocks.go(seconds, seconds + jump)
-    assert watched.jump() == pytest.approx(found, abs=1e-6)
+    ]:
+        watched = WallClock()
+        clocks.go(seconds, seconds + jump)
+        assert watched.jump() == pytest.approx(found, abs=1e-6), (seconds, jump)
 
 
 def test_an_interruption_between_two_readings_is_no_jump(clocks):

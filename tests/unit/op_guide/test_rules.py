@@ -24,42 +24,47 @@ def transposed(shape, perm, consumer=None, source=None, out=None, **others):
     return ops.codes(y)
 
 
-@pytest.mark.parametrize(
-    ("shape", "perm", "consumers", "source", "fires"),
-    [
-        ((8, 32, 64), (0, 2, 1), [("AddV2", "y")], None, True),
-        ((8, 32, 64), (0, 2, 1), [], None, True),  # the step's result
-        ((8, 32, 64), (0, 2, 1), [("BatchMatMulV2", "y")], None, False),
-        ((8, 32, 64), (0, 2, 1), [("Cast",), ("BatchMatMulV2", "y")], None, False),
-        ((8, 32, 64), (0, 2, 1), [("right", "BatchMatMulV2")], None, False),
-        ((8, 32, 64), (1, 0, 2), [("BatchMatMulV2", "y")], None, True),
-        ((8, 32, 4, 64), (0, 2, 1, 3), [("BatchMatMulV2", "y")], None, True),
-        ((8, 32, 4, 64), (0, 2, 1, 3), [("Einsum", "y")], None, False),
-        ((32, 64), (1, 0), [("AddV2", "y")], "MatMul", False),
-        ((8, 32, 64), (2, 1, 0), [("AddV2", "y")], "BatchMatMulV2", True),
-        ((8, 6, 6, 16), (3, 1, 2, 0), [("Conv2D", "y")], None, False),
-        ((8, 6, 6, 16), (0, 3, 1, 2), [("Conv2D", "y")], None, True),
-        ((3, 3, 16, 8), (0, 1, 3, 2), [("right", "Conv2D")], None, False),
-        (
-            (3, 3, 16, 8),
-            (0, 1, 3, 2),
-            [("Conv2D", "y")],
-            None,
-            True,
-        ),  # the transposed operand is the activation
-        ((8, 6, 6, 16), (3, 1, 2, 0), [("AddV2", "y")], "Conv2D", False),
-        ((8, 6, 6, 16), (0, 3, 1, 2), [("AddV2", "y")], "Conv2D", True),
-        ((8, 1, 64), (1, 0, 2), [("AddV2", "y")], None, False),  # nothing longer than one moves
-        ((8, 1, 64), (1, 2, 0), [("AddV2", "y")], None, True),
-        ((8, 32, 64), (0, 1, 2), [("AddV2", "y")], None, False),
-        ((None, 32, 64), (0, 2, 1), [("AddV2", "y")], None, True),
-        ((None, 32, 4, 64), (2, 0, 1, 3), [("AddV2", "y")], None, True),
-        ((None, 32, 64), (1, 0, 2), [("AddV2", "y")], None, False),  # an unknown size may be one
-        ((0, 32, 64), (0, 2, 1), [("AddV2", "y")], None, False),
-    ],
-)
-def test_transposes_that_copy(shape, perm, consumers, source, fires):
-    assert transposed(shape, perm, consumers, source).count("TRANSPOSE") == fires
+TRANSPOSES = [
+    ((8, 32, 64), (0, 2, 1), [("AddV2", "y")], None, True),
+    ((8, 32, 64), (0, 2, 1), [], None, True),  # the step's result
+    ((8, 32, 64), (0, 2, 1), [("BatchMatMulV2", "y")], None, False),
+    ((8, 32, 64), (0, 2, 1), [("Cast",), ("BatchMatMulV2", "y")], None, False),
+    ((8, 32, 64), (0, 2, 1), [("right", "BatchMatMulV2")], None, False),
+    ((8, 32, 64), (1, 0, 2), [("BatchMatMulV2", "y")], None, True),
+    ((8, 32, 4, 64), (0, 2, 1, 3), [("BatchMatMulV2", "y")], None, True),
+    ((8, 32, 4, 64), (0, 2, 1, 3), [("Einsum", "y")], None, False),
+    ((32, 64), (1, 0), [("AddV2", "y")], "MatMul", False),
+    ((8, 32, 64), (2, 1, 0), [("AddV2", "y")], "BatchMatMulV2", True),
+    ((8, 6, 6, 16), (3, 1, 2, 0), [("Conv2D", "y")], None, False),
+    ((8, 6, 6, 16), (0, 3, 1, 2), [("Conv2D", "y")], None, True),
+    ((3, 3, 16, 8), (0, 1, 3, 2), [("right", "Conv2D")], None, False),
+    (
+        (3, 3, 16, 8),
+        (0, 1, 3, 2),
+        [("Conv2D", "y")],
+        None,
+        True,
+    ),  # the transposed operand is the activation
+    ((8, 6, 6, 16), (3, 1, 2, 0), [("AddV2", "y")], "Conv2D", False),
+    ((8, 6, 6, 16), (0, 3, 1, 2), [("AddV2", "y")], "Conv2D", True),
+    ((8, 1, 64), (1, 0, 2), [("AddV2", "y")], None, False),  # nothing longer than one moves
+    ((8, 1, 64), (1, 2, 0), [("AddV2", "y")], None, True),
+    ((8, 32, 64), (0, 1, 2), [("AddV2", "y")], None, False),
+    ((None, 32, 64), (0, 2, 1), [("AddV2", "y")], None, True),
+    ((None, 32, 4, 64), (2, 0, 1, 3), [("AddV2", "y")], None, True),
+    ((None, 32, 64), (1, 0, 2), [("AddV2", "y")], None, False),  # an unknown size may be one
+    ((0, 32, 64), (0, 2, 1), [("AddV2", "y")], None, False),
+]
+
+
+def test_transposes_that_copy():
+    for shape, perm, consumers, source, fires in TRANSPOSES:
+        assert transposed(shape, perm, consumers, source).count("TRANSPOSE") == fires, (
+            shape,
+            perm,
+            consumers,
+            source,
+        )
 
 
 def test_a_transpose_is_free_only_if_every_consumer_absorbs_it():
@@ -102,57 +107,58 @@ def moved(op_type, before, after, *more):
     )
 
 
-@pytest.mark.parametrize(
-    ("op_type", "before", "after", "more", "fires"),
-    [
-        ("Slice", (64, 256), (64, 100), (), True),
-        ("Slice", (64, 256), (64, 128), (), False),
-        ("Slice", (64, 256), (60, 256), (), True),
-        ("Slice", (64, 256), (56, 256), (), False),
-        ("Slice", (9, 64, 256), (7, 64, 256), (), False),  # a leading dimension
-        ("StridedSlice", (64, 200), (64, 128), (), True),
-        ("StridedSlice", (64, 256), (64,), (), False),  # the rank changes
-        ("Slice", (4, 20), (4, 10), (), False),  # fits into a tile
-        ("Slice", (None, 256), (None, 100), (), False),  # may fit
-        ("Slice", (None, 2048), (None, 100), (), True),
-        ("Slice", (64, None), (64, 100), (), False),
-        ("Split", (64, 300), (64, 100), (), True),
-        ("Split", (64, 256), (64, 128), (), False),
-        ("Pad", (64, 250), (64, 256), (), True),
-        ("Pad", (62, 256), (64, 256), (), True),
-        ("Pad", (64, 128), (64, 256), (), False),
-        ("ConcatV2", (64, 100), (64, 228), (1, (64, 128)), True),
-        ("ConcatV2", (64, 128), (64, 256), (-1, (64, 128)), False),
-        ("ConcatV2", (60, 256), (120, 256), (0, (60, 256)), True),
-        ("ConcatV2", (64, 256), (128, 256), (0, (64, 256)), False),
-        ("ConcatV2", (5, 64, 100), (8, 64, 100), (0, (3, 64, 100)), False),
-    ],
-)
-def test_moves_along_padded_dimensions(op_type, before, after, more, fires):
-    assert moved(op_type, before, after, *more) == ["PADDED_MOVE"] * fires
+MOVES = [
+    ("Slice", (64, 256), (64, 100), (), True),
+    ("Slice", (64, 256), (64, 128), (), False),
+    ("Slice", (64, 256), (60, 256), (), True),
+    ("Slice", (64, 256), (56, 256), (), False),
+    ("Slice", (9, 64, 256), (7, 64, 256), (), False),  # a leading dimension
+    ("StridedSlice", (64, 200), (64, 128), (), True),
+    ("StridedSlice", (64, 256), (64,), (), False),  # the rank changes
+    ("Slice", (4, 20), (4, 10), (), False),  # fits into a tile
+    ("Slice", (None, 256), (None, 100), (), False),  # may fit
+    ("Slice", (None, 2048), (None, 100), (), True),
+    ("Slice", (64, None), (64, 100), (), False),
+    ("Split", (64, 300), (64, 100), (), True),
+    ("Split", (64, 256), (64, 128), (), False),
+    ("Pad", (64, 250), (64, 256), (), True),
+    ("Pad", (62, 256), (64, 256), (), True),
+    ("Pad", (64, 128), (64, 256), (), False),
+    ("ConcatV2", (64, 100), (64, 228), (1, (64, 128)), True),
+    ("ConcatV2", (64, 128), (64, 256), (-1, (64, 128)), False),
+    ("ConcatV2", (60, 256), (120, 256), (0, (60, 256)), True),
+    ("ConcatV2", (64, 256), (128, 256), (0, (64, 256)), False),
+    ("ConcatV2", (5, 64, 100), (8, 64, 100), (0, (3, 64, 100)), False),
+]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "fires"),
-    [
+def test_moves_along_padded_dimensions():
+    for op_type, before, after, more, fires in MOVES:
+        assert moved(op_type, before, after, *more) == ["PADDED_MOVE"] * fires, (
+            op_type,
+            before,
+            after,
+            more,
+        )
+
+
+def test_features_and_batch_are_padded_beside_a_convolution():
+    for before, after, fires in [
         ((8, 31, 31, 64), (8, 33, 33, 64), False),  # spatial dimensions are not padded
         ((8, 31, 31, 60), (8, 31, 31, 64), True),
         ((100, 31, 31, 56), (100, 31, 31, 64), False),  # features lie along the rows
         ((100, 31, 31, 60), (100, 31, 31, 64), True),
-    ],
-)
-def test_features_and_batch_are_padded_beside_a_convolution(before, after, fires):
-    ops = Ops()
-    padded = ops("Pad", ops.arg(*before), ops.arg(4, 2), shape=after)
-    assert (
-        ops.codes(ops("Conv2D", padded, ops.arg(3, 3, 64, 8), shape=after))
-        == ["PADDED_MOVE"] * fires
-    )
+    ]:
+        ops = Ops()
+        padded = ops("Pad", ops.arg(*before), ops.arg(4, 2), shape=after)
+        assert (
+            ops.codes(ops("Conv2D", padded, ops.arg(3, 3, 64, 8), shape=after))
+            == ["PADDED_MOVE"] * fires
+        ), after
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "fires"),
-    [
+def test_reshapes_of_padded_rows():
+    for before, after, fires in [
         ((4, 128, 768), (512, 768), False),
         ((4, 128, 768), (4, 128, 12, 64), True),
         ((4, 100, 768), (400, 768), True),  # 100 rows are padded to 104
@@ -166,12 +172,12 @@ def test_features_and_batch_are_padded_beside_a_convolution(before, after, fires
         ((None, 128, 768), (None, 12, 64), True),
         ((None, 768), (None, None), False),
         ((None, 100, 768), (None, 768), False),
-    ],
-)
-def test_reshapes_of_padded_rows(before, after, fires):
-    ops = Ops()
-    x = ops("AddV2", ops.arg(*before), ops.arg(*before), shape=before)
-    assert ops.codes(ops("Reshape", x, ops.arg(2), shape=after)) == ["PADDED_RESHAPE"] * fires
+    ]:
+        ops = Ops()
+        x = ops("AddV2", ops.arg(*before), ops.arg(*before), shape=before)
+        assert (
+            ops.codes(ops("Reshape", x, ops.arg(2), shape=after)) == ["PADDED_RESHAPE"] * fires
+        ), after
 
 
 def test_reshaping_a_flat_argument_is_allowed():
@@ -182,18 +188,18 @@ def test_reshaping_a_flat_argument_is_allowed():
     ) == ["PADDED_RESHAPE"]
 
 
-@pytest.mark.parametrize(
-    "op_type", ["SpaceToBatchND", "BatchToSpaceND", "SpaceToDepth", "DepthToSpace"]
-)
-def test_space_to_batch_ops(op_type):
-    ops = Ops()
-    (one,) = ops.found(ops(op_type, ops.arg(8, 8, 8, 16), shape=(8, 4, 4, 64), line="model.py:3"))
-    assert (one.code, one.level, one.line, one.what) == (
-        "SPACE_BATCH",
-        "on",
-        "model.py:3",
-        "float32[8,8,8,16] to float32[8,4,4,64]",
-    )
+def test_space_to_batch_ops():
+    for op_type in ["SpaceToBatchND", "BatchToSpaceND", "SpaceToDepth", "DepthToSpace"]:
+        ops = Ops()
+        (one,) = ops.found(
+            ops(op_type, ops.arg(8, 8, 8, 16), shape=(8, 4, 4, 64), line="model.py:3")
+        )
+        assert (one.code, one.level, one.line, one.what) == (
+            "SPACE_BATCH",
+            "on",
+            "model.py:3",
+            "float32[8,8,8,16] to float32[8,4,4,64]",
+        ), op_type
 
 
 def batch_norm(axes, shape=(8, 6, 6, 16), epsilon=()):

@@ -22,34 +22,28 @@ from pytest_tfperf.padding.gpu_alignment import (
 from pytest_tfperf.trace.xspace import decode_trace
 
 
-@pytest.mark.parametrize(
-    ("dtype", "good", "at_best"),
-    [
+def test_good_alignment_depends_on_bytes():
+    for dtype, good, at_best in [
         ("f16", 8, 64),
         ("bf16", 8, 64),
         ("s8", 16, 128),
         ("f8e4m3fn", 16, 128),
         ("f32", 4, 32),
         ("f64", 2, 16),
-    ],
-)
-def test_good_alignment_depends_on_bytes(dtype, good, at_best):
-    assert (always_good(dtype), best(dtype)) == (good, at_best)
+    ]:
+        assert (always_good(dtype), best(dtype)) == (good, at_best), dtype
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "tile", "overhead"),
-    [
+def test_tile_overhead_counts_whole_tiles():
+    for rows, columns, tile, overhead in [
         (136, 128, (128, 128), 0.882353),
         (2304, 1793, (256, 128), 0.070831),
         (2304, 1792, (256, 128), 0.0),
         (512, 30522, (128, 128), 0.002293),
         (4096, 50257, (256, 128), 0.000935),
         (4096, 50304, (256, 128), 0.0),
-    ],
-)
-def test_tile_overhead_counts_whole_tiles(rows, columns, tile, overhead):
-    assert round(tile_overhead(rows, columns, tile), 6) == overhead
+    ]:
+        assert round(tile_overhead(rows, columns, tile), 6) == overhead, (rows, columns, tile)
 
 
 @pytest.mark.parametrize(
@@ -67,9 +61,8 @@ def test_wave_overhead_counts_the_last_wave(rows, columns, tile, tiles, a100, h1
     ]
 
 
-@pytest.mark.parametrize(
-    ("size", "dtype", "good"),
-    [
+def test_aligned_size():
+    for size, dtype, good in [
         (50257, "bf16", 50304),
         (30522, "f16", 30528),
         (50257, "f32", 50272),
@@ -80,10 +73,8 @@ def test_wave_overhead_counts_the_last_wave(rows, columns, tile, tiles, a100, h1
         (129, "f16", 128),
         (1000, "s8", 1024),
         (64, "bf16", 64),
-    ],
-)
-def test_aligned_size(size, dtype, good):
-    assert aligned_size(size, dtype) == good
+    ]:
+        assert aligned_size(size, dtype) == good, (size, dtype)
 
 
 def dense(rows, columns, depth, dtype="bf16", **more):
@@ -140,161 +131,151 @@ def test_a_batched_dot_in_any_dimension_order():
     assert misaligned(found) == (("rows", 100, 104), ("columns", 50, 56))
 
 
-@pytest.mark.parametrize(
-    ("ops", "expected"),
-    [
-        (
-            [
-                *parameters("bf16[32,56,56,3]", "bf16[7,7,3,64]"),
-                op(
-                    "c",
-                    "convolution",
-                    "bf16[32,28,28,64]",
-                    "p0",
-                    "p1",
-                    window=window(7, 7, stride=2),
-                    convolution=labels("b01f_01io->b01f"),
-                ),
-            ],
-            (32 * 28 * 28, 64, 147, (("channels in", 3), ("channels out", 64))),
-        ),
-        (
-            [
-                *parameters("bf16[32,56,56,20]", "bf16[32,28,28,48]"),  # the gradient of a kernel
-                op(
-                    "c",
-                    "convolution",
-                    "bf16[3,3,20,48]",
-                    "p0",
-                    "p1",
-                    window=window(28, 28),
-                    convolution=labels("f01b_i01o->01bf"),
-                ),
-            ],
-            (9 * 20, 48, 32 * 28 * 28, (("channels in", 20), ("channels out", 48))),
-        ),
-        (
-            [
-                *parameters("f16[8,64]", "f16[64,33]"),
-                op("c", "convolution", "f16[8,33]", "p0", "p1", convolution=labels("bf_io->bf")),
-            ],
-            (8, 33, 64, (("rows", 8), ("columns", 33), ("depth", 64))),
-        ),
-        (
-            [
-                *parameters("f16[8,9,9,30]", "f16[50,3,3,30]"),
-                op(
-                    "c",
-                    "custom-call",
-                    "(f16[8,7,7,50], u8[0])",
-                    "p0",
-                    "p1",
-                    custom_call_target="__cudnn$convForward",
-                    convolution=labels("b01f_o01i->b01f"),
-                ),
-            ],
-            (8 * 49, 50, 270, (("channels in", 30), ("channels out", 50))),
-        ),
-        (
-            [
-                *parameters("f16[8,7,7,50]", "f16[50,3,3,30]"),
-                op(
-                    "c",
-                    "custom-call",
-                    "(f16[8,9,9,30], u8[0])",
-                    "p0",
-                    "p1",
-                    custom_call_target="__cudnn$convBackwardInput",
-                    convolution=labels("b01f_o01i->b01f"),
-                ),
-            ],
-            (8 * 81, 30, 450, (("channels in", 30), ("channels out", 50))),
-        ),
-        (
-            [
-                *parameters("f16[8,9,9,30]", "f16[8,7,7,50]"),
-                op(
-                    "c",
-                    "custom-call",
-                    "(f16[50,3,3,30], u8[0])",
-                    "p0",
-                    "p1",
-                    custom_call_target="__cudnn$convBackwardFilter",
-                    convolution=labels("b01f_o01i->b01f"),
-                ),
-            ],
-            (270, 50, 8 * 49, (("channels in", 30), ("channels out", 50))),
-        ),
-        (
-            [
-                *parameters("f16[100,70]", "f16[70,50]"),
-                op(
-                    "c",
-                    "custom-call",
-                    "(f16[100,50], s8[99])",
-                    "p0",
-                    "p1",
-                    custom_call_target="__cublas$gemm",
-                    backend_config='{"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}}}',
-                ),
-            ],
-            (100, 50, 70, (("rows", 100), ("columns", 50), ("depth", 70))),
-        ),
-    ],
-    ids=[
-        "forward",
-        "gradient of a kernel",
-        "without a window",
-        "cudnn",
-        "cudnn, input",
-        "cudnn, kernel",
-        "cublas",
-    ],
-)
-def test_sizes_of_convolutions_and_library_calls(ops, expected):
-    found = only(module(main=ops))
-    assert (
-        found.matmul.rows,
-        found.matmul.columns,
-        found.matmul.depth,
-        found.matmul.aligned_sizes,
-    ) == expected
-
-
-@pytest.mark.parametrize(
-    "ops",
-    [
+PRODUCTS = [
+    (
         [
-            *parameters("f32[1,70]", "f32[70,50]"),
-            op("d", "dot", "f32[1,50]", "p0", "p1", dot=dot([1], [0])),
-        ],  # a vector
-        [
-            *parameters("s32[7,70]", "s32[70,50]"),
-            op("d", "dot", "s32[7,50]", "p0", "p1", dot=dot([1], [0])),
-        ],
-        [
-            *parameters("f32[0,70]", "f32[70,50]"),
-            op("d", "dot", "f32[0,50]", "p0", "p1", dot=dot([1], [0])),
-        ],
-        [
-            *parameters("f32[8,9,9,30]", "f32[3,3,1,30]"),
+            *parameters("bf16[32,56,56,3]", "bf16[7,7,3,64]"),
             op(
                 "c",
                 "convolution",
-                "f32[8,9,9,30]",
+                "bf16[32,28,28,64]",
                 "p0",
                 "p1",
-                window=window(3, 3),
+                window=window(7, 7, stride=2),
                 convolution=labels("b01f_01io->b01f"),
-                feature_groups=30,
             ),
         ],
-        [*parameters("f32[8]"), op("c", "custom-call", "f32[8]", "p0", custom_call_target="other")],
+        (32 * 28 * 28, 64, 147, (("channels in", 3), ("channels out", 64))),
+    ),
+    (
+        [
+            *parameters("bf16[32,56,56,20]", "bf16[32,28,28,48]"),  # the gradient of a kernel
+            op(
+                "c",
+                "convolution",
+                "bf16[3,3,20,48]",
+                "p0",
+                "p1",
+                window=window(28, 28),
+                convolution=labels("f01b_i01o->01bf"),
+            ),
+        ],
+        (9 * 20, 48, 32 * 28 * 28, (("channels in", 20), ("channels out", 48))),
+    ),
+    (
+        [
+            *parameters("f16[8,64]", "f16[64,33]"),
+            op("c", "convolution", "f16[8,33]", "p0", "p1", convolution=labels("bf_io->bf")),
+        ],
+        (8, 33, 64, (("rows", 8), ("columns", 33), ("depth", 64))),
+    ),
+    (
+        [
+            *parameters("f16[8,9,9,30]", "f16[50,3,3,30]"),
+            op(
+                "c",
+                "custom-call",
+                "(f16[8,7,7,50], u8[0])",
+                "p0",
+                "p1",
+                custom_call_target="__cudnn$convForward",
+                convolution=labels("b01f_o01i->b01f"),
+            ),
+        ],
+        (8 * 49, 50, 270, (("channels in", 30), ("channels out", 50))),
+    ),
+    (
+        [
+            *parameters("f16[8,7,7,50]", "f16[50,3,3,30]"),
+            op(
+                "c",
+                "custom-call",
+                "(f16[8,9,9,30], u8[0])",
+                "p0",
+                "p1",
+                custom_call_target="__cudnn$convBackwardInput",
+                convolution=labels("b01f_o01i->b01f"),
+            ),
+        ],
+        (8 * 81, 30, 450, (("channels in", 30), ("channels out", 50))),
+    ),
+    (
+        [
+            *parameters("f16[8,9,9,30]", "f16[8,7,7,50]"),
+            op(
+                "c",
+                "custom-call",
+                "(f16[50,3,3,30], u8[0])",
+                "p0",
+                "p1",
+                custom_call_target="__cudnn$convBackwardFilter",
+                convolution=labels("b01f_o01i->b01f"),
+            ),
+        ],
+        (270, 50, 8 * 49, (("channels in", 30), ("channels out", 50))),
+    ),
+    (
+        [
+            *parameters("f16[100,70]", "f16[70,50]"),
+            op(
+                "c",
+                "custom-call",
+                "(f16[100,50], s8[99])",
+                "p0",
+                "p1",
+                custom_call_target="__cublas$gemm",
+                backend_config='{"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}}}',
+            ),
+        ],
+        (100, 50, 70, (("rows", 100), ("columns", 50), ("depth", 70))),
+    ),
+]
+
+
+def test_sizes_of_convolutions_and_library_calls():
+    for ops, expected in PRODUCTS:
+        found = only(module(main=ops))
+        assert (
+            found.matmul.rows,
+            found.matmul.columns,
+            found.matmul.depth,
+            found.matmul.aligned_sizes,
+        ) == expected, ops
+
+
+OTHER_PRODUCTS = [
+    [
+        *parameters("f32[1,70]", "f32[70,50]"),
+        op("d", "dot", "f32[1,50]", "p0", "p1", dot=dot([1], [0])),
+    ],  # a vector
+    [
+        *parameters("s32[7,70]", "s32[70,50]"),
+        op("d", "dot", "s32[7,50]", "p0", "p1", dot=dot([1], [0])),
+    ],  # integers
+    [
+        *parameters("f32[0,70]", "f32[70,50]"),
+        op("d", "dot", "f32[0,50]", "p0", "p1", dot=dot([1], [0])),
     ],
-    ids=["vector", "integers", "empty", "depthwise", "unknown call"],
-)
-def test_products_that_tensor_cores_do_not_compute_are_left_out(ops):
-    assert gemms_of([module(main=ops)]) == []
+    [
+        *parameters("f32[8,9,9,30]", "f32[3,3,1,30]"),
+        op(
+            "c",
+            "convolution",
+            "f32[8,9,9,30]",
+            "p0",
+            "p1",
+            window=window(3, 3),
+            convolution=labels("b01f_01io->b01f"),
+            feature_groups=30,
+        ),
+    ],  # depthwise
+    [*parameters("f32[8]"), op("c", "custom-call", "f32[8]", "p0", custom_call_target="other")],
+]
+
+
+def test_products_that_tensor_cores_do_not_compute_are_left_out():
+    for ops in OTHER_PRODUCTS:
+        assert gemms_of([module(main=ops)]) == [], ops
     assert alignment_table([]) is None
 
 
@@ -352,15 +333,17 @@ def test_only_nvidia_gpus_have_table_and_advice():
     ) == (None, ())
 
 
-@pytest.mark.parametrize(
-    ("capability", "dtype", "known"),
-    [(7, "f32", False), (7, "f16", True), (8, "f32", True), (8, "f64", True)],
-)
-def test_older_gpus_have_tensor_cores_only_for_16_bits(capability, dtype, known):
-    table, _ = gpu_alignment(
-        gpu_trace(compute_cap_major=capability, core_count=80), [dense(256, 256, 256, dtype)]
-    )
-    assert (table is not None) == known
+def test_older_gpus_have_tensor_cores_only_for_16_bits():
+    for capability, dtype, known in [
+        (7, "f32", False),
+        (7, "f16", True),
+        (8, "f32", True),
+        (8, "f64", True),
+    ]:
+        table, _ = gpu_alignment(
+            gpu_trace(compute_cap_major=capability, core_count=80), [dense(256, 256, 256, dtype)]
+        )
+        assert (table is not None) == known, (capability, dtype)
 
 
 def test_a_recorded_convolution():

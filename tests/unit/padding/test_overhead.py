@@ -91,44 +91,44 @@ def test_aligned_arrays_have_no_overhead_and_no_table():
     assert tables == {}
 
 
-@pytest.mark.parametrize(
-    ("made", "memory", "matrix_unit"),
-    [
-        (
-            recording(module(main=parameters("f32[8]"))),
-            "no array of the step takes more than the 4,096 bytes of one tile",
-            "no matrix",
-        ),
-        (recording(module(main=parameters("f32[0,4096]"))), "no array of the step", "no matrix"),
-        (recording(), "no array of the step", "no matrix"),
-        (
-            Recording(name="", trace=None, workload={}),
-            "padding is predicted only if pytest runs the step",
-            "padding is predicted",
-        ),
-        (
-            Recording(name="", trace=None, workload={}, lowered=Unknown("it is too large")),
-            "it is too large",
-            "it is too large",
-        ),
-        (
-            recording(ADD, eager=(("MatMul", "a.py:1", 1), ("Relu", None, 2))),
-            "the step runs MatMul eagerly",
-            "the step runs MatMul",
-        ),
-        (
-            Recording(name="", trace=None, workload={}, lowered=((b"\x07", 1.0),)),
-            "step, module 0",
-            "step, module 0",
-        ),
-    ],
-)
-def test_unknown_padding_has_a_reason(made, memory, matrix_unit):
-    values, tables = padding_values(made)
-    assert [value.number for value in values.values()] == [None, None]
-    assert memory in values["padding_overhead"].why
-    assert matrix_unit in values["mxu_padding_overhead"].why
-    assert tables == {}
+REASONS = [
+    (
+        recording(module(main=parameters("f32[8]"))),
+        "no array of the step takes more than the 4,096 bytes of one tile",
+        "no matrix",
+    ),
+    (recording(module(main=parameters("f32[0,4096]"))), "no array of the step", "no matrix"),
+    (recording(), "no array of the step", "no matrix"),
+    (
+        Recording(name="", trace=None, workload={}),
+        "padding is predicted only if pytest runs the step",
+        "padding is predicted",
+    ),
+    (
+        Recording(name="", trace=None, workload={}, lowered=Unknown("it is too large")),
+        "it is too large",
+        "it is too large",
+    ),
+    (
+        recording(ADD, eager=(("MatMul", "a.py:1", 1), ("Relu", None, 2))),
+        "the step runs MatMul eagerly",
+        "the step runs MatMul",
+    ),
+    (
+        Recording(name="", trace=None, workload={}, lowered=((b"\x07", 1.0),)),
+        "step, module 0",
+        "step, module 0",
+    ),
+]
+
+
+def test_unknown_padding_has_a_reason():
+    for made, memory, matrix_unit in REASONS:
+        values, tables = padding_values(made)
+        assert [value.number for value in values.values()] == [None, None], made
+        assert memory in values["padding_overhead"].why, made
+        assert matrix_unit in values["mxu_padding_overhead"].why, made
+        assert tables == {}, made
 
 
 def test_an_unknown_type_is_named():

@@ -26,35 +26,34 @@ def overhead(made):
     return round(padded_bytes(made) / logical_bytes(made) - 1, 6)
 
 
-@pytest.mark.parametrize(
-    ("text", "padded", "expected", "name"),
-    [
-        ("f32[100,1000]", (104, 1024), 0.064960, "v5e"),
-        ("f32[104,1024]", (104, 1024), 0, "v5e"),
-        ("f32[30522,768]", (30528, 768), 0.000197, "v5e"),
-        ("f32[30522,65]", (30528, 128), 0.969618, "v5e"),
-        ("f32[1024,10]", (1024, 128), 11.8, "v5e"),
-        ("f32[64,32]", (64, 128), 3.0, "v5e"),
-        ("f32[1024,129]", (1024, 256), 0.984496, "v5e"),
-        ("f32[9,129]", (16, 256), 2.527993, "v5e"),
-        ("f32[1,1000]", (1, 1024), 0.024, "v5e"),
-        ("bf16[1,1000]", (2, 1024), 1.048, "v5e"),
-        ("s8[1,1000]", (4, 1024), 3.096, "v5e"),
-        ("s8[100,1000]", (128, 1024), 0.310720, "v5e"),
-        ("bf16[100,1000]", (104, 1024), 0.064960, "v6e"),
-        ("bf16[100,1000]", (112, 1024), 0.146880, "v7x"),
-        ("f32[1000]", (1024,), 0.024, "v5e"),
-        ("f32[1025]", (2048,), 0.998049, "v5e"),
-    ],
-)
-def test_row_major_layouts(text, padded, expected, name):
-    made = row_major(shape(text), generation(name))
-    assert (padded_dimensions(made), overhead(made)) == (padded, expected)
+ROW_MAJOR = [
+    ("f32[100,1000]", (104, 1024), 0.064960, "v5e"),
+    ("f32[104,1024]", (104, 1024), 0, "v5e"),
+    ("f32[30522,768]", (30528, 768), 0.000197, "v5e"),
+    ("f32[30522,65]", (30528, 128), 0.969618, "v5e"),
+    ("f32[1024,10]", (1024, 128), 11.8, "v5e"),
+    ("f32[64,32]", (64, 128), 3.0, "v5e"),
+    ("f32[1024,129]", (1024, 256), 0.984496, "v5e"),
+    ("f32[9,129]", (16, 256), 2.527993, "v5e"),
+    ("f32[1,1000]", (1, 1024), 0.024, "v5e"),
+    ("bf16[1,1000]", (2, 1024), 1.048, "v5e"),
+    ("s8[1,1000]", (4, 1024), 3.096, "v5e"),
+    ("s8[100,1000]", (128, 1024), 0.310720, "v5e"),
+    ("bf16[100,1000]", (104, 1024), 0.064960, "v6e"),
+    ("bf16[100,1000]", (112, 1024), 0.146880, "v7x"),
+    ("f32[1000]", (1024,), 0.024, "v5e"),
+    ("f32[1025]", (2048,), 0.998049, "v5e"),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected", "order"),
-    [
+def test_row_major_layouts():
+    for text, padded, expected, name in ROW_MAJOR:
+        made = row_major(shape(text), generation(name))
+        assert (padded_dimensions(made), overhead(made)) == (padded, expected), (text, name)
+
+
+def test_parameters_are_laid_out_compactly():
+    for text, expected, order in [
         ("f32[30522,65]", 0.110233, (0, 1)),
         ("f32[1024,10]", 0.6, (0, 1)),
         ("f32[64,32]", 1.0, (0, 1)),
@@ -63,16 +62,13 @@ def test_row_major_layouts(text, padded, expected, name):
         ("f32[5,128,8]", 0, (1, 2, 0)),
         ("f32[77]", 0.662338, (0,)),
         ("f32[]", 127, ()),
-    ],
-)
-def test_parameters_are_laid_out_compactly(text, expected, order):
-    made = compact(shape(text), V5E)
-    assert (overhead(made), made.minor_to_major) == (expected, order)
+    ]:
+        made = compact(shape(text), V5E)
+        assert (overhead(made), made.minor_to_major) == (expected, order), text
 
 
-@pytest.mark.parametrize(
-    ("sizes", "layout", "expected", "name"),
-    [
+def test_layouts_of_convolution_data():
+    for sizes, layout, expected, name in [
         ((100, 32, 32, 20), "[128,32,32,24]{0,3,2,1:T(8,128)}", 0.536, "v5e"),
         ((100, 224, 224, 3), "[128,224,224,4]{0,3,2,1:T(4,128)}", 0.706667, "v5e"),
         ((128, 256, 896, 18), "[128,256,896,24]{0,3,2,1:T(8,128)}", 0.333333, "v5e"),
@@ -85,12 +81,12 @@ def test_parameters_are_laid_out_compactly(text, expected, order):
         ((1, 7, 7, 512), "[2,7,7,512]{3,0,2,1:T(2,128)}", 1.0, "v3"),
         ((1, 224, 224, 3), "[1,224,224,128]{3,0,2,1:T(1,128)}", 41.666667, "v6e"),
         ((1, 224, 224, 3), "[2,224,224,128]{3,0,2,1:T(2,128)}", 84.333333, "v3"),
-    ],
-)
-def test_layouts_of_convolution_data(sizes, layout, expected, name):
-    plain = shape(f"f32[{','.join(map(str, sizes))}]")
-    made = tiled(plain, convolution_order(4, ConvolutionData(0, 0, 3), sizes[0]), generation(name))
-    assert (padded_text(made), overhead(made)) == (f"f32{layout}", expected)
+    ]:
+        plain = shape(f"f32[{','.join(map(str, sizes))}]")
+        made = tiled(
+            plain, convolution_order(4, ConvolutionData(0, 0, 3), sizes[0]), generation(name)
+        )
+        assert (padded_text(made), overhead(made)) == (f"f32{layout}", expected), (sizes, name)
 
 
 def test_layouts_with_features_before_the_image():
@@ -223,29 +219,29 @@ def around(*after, root=None):
     )
 
 
-@pytest.mark.parametrize(
-    ("after", "expected"),
-    [
-        (
-            op("z", "reduce-window", "f32[128,4,4,20]", "y", window=window(1, 2, 2, 1)),
-            "f32[128,4,4,24]{0,3,2,1:T(8,128)}",
-        ),
-        (
-            op("z", "concatenate", "f32[128,8,8,40]", "y", "y", dimensions=(3,)),
-            "f32[128,8,8,40]{0,3,2,1:T(8,128)}",
-        ),
-        (op("z", "slice", "f32[128,8,8,9]", "y"), "f32[128,8,8,16]{0,3,2,1:T(8,128)}"),
-        (op("z", "reduce", "f32[128,20]", "y", dimensions=(1, 2)), "f32[128,24]{0,1:T(8,128)}"),
-        (op("z", "reshape", "f32[128,1280]", "y"), "f32[128,1280]{1,0:T(8,128)}"),
-        (
-            op("z", "transpose", "f32[8,8,20,128]", "y", dimensions=(1, 2, 3, 0)),
-            "f32[8,8,20,128]{3,1,2,0:T(8,128)}",
-        ),
-    ],
-)
-def test_layouts_of_ops_behind_a_convolution(after, expected):
-    made = predict([around(after)], V5E)
-    assert next(one for one in made.buffers if one.name == "z").padded_shape == expected
+BEHIND = [
+    (
+        op("z", "reduce-window", "f32[128,4,4,20]", "y", window=window(1, 2, 2, 1)),
+        "f32[128,4,4,24]{0,3,2,1:T(8,128)}",
+    ),
+    (
+        op("z", "concatenate", "f32[128,8,8,40]", "y", "y", dimensions=(3,)),
+        "f32[128,8,8,40]{0,3,2,1:T(8,128)}",
+    ),
+    (op("z", "slice", "f32[128,8,8,9]", "y"), "f32[128,8,8,16]{0,3,2,1:T(8,128)}"),
+    (op("z", "reduce", "f32[128,20]", "y", dimensions=(1, 2)), "f32[128,24]{0,1:T(8,128)}"),
+    (op("z", "reshape", "f32[128,1280]", "y"), "f32[128,1280]{1,0:T(8,128)}"),
+    (
+        op("z", "transpose", "f32[8,8,20,128]", "y", dimensions=(1, 2, 3, 0)),
+        "f32[8,8,20,128]{3,1,2,0:T(8,128)}",
+    ),
+]
+
+
+def test_layouts_of_ops_behind_a_convolution():
+    for after, expected in BEHIND:
+        made = predict([around(after)], V5E)
+        assert next(one for one in made.buffers if one.name == "z").padded_shape == expected, after
 
 
 def test_elementwise_ops_fuse_and_scalars_and_single_tiles_do_not_count():

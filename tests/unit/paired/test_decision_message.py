@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pytest
 
 from pytest_tfperf.paired.decision_message import decision_message
 from pytest_tfperf.stats.group_sequential import decide, pair_estimate
@@ -25,9 +24,8 @@ def turns(ratio, n=64, sd=0.005, seed=0):
     return (math.log(ratio) + np.column_stack([noise, -noise]).ravel()).tolist()
 
 
-@pytest.mark.parametrize(
-    ("pairs", "asked", "said"),
-    [
+def test_the_message_has_change_times_limit_and_advice():
+    cases = [
         (
             [[0.0] * 8],
             rule(),
@@ -106,14 +104,13 @@ def turns(ratio, n=64, sd=0.005, seed=0):
                 "try: a larger --tfperf-budget, or a quieter machine",
             ],
         ),
-    ],
-)
-def test_the_message_has_change_times_limit_and_advice(pairs, asked, said):
-    decision = decide_turns(pairs, asked, final=True)
-    found = decision_message(decision, "step_time", "main", 0.010, 12.0)
-    details = [f"{label}: {text}" if label else text for label, text in found.details]
-    advice = [f"{label}: {text}" for label, text in found.advice]
-    assert [found.sentence, *details, *advice] == said
+    ]
+    for pairs, asked, said in cases:
+        decision = decide_turns(pairs, asked, final=True)
+        found = decision_message(decision, "step_time", "main", 0.010, 12.0)
+        details = [f"{label}: {text}" if label else text for label, text in found.details]
+        advice = [f"{label}: {text}" for label, text in found.advice]
+        assert [found.sentence, *details, *advice] == said, said
 
 
 def test_a_noisy_pair_may_be_faster_and_slower():

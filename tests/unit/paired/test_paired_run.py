@@ -53,8 +53,12 @@ class TestSelection:
         [
             (("tests/test_a.py", "tests/deep"), range(5)),
             (("-k", "(one or two) and not deep"), (0, 1)),
-            (("tests/test_a.py::test_two",), (1,)),
-            (("tests/deep/test_b.py::TestGroup::test_inside[x::y[z]]",), (4,)),
+            pytest.param(("tests/test_a.py::test_two",), (1,), marks=pytest.mark.full),
+            pytest.param(
+                ("tests/deep/test_b.py::TestGroup::test_inside[x::y[z]]",),
+                (4,),
+                marks=pytest.mark.full,
+            ),
             (("{root}/tests/deep/test_b.py::TestGroup::test_inside[x::y[z]]",), (4,)),
             (("tests/deep", "tests/test_a.py::test_one"), (2, 3, 4, 0)),
             (("--deselect", "tests/deep"), (0, 1)),
@@ -68,16 +72,20 @@ class TestSelection:
         following = [following for _, following in paired.children["tree"][0].ran]
         assert following == [*wanted[1:], None]
 
-    def test_unprofiled_tests_run_here(self, paired):
+    def test_profiled_tests_run_in_processes_that_collect_their_files_and_others_here(self, paired):
         result = paired("-k", "plain or two")
         result.assert_outcomes(passed=2)
         assert ran(paired) == ["tests/test_a.py::test_two"]
-
-    def test_each_process_collects_the_files_of_selected_tests(self, paired):
-        paired("-k", "two")
         for version in ("tree", "ref"):
             child, _ahead = paired.children[version]
             assert child.pytest_run.files == ["tests/test_a.py"]
+        # the header names ref and cores
+        [line] = [line for line in result.outlines if line.startswith("tfperf: against")]
+        assert line.startswith("tfperf: against main (cccccccccccc); both versions run on ")
+        # nothing of the ref is kept after its test, which is not judged
+        ref = paired.children["ref"][0]
+        assert ref.checks == {paired.tree[1]: None}
+        assert ref.has_ended
 
     def test_versions_run_in_their_own_folders(self, paired, pytester, monkeypatch):
         monkeypatch.chdir(pytester.path / "tests")
@@ -110,13 +118,6 @@ class TestSelection:
         assert ran(paired, "ref") == []
 
 
-def test_the_header_names_ref_and_cores(paired):
-    result = paired("-k", "two")
-    lines = [line for line in result.outlines if line.startswith("tfperf: against")]
-    assert len(lines) == 1
-    assert lines[0].startswith("tfperf: against main (cccccccccccc); both versions run on ")
-
-
 @pytest.mark.parametrize(
     ("only", "metrics"), [("structural", {"retraces"}), ("timing", {"step_time"}), (None, None)]
 )
@@ -129,13 +130,6 @@ def test_only_some_metrics_are_compared(paired, only, metrics):
     assert found == (metrics or {"retraces", "step_time"})
     if only != "timing":
         assert paired.checks(test)[RETRACES][0] == "REGRESSION"
-
-
-def test_nothing_of_the_ref_is_kept_after_its_test(paired):
-    paired("-k", "two")
-    ref = paired.children["ref"][0]
-    assert ref.checks == {paired.tree[1]: None}  # it is not judged
-    assert ref.has_ended
 
 
 def test_a_ref_that_cannot_start_makes_its_tests_unknown(paired):
@@ -175,7 +169,11 @@ def test_names_that_change_each_time_fail_their_test_alone(paired):
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
-    [((), True), (("-k", "one"), False), (("tests/test_a.py::test_one",), False)],
+    [
+        ((), True),
+        (("-k", "one"), False),
+        pytest.param(("tests/test_a.py::test_one",), False, marks=pytest.mark.full),
+    ],
 )
 def test_tests_on_the_ref_alone_are_named_unless_tests_are_left_out(paired, arguments, named):
     paired.ref = [*paired.tree, "tests/test_a.py::test_gone"]
@@ -244,14 +242,6 @@ class TestOtherPython:
         paired.against = ("--tfperf-against-python=/other",)
         return paired
 
-    def test_the_header_names_packages_that_differ(self, two):
-        result = two("-k", "two")
-        [line] = [line for line in result.outlines if line.startswith("tfperf: against")]
-        assert line.startswith(
-            "tfperf: against tensorflow 2.20.0 (/other/bin/python): "
-            "tensorflow 2.20.0 → 2.21.0, absl-py 2.0 → none; both versions run on "
-        )
-
     def test_with_a_ref_both_are_named(self, two):
         two.against = ("--tfperf-against=main", *two.against)
         result = two("-k", "two")
@@ -263,7 +253,8 @@ class TestOtherPython:
 
     def test_alone_it_runs_the_same_files_with_another_path(self, two, monkeypatch):
         monkeypatch.setenv("PATH", "/ours/bin:/usr/bin")
-        two("-k", "two").assert_outcomes(passed=1)
+        result = two("-k", "two")
+        result.assert_outcomes(passed=1)
         tree, ref = (two.children[version][0].pytest_run for version in ("tree", "ref"))
         assert not two.has_started  # no ref is written
         assert (tree.root, tree.folder, tree.files) == (ref.root, ref.folder, ref.files)
@@ -273,6 +264,12 @@ class TestOtherPython:
         assert ref.label == "the process on tensorflow 2.20.0"
         assert ref.environment["VIRTUAL_ENV"] == "/other"
         assert ref.environment["PATH"].startswith("/other/bin:")
+        # the header names packages that differ
+        [line] = [line for line in result.outlines if line.startswith("tfperf: against")]
+        assert line.startswith(
+            "tfperf: against tensorflow 2.20.0 (/other/bin/python): "
+            "tensorflow 2.20.0 → 2.21.0, absl-py 2.0 → none; both versions run on "
+        )
 
     def test_messages_name_environments_and_no_ref(self, two):
         two.ref = []
@@ -308,14 +305,8 @@ class TestOtherPython:
         assert message.endswith("if intended: run with --tfperf-only timing")
         assert checks["", "fusions"] == ("NEW", "fusions is 1, and tensorflow 2.20.0 has none")
 
-    @pytest.mark.parametrize(
-        ("arguments", "text"),
-        [
-            (["--tfperf-update"], "it cannot be given together with --tfperf-against-python"),
-            (["-p", "xdist", "-n2"], "run it without -n"),
-        ],
-    )
-    def test_options_that_contradict_are_refused(self, two, arguments, text):
-        result = two(*arguments)
+    def test_an_update_beside_it_is_refused(self, two):
+        result = two("--tfperf-update")
         assert result.ret == pytest.ExitCode.USAGE_ERROR
+        text = "it cannot be given together with --tfperf-against-python"
         assert text in "\n".join(result.errlines)

@@ -36,9 +36,8 @@ def test_the_last_fifty_runs_are_kept(file):
     assert stored_residuals([1]) == Residuals(total=float(sum(range(10, 60))), degrees=50)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_file_that_is_not_understood_counts_as_none_and_is_replaced(file):
+    cases = [
         "",
         "{",
         "[]",
@@ -48,15 +47,14 @@ def test_the_last_fifty_runs_are_kept(file):
         '{"format": 2, "classes": {"x": [[1]]}}',
         '{"format": 2, "classes": {"x": 3}}',
         '{"format": 2, "classes": {"x": [["a", 2]]}}',
-    ],
-)
-def test_a_file_that_is_not_understood_counts_as_none_and_is_replaced(file, text):
-    file.parent.mkdir(parents=True)
-    file.write_text(text)
-    assert stored_residuals([1]) == Residuals()
-    store_residuals(Residuals(total=1.0, degrees=1), [1])
-    assert stored_residuals([1]) == Residuals(total=1.0, degrees=1)
-    assert json.loads(file.read_text())["format"] == 2
+    ]
+    for text in cases:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        assert stored_residuals([1]) == Residuals(), text
+        store_residuals(Residuals(total=1.0, degrees=1), [1])
+        assert stored_residuals([1]) == Residuals(total=1.0, degrees=1), text
+        assert json.loads(file.read_text())["format"] == 2, text
 
 
 def test_a_cache_that_cannot_be_written_is_left_alone(file):

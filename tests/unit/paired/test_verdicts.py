@@ -62,9 +62,8 @@ def timing(turns, *again, why="", tolerance=0.05, terms=TERMS, **fields):
     return check
 
 
-@pytest.mark.parametrize(
-    ("ratio", "again", "verdict"),
-    [
+def test_a_regression_takes_two_pairs_of_processes():
+    cases = [
         (1.0, None, "PASS"),
         (1.02, None, "PASS"),
         (0.9, None, "PASS"),  # no second pair ran
@@ -78,14 +77,13 @@ def timing(turns, *again, why="", tolerance=0.05, terms=TERMS, **fields):
         (1.05, 1.05, "INCONCLUSIVE"),
         (1.04, 1.02, "PASS"),
         (1.05, 1.02, "INCONCLUSIVE"),  # they differ more than processes of the same code do
-    ],
-)
-def test_a_regression_takes_two_pairs_of_processes(ratio, again, verdict):
-    check = timing(turns_of(ratio), *([turns_of(again)] if again else []))
-    assert check.verdict is Verdict(verdict)
-    assert "main" in check.message
-    assert check.wanted == "at most 5 % slower"
-    assert check.kind == "against"
+    ]
+    for ratio, again, verdict in cases:
+        check = timing(turns_of(ratio), *([turns_of(again)] if again else []))
+        assert check.verdict is Verdict(verdict), (ratio, again)
+        assert "main" in check.message, (ratio, again)
+        assert check.wanted == "at most 5 % slower", (ratio, again)
+        assert check.kind == "against", (ratio, again)
 
 
 def test_no_second_pair_is_said():
@@ -140,22 +138,24 @@ def test_the_figures_agree_with_each_other():
     assert [one["ratio"] for one in detail["process_pairs"]] == pytest.approx([1.4, 1.3])
 
 
-@pytest.mark.parametrize(
-    ("ratio", "first", "second", "said"),
-    [
+def test_load_of_other_processes_is_shown_unless_the_check_passed():
+    cases = [
         (1.0, 0.3, None, None),
         (1.05, 0.3, None, "30 %"),
         (1.05, None, None, None),
         (1.2, 0.1, 0.25, "25 %"),
         (1.2, None, 0.25, "25 %"),
-    ],
-)
-def test_load_of_other_processes_is_shown_unless_the_check_passed(ratio, first, second, said):
-    message = timing(turns_of(ratio, other_load=first), turns_of(ratio, other_load=second)).message
-    assert ("other processes used" in message) == (said is not None)
-    assert said is None or f"other processes used {said} of the cores meanwhile" in message.replace(
-        "%", " %"
-    ).replace("  ", " ")
+    ]
+    for ratio, first, second, said in cases:
+        message = timing(
+            turns_of(ratio, other_load=first), turns_of(ratio, other_load=second)
+        ).message
+        assert ("other processes used" in message) == (said is not None), (ratio, first)
+        assert (
+            said is None
+            or f"other processes used {said} of the cores meanwhile"
+            in message.replace("%", " %").replace("  ", " ")
+        ), (ratio, first)
 
 
 def test_a_setting_that_differs_is_among_the_differences():
@@ -179,22 +179,22 @@ def test_a_tenfold_time_is_a_regression_after_few_rounds(n):
     assert check.detail["ratio"] == pytest.approx(math.sqrt(90), rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("first", "again", "budget"),
-    [
+def test_too_few_turns_for_an_interval_say_which_budget_would_have_been_enough():
+    cases = [
         (turns_of(1.0, 4, spent_s=3.0), [], 9),  # 12 of 0.75 s
         (turns_of(1.5, 4, spent_s=3.0), [turns_of(1.0, 3, spent_s=3.0, waited_s=5.5)], 15),
         (turns_of(1.0, 4, spent_s=3.0, exhausted=True), [], None),  # seconds give no more turns
         (turns_of(1.05, spent_s=3.0), [], None),
-    ],
-)
-def test_too_few_turns_for_an_interval_say_which_budget_would_have_been_enough(
-    first, again, budget
-):
-    message = timing(first, *again).message
-    said = "a pair of turns took 750 ms, and 6 are needed in each of two pairs of processes"
-    assert (f"\n  {said}: --tfperf-budget {budget} at least" in message) == bool(budget)
-    assert ("are needed" in message) == bool(budget)
+    ]
+    for first, again, budget in cases:
+        message = timing(first, *again).message
+        said = "a pair of turns took 750 ms, and 6 are needed in each of two pairs of processes"
+        assert (f"\n  {said}: --tfperf-budget {budget} at least" in message) == bool(budget), (
+            first,
+            again,
+            budget,
+        )
+        assert ("are needed" in message) == bool(budget), (first, again, budget)
 
 
 def test_profiles_without_a_verdict_are_undecided():
@@ -220,9 +220,8 @@ def test_a_tolerance_below_the_resolvable_one_is_raised_and_named():
     assert check.verdict is Verdict.IMPROVED
 
 
-@pytest.mark.parametrize(
-    ("turns", "missed", "verdict", "text"),
-    [
+def test_a_profile_without_times_names_the_reason():
+    cases = [
         (None, (), "UNKNOWN", "this form of profiling gives no times"),
         (PairedTurns(exhausted=True), (), "UNKNOWN", "too few steps left for a turn"),
         (
@@ -233,22 +232,19 @@ def test_a_tolerance_below_the_resolvable_one_is_raised_and_named():
         ),
         (turns_of(1.0, 3), (), "INCONCLUSIVE", "too few for an interval"),
         (None, ("",), "INCONCLUSIVE", "never measured side by side"),
-    ],
-)
-def test_a_profile_without_times_names_the_reason(turns, missed, verdict, text):
-    check = timing(turns, missed=frozenset(missed))
-    assert check.verdict is Verdict(verdict)
-    assert text in check.message
+    ]
+    for turns, missed, verdict, text in cases:
+        check = timing(turns, missed=frozenset(missed))
+        assert check.verdict is Verdict(verdict), text
+        assert text in check.message, text
 
 
-@pytest.mark.parametrize(
-    ("on_tree", "on_ref", "said"),
-    [(3, 0, ": 3 on here, 0 on HEAD"), (None, 1, ": 1 on HEAD"), (None, None, "")],
-)
-def test_the_steps_that_are_left_are_told_where_they_run_out(on_tree, on_ref, said):
-    tree, ref = (replace(READY, most_calls=n_left) for n_left in (on_tree, on_ref))
-    pair = ReadyPair(profile="", tree=tree, ref=ref, tolerance=None)
-    assert pair.steps_left("here", "HEAD") == said
+def test_the_steps_that_are_left_are_told_where_they_run_out():
+    cases = [(3, 0, ": 3 on here, 0 on HEAD"), (None, 1, ": 1 on HEAD"), (None, None, "")]
+    for on_tree, on_ref, said in cases:
+        tree, ref = (replace(READY, most_calls=n_left) for n_left in (on_tree, on_ref))
+        pair = ReadyPair(profile="", tree=tree, ref=ref, tolerance=None)
+        assert pair.steps_left("here", "HEAD") == said, on_ref
 
 
 def test_no_times_fail_a_test_only_where_it_has_asked_for_them():
@@ -259,24 +255,22 @@ def test_no_times_fail_a_test_only_where_it_has_asked_for_them():
 DRAINING = profile(step_time=value("step_time", 1.0, settled=False))
 
 
-@pytest.mark.parametrize("ratio", [1.0, 1.2])
-@pytest.mark.parametrize(
-    ("here", "there", "sides"),
-    [
+def test_buffers_that_still_drain_on_either_side_leave_it_open():
+    heres = [
         (DRAINING, profile(step_time=1.0), "the working tree"),
         (profile(step_time=1.0), DRAINING, "main"),
         (DRAINING, DRAINING, "the working tree and main"),
-    ],
-)
-def test_buffers_that_still_drain_on_either_side_leave_it_open(here, there, sides, ratio):
-    paired = paired_of([here], [there], turns_of(ratio))
-    [check] = [
-        check
-        for check in verdicts(paired, later_of(turns_of(ratio)), TERMS, None)
-        if check.metric == "step_time"
     ]
-    assert check.verdict is Verdict.INCONCLUSIVE
-    assert f"buffers were still draining on {sides}, so" in check.message
+    for ratio in [1.0, 1.2]:
+        for here, there, sides in heres:
+            paired = paired_of([here], [there], turns_of(ratio))
+            [check] = [
+                check
+                for check in verdicts(paired, later_of(turns_of(ratio)), TERMS, None)
+                if check.metric == "step_time"
+            ]
+            assert check.verdict is Verdict.INCONCLUSIVE, (ratio, sides)
+            assert f"buffers were still draining on {sides}, so" in check.message, (ratio, sides)
 
 
 def test_buffers_that_still_drain_are_given_no_other_pair():
@@ -307,17 +301,19 @@ def test_structure_is_compared_too():
     assert {check.kind for check in found.values()} == {"against"}
 
 
-@pytest.mark.parametrize(
-    ("only", "metrics"),
-    [("timing", {"step_time"}), ("structural", {"retraces"}), (None, {"retraces", "step_time"})],
-)
-def test_only_requested_metrics_are_compared(only, metrics):
-    here = profile(step_time=1.0, retraces=0)
-    terms = Terms(ref="main", n_tests=1, constant=PINNED, budget_s=30, only=only)
-    assert (
-        set(by_metric(verdicts(paired_of([here], [here], turns_of(1.0)), {}, terms, None)))
-        == metrics
-    )
+def test_only_requested_metrics_are_compared():
+    cases = [
+        ("timing", {"step_time"}),
+        ("structural", {"retraces"}),
+        (None, {"retraces", "step_time"}),
+    ]
+    for only, metrics in cases:
+        here = profile(step_time=1.0, retraces=0)
+        terms = Terms(ref="main", n_tests=1, constant=PINNED, budget_s=30, only=only)
+        assert (
+            set(by_metric(verdicts(paired_of([here], [here], turns_of(1.0)), {}, terms, None)))
+            == metrics
+        ), only
 
 
 def test_a_profile_in_one_version_only_is_new():

@@ -84,20 +84,24 @@ def test_a_cache_that_cannot_be_written_fails_nothing(tmp_path):
     assert text.startswith("tfperf: tfperf show --last will not show this run: ")
 
 
-@pytest.mark.parametrize(
-    ("options", "arguments"),
-    [
+def test_asking_for_something_and_profiling_nothing_is_unknown():
+    cases = [
         (Options(), {"max_retraces": 0}),
         (Options(), {"max_regression": "5%"}),
         (Options(), {"max_python_calls_regression": 0}),
         (Options(baseline=True), {}),
-    ],
-)
-def test_asking_for_something_and_profiling_nothing_is_unknown(options, arguments):
-    [found] = decided(options, **arguments)
-    assert (found.metric, found.kind, found.verdict) == ("profile", "profile", Verdict.UNKNOWN)
-    assert "nothing was measured: call tf_profile(step, data) in the test" in found.message
-    assert fails(found, options)
+    ]
+    for options, arguments in cases:
+        [found] = decided(options, **arguments)
+        assert (found.metric, found.kind, found.verdict) == (
+            "profile",
+            "profile",
+            Verdict.UNKNOWN,
+        ), arguments
+        assert "nothing was measured: call tf_profile(step, data) in the test" in found.message, (
+            arguments
+        )
+        assert fails(found, options), arguments
 
 
 @pytest.mark.parametrize("options", [Options(), Options(update_all=True)])
@@ -182,9 +186,8 @@ def test_times_in_place_of_structure_cost_the_tests_of_that_file_only(tmp_path):
     assert concluded(options, record_of(profile(retraces=0))) == ([], True)
 
 
-@pytest.mark.parametrize(
-    ("verdict", "by_default", "allowed", "strict"),
-    [
+def test_verdicts_that_fail_a_test():
+    cases = [
         ("PASS", False, False, False),
         ("IMPROVED", False, False, False),
         ("FAIL", True, True, True),
@@ -194,12 +197,13 @@ def test_times_in_place_of_structure_cost_the_tests_of_that_file_only(tmp_path):
         ("INCONCLUSIVE", False, False, True),
         ("INCOMPARABLE", False, False, True),
         ("NEW", False, False, True),
-    ],
-)
-def test_verdicts_that_fail_a_test(verdict, by_default, allowed, strict):
-    options = (Options(), Options(missing="allow"), Options(strict=True))
-    assert [fails(check(verdict), each) for each in options] == [by_default, allowed, strict]
-    assert fails(check(verdict), Options(missing="allow", strict=True)) == strict
+    ]
+    for verdict, by_default, allowed, strict in cases:
+        options = (Options(), Options(missing="allow"), Options(strict=True))
+        assert [fails(check(verdict), each) for each in options] == [by_default, allowed, strict], (
+            verdict
+        )
+        assert fails(check(verdict), Options(missing="allow", strict=True)) == strict, verdict
 
 
 def test_an_update_records_tests_that_passed_and_no_others(tmp_path):
@@ -290,24 +294,21 @@ def test_times_beside_other_workers_are_not_recorded(tmp_path, shared_cpu, runs)
 LOADED = "other processes used 83% of the 2 cores in the timed window: stop what else runs there"
 
 
-@pytest.mark.parametrize(
-    ("interference", "record_noisy", "recorded"),
-    [([LOADED], False, False), ([LOADED], True, True), ([], False, True)],
-)
-def test_disturbed_times_are_recorded_only_where_that_is_asked_for(
-    tmp_path, interference, record_noisy, recorded
-):
-    measured = value("step_time", 0.1, settled=True, interference=interference)
-    noisy = record_of(profile(retraces=0, step_time=measured))
-    lines, good = update(tmp_path, noisy, record_noisy=record_noisy)
+def test_disturbed_times_are_recorded_only_where_that_is_asked_for(tmp_path):
     said = (
         "  not recorded: test_step: times: other processes used 83% of the 2 cores in the timed "
         "window; run on a quiet machine, or --tfperf-record-noisy"
     )
-    assert (said in lines, good) == (not recorded, True)
-    place = Place.of(FILE, tmp_path, None)
-    assert list(stored(tmp_path)) == ["test_step"]
-    assert place.timing_file(LAPTOP["machine"]).exists() is recorded
+    cases = [([LOADED], False, False), ([LOADED], True, True), ([], False, True)]
+    for number, (interference, record_noisy, recorded) in enumerate(cases):
+        folder = tmp_path / str(number)
+        measured = value("step_time", 0.1, settled=True, interference=interference)
+        noisy = record_of(profile(retraces=0, step_time=measured))
+        lines, good = update(folder, noisy, record_noisy=record_noisy)
+        assert (said in lines, good) == (not recorded, True), number
+        place = Place.of(FILE, folder, None)
+        assert list(stored(folder)) == ["test_step"], number
+        assert place.timing_file(LAPTOP["machine"]).exists() is recorded, number
 
 
 def test_a_profile_that_ended_early_is_not_recorded(tmp_path):
@@ -368,24 +369,22 @@ def test_an_update_that_cannot_be_written_is_red_and_leaves_other_files_to_be_wr
     assert Place.of("b/test_two.py", tmp_path, None).structure.is_file()
 
 
-@pytest.mark.parametrize(
-    ("whole", "keys"), [(True, ("test_gone", "test_step/eval")), (False, ("test_step/eval",))]
-)
-@pytest.mark.parametrize("mode", [{"update_all": True}, {"update_new": True}, {"baseline": True}])
-def test_unused_entries_are_listed_of_tests_that_ran_or_could_have(tmp_path, mode, whole, keys):
-    update(
-        tmp_path,
-        record_of(profile(retraces=0), profile("eval", retraces=0)),
-        record_of(profile(retraces=0), key="test_gone"),
-    )
-    lines, good = concluded(
-        Options(rootdir=tmp_path, **mode), record_of(profile(retraces=0)), whole=whole
-    )
-    path = Place.of(FILE, tmp_path, None).structure
-    unused = [f"tfperf: unused baseline entry {path}: {key}" for key in keys]
-    assert [line for line in lines if "unused" in line] == unused
-    assert good
-    assert "test_gone" in stored(tmp_path)
+def test_unused_entries_are_listed_of_tests_that_ran_or_could_have(tmp_path):
+    for whole, keys in [(True, ("test_gone", "test_step/eval")), (False, ("test_step/eval",))]:
+        for mode in ("update_all", "update_new", "baseline"):
+            folder = tmp_path / f"{whole} {mode}"
+            update(
+                folder,
+                record_of(profile(retraces=0), profile("eval", retraces=0)),
+                record_of(profile(retraces=0), key="test_gone"),
+            )
+            options = Options(rootdir=folder, **{mode: True})
+            lines, good = concluded(options, record_of(profile(retraces=0)), whole=whole)
+            path = Place.of(FILE, folder, None).structure
+            unused = [f"tfperf: unused baseline entry {path}: {key}" for key in keys]
+            assert [line for line in lines if "unused" in line] == unused
+            assert good, (whole, mode)
+            assert "test_gone" in stored(folder), (whole, mode)
 
 
 def test_unused_entries_are_no_matter_of_a_plain_run(tmp_path):
@@ -393,15 +392,15 @@ def test_unused_entries_are_no_matter_of_a_plain_run(tmp_path):
     assert concluded(Options(rootdir=tmp_path), record_of(profile(retraces=0))) == ([], True)
 
 
-@pytest.mark.parametrize("outcome", ["failed", "error", "skipped"])
-def test_entries_of_a_test_that_did_not_come_to_its_profiles_are_not_unused(tmp_path, outcome):
+def test_entries_of_a_test_that_did_not_come_to_its_profiles_are_not_unused(tmp_path):
     update(
         tmp_path,
         record_of(profile(retraces=0), profile("eval", retraces=0)),
         record_of(profile(retraces=0), key="test_step_2"),
     )
-    lines, _ = concluded(Options(rootdir=tmp_path, baseline=True), record_of(outcome=outcome))
-    assert [line.rpartition(": ")[2] for line in lines] == ["test_step_2"]
+    for outcome in ["failed", "error", "skipped"]:
+        lines, _ = concluded(Options(rootdir=tmp_path, baseline=True), record_of(outcome=outcome))
+        assert [line.rpartition(": ")[2] for line in lines] == ["test_step_2"], outcome
 
 
 def test_a_damaged_baseline_lists_nothing_as_unused(tmp_path):
@@ -446,45 +445,42 @@ TWO_DECIDED = record_of(
 )
 
 
-@pytest.mark.parametrize(("wanted", "good"), [(0, True), (2, True), (3, False)])
-def test_too_few_decided_checks_are_red(wanted, good):
-    lines, went_well = concluded(Options(min_checks=wanted), TWO_DECIDED)
-    said = (
-        f"tfperf: 2 checks were decided, fewer than the {wanted} that --tfperf-min-checks asks for"
-    )
-    assert (lines, went_well) == ([] if good else [said], good)
+def test_too_few_decided_checks_are_red():
+    for wanted, good in [(0, True), (2, True), (3, False)]:
+        lines, went_well = concluded(Options(min_checks=wanted), TWO_DECIDED)
+        said = f"tfperf: 2 checks were decided, fewer than the {wanted} that --tfperf-min-checks asks for"
+        assert (lines, went_well) == ([] if good else [said], good), wanted
 
 
-@pytest.mark.parametrize(
-    ("options", "tests", "said"),
-    [
+def test_reports_say_what_the_run_did_not_check(tmp_path):
+    """As the terminal does, in every kind of report that has a head."""
+    cases = [
         ({"min_checks": 3}, {}, ["2 checks were decided, fewer than the 3"]),
         ({}, {"unchecked": ["test_plain"]}, ["1 test has limits and profiles nothing"]),
         ({"min_checks": 3}, {"unchecked": ["t"]}, ["1 test has limits", "2 checks were"]),
         ({"disable": True}, {"unchecked": ["t"]}, []),
         ({}, {"died": ["test_a.py::test_crash"]}, ["1 test lost its worker"]),
         ({}, {}, []),
-    ],
-)
-def test_reports_say_what_the_run_did_not_check(tmp_path, options, tests, said):
-    """As the terminal does, in every kind of report that has a head."""
-    paths = {kind: tmp_path / f"run.{kind}" for kind in ("json", "md", "html")}
-    passed = record_of(checks=[check("PASS"), check("PASS")])
-    conclude(
-        [passed.to_json()],
-        Options(reports=tuple(paths.values()), **options),
-        True,
-        **tests,
-    )
-    run = read_run(paths["json"])
-    assert len(run.not_checked) == len(said)
-    for sentence in said:
-        assert any(text.startswith(sentence) for text in run.not_checked)
-        assert sentence in paths["md"].read_text()
-        assert sentence in paths["html"].read_text()
-    head = "# ⚠️ tfperf: 2 checks passed" if said else "# ✅ tfperf: 2 checks passed"
-    assert paths["md"].read_text().startswith(head)
-    assert ("not all was checked" in paths["html"].read_text()) == bool(said)
+    ]
+    for number, (options, tests, said) in enumerate(cases):
+        paths = {kind: tmp_path / f"{number}.{kind}" for kind in ("json", "md", "html")}
+        passed = record_of(checks=[check("PASS"), check("PASS")])
+        conclude(
+            [passed.to_json()],
+            Options(reports=tuple(paths.values()), **options),
+            True,
+            **tests,
+        )
+        run = read_run(paths["json"])
+        texts = {kind: path.read_text() for kind, path in paths.items()}
+        assert len(run.not_checked) == len(said), number
+        for sentence in said:
+            assert any(text.startswith(sentence) for text in run.not_checked), sentence
+            assert sentence in texts["md"], (number, sentence)
+            assert sentence in texts["html"], (number, sentence)
+        head = "# ⚠️ tfperf: 2 checks passed" if said else "# ✅ tfperf: 2 checks passed"
+        assert texts["md"].startswith(head), number
+        assert ("not all was checked" in texts["html"]) == bool(said), number
 
 
 def test_no_checks_at_all_are_too_few():

@@ -28,18 +28,16 @@ def second(verdict, after=0.0405):
     )
 
 
-@pytest.mark.parametrize(
-    ("verdict", "metric", "kind", "suspected"),
-    [
+def test_suspected_are_step_times_slower_than_those_recorded():
+    cases = [
         ("REGRESSION", "step_time", "baseline", True),
         ("REGRESSION", "retraces", "baseline", False),
         ("REGRESSION", "step_time", "against", False),
         ("INCONCLUSIVE", "step_time", "baseline", False),
         ("FAIL", "step_time", "limit", False),
-    ],
-)
-def test_suspected_are_step_times_slower_than_those_recorded(verdict, metric, kind, suspected):
-    assert is_suspected(check(verdict, metric, kind=kind)) is suspected
+    ]
+    for verdict, metric, kind, suspected in cases:
+        assert is_suspected(check(verdict, metric, kind=kind)) is suspected, (verdict, metric, kind)
 
 
 def test_a_second_process_that_is_slower_too_confirms_it():
@@ -53,22 +51,22 @@ def test_a_second_process_that_is_slower_too_confirms_it():
     assert found.detail == {"before": 0.027, "after": 0.041, "second": 0.0405}
 
 
-@pytest.mark.parametrize(
-    ("verdict", "which"),
-    [
+def test_a_second_process_that_is_not_slower_makes_it_inconclusive():
+    cases = [
         ("PASS", "is no regression"),
         ("IMPROVED", "is no regression"),
         ("INCONCLUSIVE", "does not decide it"),
-    ],
-)
-def test_a_second_process_that_is_not_slower_makes_it_inconclusive(verdict, which):
-    found = confirmed(SLOWER, second(verdict, 0.0271))
-    assert found.verdict is Verdict.INCONCLUSIVE
-    first, why, helps = found.message.splitlines()
-    assert first == f"{SLOWER.sentence}; but 27.1 ms in a second process, which {which}"
-    assert why == "  processes of the same code differ as much here"
-    assert helps.startswith("  try: pytest --tfperf-against REF")
-    assert found.detail["second"] == 0.0271
+    ]
+    for verdict, which in cases:
+        found = confirmed(SLOWER, second(verdict, 0.0271))
+        assert found.verdict is Verdict.INCONCLUSIVE, verdict
+        first, why, helps = found.message.splitlines()
+        assert first == f"{SLOWER.sentence}; but 27.1 ms in a second process, which {which}", (
+            verdict
+        )
+        assert why == "  processes of the same code differ as much here", verdict
+        assert helps.startswith("  try: pytest --tfperf-against REF"), verdict
+        assert found.detail["second"] == 0.0271, verdict
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,8 @@ BUSY = fails(grpc.StatusCode.INTERNAL, "Another profiling session active.")
 
 
 @pytest.fixture(autouse=True)
-def _at_once(request, monkeypatch):
-    if "pause_s" not in request.fixturenames:
-        monkeypatch.setattr(job, "_PAUSE_S", 0.0)
+def _at_once(monkeypatch):
+    monkeypatch.setattr(job, "_PAUSE_S", 0.0)
 
 
 def capture(servers, logdir, announce=lambda text: None, **plan):
@@ -110,12 +109,13 @@ def test_locks_have_short_names_and_none_is_taken_twice():
     assert max(map(len, names)) < 120
 
 
-@pytest.mark.parametrize(("duration_ms", "pause_s"), [(10, 1.0), (2000, 2.0), (600_000, 10.0)])
-def test_the_pause_is_as_long_as_the_trace_of_another_client_may_be(duration_ms, pause_s):
-    options = TraceOptions(duration_ms=duration_ms)
+def test_the_pause_is_as_long_as_the_trace_of_another_client_may_be(monkeypatch):
+    monkeypatch.undo()
     errors = [call.NothingTracedError("nothing ran"), call.BeingTracedError("is being traced")]
-    assert job._pause_s(errors, options) == pause_s
-    assert job._pause_s(errors[:1], options) == 1.0
+    for duration_ms, pause_s in [(10, 1.0), (2000, 2.0), (600_000, 10.0)]:
+        options = TraceOptions(duration_ms=duration_ms)
+        assert job._pause_s(errors, options) == pause_s, duration_ms
+        assert job._pause_s(errors[:1], options) == 1.0, duration_ms
 
 
 def test_if_all_are_wanted_a_new_attempt_traces_all_at_the_same_time(tmp_path):
@@ -180,15 +180,17 @@ def test_what_does_not_pass_is_not_tried_again(tmp_path, answer, reason):
     assert str(error).startswith(f"127.0.0.1:{one.port}: {reason}")
 
 
-@pytest.mark.parametrize("code", list(grpc.StatusCode)[1:], ids=lambda code: code.name)
-def test_what_a_server_says_controls_no_terminal_and_no_job_log(tmp_path, code):
+def test_what_a_server_says_controls_no_terminal_and_no_job_log(tmp_path):
     """pytest shows the error of a test as it is."""
     said = "\x1b]0;title\x07\n::error title=x::y\n##[add-mask]z\u202e " + "long" * 900
-    with serving(fails(code, said)) as one:
-        [error] = capture([one], tmp_path, attempts=1).errors
-    assert str(error).isprintable()
-    assert "##[" not in str(error)
-    assert len(str(error)) < 600
+    codes = list(grpc.StatusCode)[1:]
+    with serving(in_turn(*(fails(code, said) for code in codes))) as one:
+        for n, code in enumerate(codes, 1):
+            [error] = capture([one], tmp_path, attempts=1).errors
+            assert len(one.requests) == n, code
+            assert str(error).isprintable(), code
+            assert "##[" not in str(error), code
+            assert len(str(error)) < 600, code
 
 
 def test_another_service_is_named(tmp_path):
@@ -243,11 +245,11 @@ def test_a_machine_named_unix_is_no_socket_file(tmp_path, monkeypatch):
     assert str(error).startswith("unix:6009: cannot be reached: ")
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "127.0.0.1"])
-def test_a_machine_is_found_by_name_and_by_address(tmp_path, host):
+def test_a_machine_is_found_by_name_and_by_address(tmp_path):
     with serving(answers(X)) as one:
-        [path] = capture([f"grpc://{host}:{one.port}"], tmp_path).traces
-    assert path.read_bytes() == X
+        for host in ("localhost", "LOCALHOST", "127.0.0.1"):
+            [path] = capture([f"grpc://{host}:{one.port}"], tmp_path).traces
+            assert path.read_bytes() == X, host
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback address")
@@ -364,22 +366,29 @@ def test_a_server_that_writes_on_another_machine_is_named(tmp_path):
     assert "wrote it on its own machine as" in str(error)
 
 
+NO_TRACES = {
+    "a byte": b"x",
+    "a page": b"<html>not found</html>" * 9,
+    "another message": field(7, "no plane"),
+    "cut": X[:-1],
+    "a line that is cut": space(plane("x", b"\x22\x05")),
+}
+
+
 @pytest.mark.parametrize("serve", [answers, writes])
-@pytest.mark.parametrize(
-    "content",
-    [b"x", b"<html>not found</html>" * 9, field(7, "no plane"), X[:-1], space(plane("x", b"\x22\x05"))],
-    ids=["a byte", "a page", "another message", "cut", "a line that is cut"],
-)  # fmt: skip
-def test_an_answer_that_is_no_trace_is_refused_and_not_stored(tmp_path, serve, content):
-    with serving(serve(content)) as one, serving(answers(X)) as two:
-        found = capture([one, two], tmp_path)
-        assert len(one.requests) == 1
-        alone = capture([one], tmp_path / "alone")
-    [error] = found.errors
-    assert str(error).startswith(f"127.0.0.1:{one.port}: its answer is no trace: ")
-    assert [path.read_bytes() for path in found.traces] == [X]
-    assert [Path(name).name for name in files(tmp_path)] == [f"127.0.0.1_{two.port}.xplane.pb"]
-    assert (alone.traces, len(alone.errors)) == ((), 1)
+def test_an_answer_that_is_no_trace_is_refused_and_not_stored(tmp_path, serve):
+    for name, content in NO_TRACES.items():
+        logdir = tmp_path / name
+        with serving(serve(content)) as one, serving(answers(X)) as two:
+            found = capture([one, two], logdir)
+            assert len(one.requests) == 1, name
+            alone = capture([one], logdir / "alone")
+        [error] = found.errors
+        assert str(error).startswith(f"127.0.0.1:{one.port}: its answer is no trace: "), name
+        assert [path.read_bytes() for path in found.traces] == [X], name
+        stored = [Path(file).name for file in files(logdir)]
+        assert stored == [f"127.0.0.1_{two.port}.xplane.pb"], name
+        assert (alone.traces, len(alone.errors)) == ((), 1), name
 
 
 def test_a_large_trace_arrives(tmp_path):

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from helpers.builders import LAPTOP, profile, record_of
 
 from pytest_tfperf.report.bisect_status import bisect_status
@@ -27,29 +26,32 @@ def a_test(*checks, outcome="passed", **fields):
     return record_of(measured, checks=checks, outcome=outcome, **fields)
 
 
-@pytest.mark.parametrize("verdict", Verdict)
-@pytest.mark.parametrize("beside", ["PASS", None])
-def test_every_verdict_has_a_status(verdict, beside):
-    broken = verdict in (Verdict.FAIL, Verdict.REGRESSION, Verdict.UNKNOWN, Verdict.MISSING)
-    test = a_test(
-        check(verdict),
-        *([check(beside)] if beside else []),
-        outcome="failed" if broken else "passed",
-    )
-    wanted = {"PASS": GOOD, "IMPROVED": GOOD, "FAIL": BAD, "REGRESSION": BAD}
-    found, why = status_of(test, pytest_status=TESTS_FAILED if broken else OK)
-    assert found == wanted.get(verdict.value, UNTESTABLE)
-    assert (f"step_time {verdict.value} in test_step" in why) == (found != GOOD)
+def test_every_verdict_has_a_status():
+    for verdict in Verdict:
+        for beside in ["PASS", None]:
+            broken = verdict in (Verdict.FAIL, Verdict.REGRESSION, Verdict.UNKNOWN, Verdict.MISSING)
+            test = a_test(
+                check(verdict),
+                *([check(beside)] if beside else []),
+                outcome="failed" if broken else "passed",
+            )
+            wanted = {"PASS": GOOD, "IMPROVED": GOOD, "FAIL": BAD, "REGRESSION": BAD}
+            found, why = status_of(test, pytest_status=TESTS_FAILED if broken else OK)
+            assert found == wanted.get(verdict.value, UNTESTABLE), (verdict, beside)
+            assert (f"step_time {verdict.value} in test_step" in why) == (found != GOOD), (
+                verdict,
+                beside,
+            )
 
 
-@pytest.mark.parametrize("pytest_status", [2, 3, 4, 5, 6, 137])
-def test_a_run_that_did_not_end_is_not_tested(pytest_status):
-    regressed = a_test(check("REGRESSION"), outcome="failed")
-    found, why = status_of(regressed, pytest_status=pytest_status)
-    assert (found, why) == (
-        UNTESTABLE,
-        f"the run did not come to its end (pytest's status {pytest_status})",
-    )
+def test_a_run_that_did_not_end_is_not_tested():
+    for pytest_status in [2, 3, 4, 5, 6, 137]:
+        regressed = a_test(check("REGRESSION"), outcome="failed")
+        found, why = status_of(regressed, pytest_status=pytest_status)
+        assert (found, why) == (
+            UNTESTABLE,
+            f"the run did not come to its end (pytest's status {pytest_status})",
+        ), pytest_status
 
 
 def test_without_a_check_nothing_was_tested():
@@ -75,19 +77,16 @@ def test_a_regression_that_the_test_expects_is_not_bad():
     assert found == GOOD
 
 
-@pytest.mark.parametrize(
-    ("metric", "kind", "status"),
-    [
+def test_what_could_fail_nothing_may_stay_open():
+    for metric, kind, status in [
         ("fusions", "against", GOOD),  # no change of it fails a test
         ("graph_ops", "against", UNTESTABLE),
         ("fusions", "limit", UNTESTABLE),
         ("platform", "baseline", UNTESTABLE),  # is no metric
-    ],
-)
-@pytest.mark.parametrize("verdict", ["INCONCLUSIVE", "NEW", "INCOMPARABLE"])
-def test_what_could_fail_nothing_may_stay_open(metric, kind, status, verdict):
-    found, _ = status_of(a_test(check("PASS"), check(verdict, metric, kind)))
-    assert found == status
+    ]:
+        for verdict in ["INCONCLUSIVE", "NEW", "INCOMPARABLE"]:
+            found, _ = status_of(a_test(check("PASS"), check(verdict, metric, kind)))
+            assert found == status, (metric, kind, verdict)
 
 
 def test_with_two_pythons_metrics_of_the_platform_may_stay_open():

@@ -6,6 +6,7 @@ stats) holds what a terminal, a CI system, a spreadsheet, Markdown, HTML or DOT 
 """
 
 import csv
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -27,22 +28,29 @@ from pytest_tfperf.runs import Run
 
 SEEN = "zq"  # in every text: an output that lacks it shows nothing of what is tested
 LONG = f"{SEEN} {'x' * 80}"  # harmless, and cut in the same places
-TEXTS = {
-    "controls": f"\x1b]0;{SEEN}\x07\x1b[31m\u202e\u2066\u200f\x9b31m\x85\x90\x00\x7f\x08\ud800\udfff\u2028",
-    "commands": f"::error::{SEEN}\r\n::error file=x::y\n##[add-mask]z\r::set-output::",
-    "old commands": f"##[add-mask]{SEEN}\n##[error]x",
+PARTS = {
     "formula": f'={SEEN}+HYPERLINK("http://evil")',
+    "controls": f"\x1b]0;{SEEN}\x07\x1b[31m\u202e\u2066\u200f\x9b31m\x85\x90\x00\x7f\x08\ud800\udfff\u2028",
+    "commands": f"\n::error::{SEEN}\r\n::error file=x::y\n##[add-mask]z\r::set-output::",
+    "old commands": f"##[add-mask]{SEEN}\n##[error]x",
     "markup": f"@octocat {SEEN} <img src=x onerror='a()'> ![x](http://evil/p.png) https://evil [x](javascript:a())",
     "rows": f"{SEEN}\n| x | @octocat |\n|---|---|\n",
     "ticks": f"`{SEEN}`` ``` @octocat\\`\n```\n@octocat <img src=x>\n~~~\n<!-- ",
     "page": f"</script>{SEEN}<script>a()</script></style></title>\" onload='a()' x='&lt;{{{{ 7*7 }}}} {{% raw %}} %s {{0}}",
     "graph": f'{SEEN}"]; evil [label="x\\" \\',
 }
+WHOLE = "".join(PARTS.values())
+"""All of them, of which an output that cuts texts shows the ends; each one alone is for the night."""
 
 
-@pytest.fixture(params=TEXTS)
+@pytest.fixture(
+    params=[
+        pytest.param(WHOLE, id="all"),
+        *(pytest.param(PARTS[name], id=name, marks=pytest.mark.nightly) for name in PARTS),
+    ]
+)
 def text(request):
-    return TEXTS[request.param]
+    return request.param
 
 
 def written(content, path):
@@ -62,22 +70,22 @@ class TestRunFile:
     def run_file(self, text, tmp_path):
         return written(full_run(text), tmp_path / "run.json")
 
-    @pytest.mark.parametrize(
-        ("words", "width"),
-        [("show", 60), ("show -v", 160), ("compare", 160), ("compare -v", 60), ("accept", 160)],
-    )
-    def test_terminal(self, run_file, tmp_path, monkeypatch, words, width):
-        monkeypatch.setenv("COLUMNS", str(width))
-        other = [written(full_run("other"), tmp_path / "other.json")] if "compare" in words else []
-        _, out, err = ran(*words.split(), *other, run_file)
-        assert SEEN in out + err
-        check_terminal(out + err)
+    def test_terminal(self, run_file, tmp_path, monkeypatch):
+        other = written(full_run("other"), tmp_path / "other.json")
+        for width, *words in (
+            *((60, "show", run_file), (160, "show", "-v", run_file), (160, "accept", run_file)),
+            *((160, "compare", other, run_file), (60, "compare", "-v", other, run_file)),
+        ):
+            monkeypatch.setenv("COLUMNS", str(width))
+            _, out, err = ran(*words)
+            assert SEEN in out + err, words
+            check_terminal(out + err)
 
-    @pytest.mark.parametrize("words", ["show --json", "compare --json"])
-    def test_json(self, run_file, words):
-        out = ran(*words.split(), *([run_file] if "compare" in words else []), run_file)[1]
-        check_json(out)
-        check_terminal(out)
+    def test_json(self, run_file):
+        for words in (("show", run_file), ("compare", run_file, run_file)):
+            out = ran(words[0], "--json", *words[1:])[1]
+            check_json(out)
+            check_terminal(out)
 
     def test_markdown(self, run_file, harmless):
         check_markdown(report(run_file, "md"), harmless["md"])
@@ -269,17 +277,16 @@ class TestTrace:
         (tmp_path / "trace.pb").write_bytes(shown_trace(text))
         return tmp_path / "trace.pb"
 
-    @pytest.mark.parametrize(
-        ("words", "width"),
-        [("analyze", 60), ("analyze -vv", 160), ("check -v --max-input-bound 5%", 160)],
-    )
-    def test_terminal(self, trace, words, width, monkeypatch):
-        monkeypatch.setenv("COLUMNS", str(width))
-        command, *options = words.split()
-        _, out, err = ran(command, trace, *options)
-        assert SEEN in out
-        assert not err
-        check_terminal(out)
+    def test_terminal(self, trace, monkeypatch):
+        for width, command, *options in (
+            *((60, "analyze"), (160, "analyze", "-vv")),
+            (160, "check", "-v", "--max-input-bound", "5%"),
+        ):
+            monkeypatch.setenv("COLUMNS", str(width))
+            _, out, err = ran(command, trace, *options)
+            assert SEEN in out, command
+            assert not err, command
+            check_terminal(out)
 
     def test_comparison(self, trace, tmp_path):
         (tmp_path / "other.pb").write_bytes(sample_trace(wait_ms=3, errors=(f"dropped {SEEN}",)))
@@ -312,18 +319,19 @@ class TestTrace:
         assert ran("export", trace, "-o", tmp_path / "trace.pftrace") == (0, "", "")
         assert text.encode("utf-8", "replace") in (tmp_path / "trace.pftrace").read_bytes()
 
-    @pytest.mark.parametrize("kind", KINDS)
-    @pytest.mark.parametrize("raw", [sample_trace(errors=("x",)), tpu()], ids=["gpu", "tpu"])
-    def test_strings_that_the_analysis_knows(self, raw, kind, tmp_path):
+    @pytest.mark.full
+    def test_strings_that_the_analysis_knows(self, tmp_path):
         """With a text before or behind them it no longer does: there are errors, and other names."""
-        text = TEXTS["commands"] + TEXTS["controls"]
-        paths = [tmp_path / "after.pb", tmp_path / "before.pb"]
-        for path, name in zip(paths, (lambda old: old + text, lambda old: text + old), strict=True):
-            path.write_bytes(renamed(raw, kind, name))
-            check_terminal("".join(ran("analyze", "-vv", path)[1:]))
-        check_terminal("".join(ran("compare", "-v", *paths)[1:]))
-        assert ran("export", paths[1], "-o", tmp_path / "trace.json")[0] == 0
-        strict_json((tmp_path / "trace.json").read_text("ascii"))
+        text = PARTS["commands"] + PARTS["controls"]
+        names = {"after.pb": lambda old: old + text, "before.pb": lambda old: text + old}
+        paths = [tmp_path / name for name in names]
+        for raw, kind in itertools.product((sample_trace(errors=("x",)), tpu()), KINDS):
+            for path in paths:
+                path.write_bytes(renamed(raw, kind, names[path.name]))
+                check_terminal("".join(ran("analyze", "-vv", path)[1:]))
+            check_terminal("".join(ran("compare", "-v", *paths)[1:]))
+            assert ran("export", paths[1], "-o", tmp_path / "trace.json")[0] == 0, kind
+            strict_json((tmp_path / "trace.json").read_text("ascii"))
 
 
 def hostile_module(text):

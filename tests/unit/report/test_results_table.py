@@ -105,13 +105,15 @@ def test_a_limit_of_a_run_file_without_its_bound_is_shown_as_written():
     assert "at most 5 %      PASS" in text(record_of(profile(input_bound=0.04), checks=[old]))
 
 
-@pytest.mark.parametrize(
-    ("verdict", "colour"),
-    [("PASS", None), ("FAIL", "red"), ("UNKNOWN", "red"), ("INCONCLUSIVE", "yellow")],
-)
-def test_rows_have_the_colour_of_their_verdict(verdict, colour):
-    test = record_of(profile(input_bound=0.04), checks=[check(verdict)])
-    assert results_table([test], 80)[-1][1] == colour
+def test_rows_have_the_colour_of_their_verdict():
+    for verdict, colour in [
+        ("PASS", None),
+        ("FAIL", "red"),
+        ("UNKNOWN", "red"),
+        ("INCONCLUSIVE", "yellow"),
+    ]:
+        test = record_of(profile(input_bound=0.04), checks=[check(verdict)])
+        assert results_table([test], 80)[-1][1] == colour, verdict
 
 
 def test_a_name_that_is_too_long_stands_above_its_rows():
@@ -126,13 +128,13 @@ def test_a_name_that_is_too_long_stands_above_its_rows():
     ]
 
 
-@pytest.mark.parametrize("width", [30, 40, 57, 64, 79, 80, 81, 160])
-def test_no_row_is_wider_than_the_terminal_and_no_name_is_cut(width):
-    measured = profile(step_time=0.0222, input_bound=0.61)
-    test = limited(measured, LONG, max_input_bound="5%", max_step_time="1 s")
-    lines = text(test, width=width).splitlines()
-    assert max(len(line) for line in lines if LONG not in line) <= width
-    assert any(LONG in line for line in lines)
+def test_no_row_is_wider_than_the_terminal_and_no_name_is_cut():
+    for width in [30, 40, 57, 64, 79, 80, 81, 160]:
+        measured = profile(step_time=0.0222, input_bound=0.61)
+        test = limited(measured, LONG, max_input_bound="5%", max_step_time="1 s")
+        lines = text(test, width=width).splitlines()
+        assert max(len(line) for line in lines if LONG not in line) <= width, width
+        assert any(LONG in line for line in lines), width
 
 
 def test_a_test_without_profiles_has_no_row():

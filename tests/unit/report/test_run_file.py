@@ -65,9 +65,9 @@ def test_a_folder_in_place_of_the_file_is_an_error_and_nothing_is_left_beside_it
         (b'{"format": 1, "tes', "not a run file of pytest --tfperf-report: "),
         (b"\xff\xfe", "not a run file of pytest --tfperf-report: "),
         (b"[]", "not a run file of pytest --tfperf-report"),
-        (b'{"format": 3}', "format 3, this version reads up to 2; upgrade pytest-tfperf"),
+        (b'{"format": 3}', "format 3, this version reads format 2; upgrade pytest-tfperf"),
         (
-            b'{"format": 1}',
+            b'{"format": 2}',
             "damaged run file: the file must contain ['created', 'tests'] properties",
         ),
     ],

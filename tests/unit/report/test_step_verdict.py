@@ -24,9 +24,8 @@ def of_steps(*given, source="step_num", **metrics):
     return replace(profile("trace", steps=given, **metrics), step_source=source)
 
 
-@pytest.mark.parametrize(
-    ("shares", "metrics", "sentence"),
-    [
+def test_the_largest_part_is_the_bottleneck():
+    for shares, metrics, sentence in [
         (
             {"input": 0.89, "other": 0.11},
             {"host_overhead": 0.11},
@@ -44,10 +43,8 @@ def of_steps(*given, source="step_num", **metrics):
             "Waiting for input takes 40 % of the step. Ops on the host take 35 %.",
         ),
         ({"device_compute": 1.0}, {}, "Computing on the device takes 100 % of the step."),
-    ],
-)
-def test_the_largest_part_is_the_bottleneck(shares, metrics, sentence):
-    assert verdict(of_steps(*steps(**shares), **metrics)) == sentence
+    ]:
+        assert verdict(of_steps(*steps(**shares), **metrics)) == sentence, shares
 
 
 @pytest.mark.parametrize(
@@ -95,18 +92,15 @@ def test_a_part_of_a_newer_version_is_left_out():
     assert [part.key for part in parts_of(of_steps(odd))] == ["input"]
 
 
-@pytest.mark.parametrize(
-    ("given", "title"),
-    [
+def test_the_steps_have_a_time_and_an_origin():
+    for given, title in [
         (steps(3, 0.0277), "3 steps of 27.7 ms (train, from step_num)"),
         (steps(1, names=""), "1 step of 10 ms (from step_num)"),
         ((*steps(1), *steps(1, names="other")), "2 steps of 10 ms (from step_num)"),
         ((Step(name="7", period_s=0.01, parts_s={}),), "1 step of 10 ms (from step_num)"),
         ((), "0 steps"),
-    ],
-)
-def test_the_steps_have_a_time_and_an_origin(given, title):
-    assert steps_title(of_steps(*given)) == title
+    ]:
+        assert steps_title(of_steps(*given)) == title, given
 
 
 def test_known_figures_are_shown_and_unknown_ones_are_not():

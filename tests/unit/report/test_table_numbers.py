@@ -1,13 +1,10 @@
 """Numbers of tables: nothing that is not zero looks like zero, and no exponents."""
 
-import pytest
-
 from pytest_tfperf.report.table_numbers import shown, shown_alike, shown_factor
 
 
-@pytest.mark.parametrize(
-    ("number", "unit", "text"),
-    [
+def test_a_number_for_people():
+    for number, unit, text in [
         (0.0, "0..1", "0 %"),
         (4.21e-9, "0..1", "<0.01 %"),
         (-4.21e-9, "ratio", ">-0.01 %"),
@@ -26,15 +23,12 @@ from pytest_tfperf.report.table_numbers import shown, shown_alike, shown_factor
         (12345.6, "", "12,346"),
         (1e-9, "", "<0.0001"),
         (-1e-9, "", ">-0.0001"),
-    ],
-)
-def test_a_number_for_people(number, unit, text):
-    assert shown(number, unit) == text
+    ]:
+        assert shown(number, unit) == text, (number, unit)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "unit", "texts"),
-    [
+def test_two_numbers_side_by_side_have_one_prefix():
+    for first, second, unit, texts in [
         (164_515, 631e6, "FLOP", ("0.165 MFLOP", "631 MFLOP")),
         (679e-6, 11.9e-3, "s", ("679 µs", "11.9 ms")),
         (11.9e-3, 679e-6, "s", ("11.9 ms", "679 µs")),
@@ -43,15 +37,12 @@ def test_a_number_for_people(number, unit, text):
         (0.0, 0.0, "s", ("0 ns", "0 ns")),
         (1.15, 0.00906, "ratio", ("115 %", "0.906 %")),
         (3, 4, "count", ("3", "4")),
-    ],
-)
-def test_two_numbers_side_by_side_have_one_prefix(first, second, unit, texts):
-    assert shown_alike(first, second, unit) == texts
+    ]:
+        assert shown_alike(first, second, unit) == texts, (first, second)
 
 
-@pytest.mark.parametrize(
-    ("ratio", "text"),
-    [
+def test_a_ratio_is_a_factor():
+    for ratio, text in [
         (3835.4, "× 3,835"),
         (1.0, "× 1"),
         (1.0714, "× 1.07"),
@@ -59,7 +50,5 @@ def test_two_numbers_side_by_side_have_one_prefix(first, second, unit, texts):
         (0.012, "× 0.012"),
         (1 / 3835, "÷ 3,835"),
         (-0.5, "× -0.5"),
-    ],
-)
-def test_a_ratio_is_a_factor(ratio, text):
-    assert shown_factor(ratio) == text
+    ]:
+        assert shown_factor(ratio) == text, ratio

@@ -1,13 +1,10 @@
 """Lines that are wider than a terminal."""
 
-import pytest
-
 from pytest_tfperf.report.text_layout import wrapped
 
 
-@pytest.mark.parametrize(
-    ("line", "deeper", "shown"),
-    [
+def test_wrapped_lines_are_indented():
+    for line, deeper, shown in [
         ("short", 2, "short"),
         ("FAIL  test: as long as it is", 6, "FAIL  test: as long\n      as it is"),
         ("  try: something else or so", 2, "  try: something\n    else or so"),
@@ -23,8 +20,5 @@ from pytest_tfperf.report.text_layout import wrapped
         ),
         ("one\n\ntwo", 2, "one\n\ntwo"),
         ("", 2, ""),
-    ],
-    ids=["fits", "verdict", "indented", "long word", "long name", "lines", "empty"],
-)
-def test_wrapped_lines_are_indented(line, deeper, shown):
-    assert wrapped(line, 20, deeper) == shown
+    ]:
+        assert wrapped(line, 20, deeper) == shown, line

@@ -2,56 +2,66 @@
 
 import itertools
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
-import scipy.stats
+from helpers.binomial import binomial_quantile
+from helpers.refusals import refusal
 
 from pytest_tfperf.stats.critical_values import critical_values
 
 
-@pytest.mark.parametrize("error", [0.05, 0.005, 1e-4])
-def test_one_analysis_has_the_quantile_of_the_normal_distribution(error):
-    assert critical_values((error,)) == pytest.approx((scipy.stats.norm.isf(error),), abs=1e-3)
-    assert critical_values((0.0, error))[0] == math.inf
+def test_one_analysis_has_the_quantile_of_the_normal_distribution():
+    for error in [0.05, 0.005, 1e-4]:
+        quantile = -NormalDist().inv_cdf(error)
+        assert critical_values((error,)) == pytest.approx((quantile,), abs=1e-3), error
+        assert critical_values((0.0, error))[0] == math.inf, error
 
 
-@pytest.mark.parametrize(
-    ("n", "published"), [(2, 2.178), (3, 2.289), (4, 2.361), (5, 2.413), (10, 2.555)]
-)
-def test_pocock_s_constants(n, published):
+def test_pocock_s_constants():
     """Jennison and Turnbull, Group Sequential Methods, 2000, table 2.1 (two-sided 5 %)."""
-    random = np.random.default_rng(0)
-    sums = random.standard_normal((400_000, n)).cumsum(axis=1)
-    beyond = sums > published * np.sqrt(np.arange(1, n + 1))
-    first = np.bincount(beyond.argmax(axis=1)[beyond.any(axis=1)], minlength=n) / len(sums)
-    assert critical_values(tuple(first)) == pytest.approx((published,) * n, abs=0.05)
-    assert first.sum() == pytest.approx(0.025, abs=0.002)
+    for n, published in [(2, 2.178), (3, 2.289), (4, 2.361), (5, 2.413), (10, 2.555)]:
+        random = np.random.default_rng(0)
+        sums = random.standard_normal((100_000, n)).cumsum(axis=1)
+        beyond = sums > published * np.sqrt(np.arange(1, n + 1))
+        first = np.bincount(beyond.argmax(axis=1)[beyond.any(axis=1)], minlength=n) / len(sums)
+        assert critical_values(tuple(first)) == pytest.approx((published,) * n, abs=0.05), n
+        assert first.sum() == pytest.approx(0.025, abs=0.002), n
 
 
-@pytest.mark.parametrize(
-    "errors", [(0.01,) * 4, (0.0, 0.005, 0.01, 0.02), (0.02, 0.01, 0.005), (0.002,) * 8]
-)
-def test_each_analysis_spends_its_error(errors):
-    random = np.random.default_rng(1)
-    n = len(errors)
-    means = random.standard_normal((1_000_000, n)).cumsum(axis=1) / np.sqrt(np.arange(1, n + 1))
-    going_on = np.ones(len(means), bool)
-    for at, (value, error) in enumerate(zip(critical_values(errors), errors, strict=True)):
-        stops = going_on & (means[:, at] > value)
-        low, high = scipy.stats.binom.ppf([1e-5, 1 - 1e-5], len(means), error) / len(means)
-        assert low - 1e-4 <= stops.mean() <= high + 1e-4
-        going_on &= ~stops
+def check_errors(draws):
+    """Each of so many series without an effect ends at the first analysis that is beyond its value."""
+    for errors in [(0.01,) * 4, (0.0, 0.005, 0.01, 0.02), (0.02, 0.01, 0.005), (0.002,) * 8]:
+        random, n = np.random.default_rng(1), len(errors)
+        means = random.standard_normal((draws, n)).cumsum(axis=1) / np.sqrt(np.arange(1, n + 1))
+        going_on = np.ones(draws, bool)
+        for at, (value, error) in enumerate(zip(critical_values(errors), errors, strict=True)):
+            stops = going_on & (means[:, at] > value)
+            if error:
+                low, high = (binomial_quantile(one, draws, error) for one in (1e-5, 1 - 1e-5))
+                assert low - 1e-4 * draws <= stops.sum() <= high + 1e-4 * draws, (errors, at)
+            else:
+                assert not stops.any(), (errors, at)
+            going_on &= ~stops
+
+
+def test_each_analysis_spends_its_error():
+    check_errors(draws=50_000)
+
+
+@pytest.mark.nightly
+def test_each_analysis_spends_its_error_in_a_million_series():
+    check_errors(draws=1_000_000)
 
 
 def test_values_are_below_those_of_errors_that_are_split_without_their_correlation():
     values = critical_values((0.001,) * 6)
-    split = scipy.stats.norm.isf(0.001)
+    split = -NormalDist().inv_cdf(0.001)
     assert values[0] == pytest.approx(split, abs=1e-3)
     assert all(later < earlier for earlier, later in itertools.pairwise(values))
 
 
-@pytest.mark.parametrize("wrong", [(), (-0.1,), (0.5,), (0.1, math.nan)])
-def test_an_invalid_error_is_refused(wrong):
-    with pytest.raises(ValueError, match="from 0 to below"):
-        critical_values(wrong)
+def test_an_invalid_error_is_refused():
+    for wrong in [(), (-0.1,), (0.5,), (0.1, math.nan)]:
+        assert "from 0 to below" in refusal(ValueError, critical_values, wrong), wrong

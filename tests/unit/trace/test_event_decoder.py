@@ -101,10 +101,11 @@ def test_both_decoders_agree_on_any_bytes(raw):
     assert outcome(COMPILED, raw) == outcome(NUMPY, raw)
 
 
-def test_both_decoders_agree_on_damaged_traces(monkeypatch):
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 24), marks=pytest.mark.nightly)])
+def test_both_decoders_agree_on_damaged_traces(monkeypatch, seeds):
     """Whole traces, each with the bytes of some places changed."""
     for path in sorted(SYNTHETIC.glob("*.pb")):
-        for seed in range(12):
+        for seed in seeds:
             raw = mutant(path.read_bytes(), seed)
             compiled = decoded(raw)
             with monkeypatch.context() as patch:

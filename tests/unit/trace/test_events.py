@@ -1,5 +1,8 @@
+import re
+
 import numpy as np
 import pytest
+from helpers.refusals import refusal
 from helpers.xspace import MS, Ref, Uint, event, field, line, plane, space
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,51 +50,50 @@ def test_an_event_knows_its_line():
     assert Events.of(trace.planes[0]).line.tolist() == [0, 2]
 
 
-@pytest.mark.parametrize(
-    "nothing",
-    [
+def test_an_empty_selection_has_empty_columns():
+    for nothing in [
         Events.of(None),
         events_of(),
         with_stats({"s": 1}).called("y"),
         with_stats({"s": 1}).within(5, 5),
-    ],
-)
-def test_an_empty_selection_has_empty_columns(nothing):
-    assert (
-        len(nothing)
-        == len(nothing.named(str.isupper))
-        == len(nothing.called("x"))
-        == len(nothing.within(0, 9))
-        == len(nothing.having("s"))
-        == 0
-    )
-    assert (
-        nothing.names
-        == nothing.texts("s")
-        == nothing.integers("s").tolist()
-        == nothing.start.tolist()
-        == nothing.line.tolist()
-        == []
-    )
+    ]:
+        assert (
+            len(nothing)
+            == len(nothing.named(str.isupper))
+            == len(nothing.called("x"))
+            == len(nothing.within(0, 9))
+            == len(nothing.having("s"))
+            == 0
+        ), nothing
+        assert (
+            nothing.names
+            == nothing.texts("s")
+            == nothing.integers("s").tolist()
+            == nothing.start.tolist()
+            == nothing.line.tolist()
+            == []
+        ), nothing
 
 
-@pytest.mark.parametrize(
-    ("names", "starts"),
-    [(["op"], [MS, 3 * MS]), (["train", "op"], [0, MS, 3 * MS]), (["o"], []), ([], [])],
-)
-def test_called_selects_exact_names(three, names, starts):
-    assert three.called(*names).start.tolist() == starts
+def test_called_selects_exact_names(three):
+    for names, starts in [
+        (["op"], [MS, 3 * MS]),
+        (["train", "op"], [0, MS, 3 * MS]),
+        (["o"], []),
+        ([], []),
+    ]:
+        assert three.called(*names).start.tolist() == starts, names
 
 
-@pytest.mark.parametrize("wanted", ["", "a", "ab", "c", "abc", "bd"])
-def test_named_selects_rare_and_frequent_names_in_their_order(wanted):
-    names = ["a" if n % 50 == 7 else "b" if n % 50 == 9 else "cd"[n % 2] for n in range(1000)]
-    events = events_of(*(event(name, n, 1) for n, name in enumerate(names)))
-    expected = [n for n, name in enumerate(names) if name in wanted]
-    chosen = frozenset(wanted).__contains__
-    assert events.named(chosen).rows.tolist() == expected
-    some = events.where(events.rows % 3 > 0)
-    assert some.named(chosen).rows.tolist() == [n for n in expected if n % 3]
+def test_named_selects_rare_and_frequent_names_in_their_order():
+    for wanted in ["", "a", "ab", "c", "abc", "bd"]:
+        names = ["a" if n % 50 == 7 else "b" if n % 50 == 9 else "cd"[n % 2] for n in range(1000)]
+        events = events_of(*(event(name, n, 1) for n, name in enumerate(names)))
+        expected = [n for n, name in enumerate(names) if name in wanted]
+        chosen = frozenset(wanted).__contains__
+        assert events.named(chosen).rows.tolist() == expected, wanted
+        some = events.where(events.rows % 3 > 0)
+        assert some.named(chosen).rows.tolist() == [n for n in expected if n % 3], wanted
 
 
 def test_named_calls_its_predicate_once_for_each_name(three):
@@ -100,18 +102,15 @@ def test_named_calls_its_predicate_once_for_each_name(three):
     assert sorted(asked) == ["op", "train"]
 
 
-@pytest.mark.parametrize(
-    ("begin", "end", "starts"),
-    [
+def test_within_selects_starts_in_the_half_open_span(three):
+    for begin, end, starts in [
         (0, MS, [0]),
         (MS, MS, []),
         (MS, 3 * MS, [MS]),
         (MS, 3 * MS + 1, [MS, 3 * MS]),
         (-9, 99 * MS, [0, MS, 3 * MS]),
-    ],
-)
-def test_within_selects_starts_in_the_half_open_span(three, begin, end, starts):
-    assert three.within(begin, end).start.tolist() == starts
+    ]:
+        assert three.within(begin, end).start.tolist() == starts, (begin, end)
 
 
 def test_where_selects_by_a_mask(three):
@@ -133,53 +132,52 @@ def test_having_selects_the_events_that_carry_a_stat(three):
 # values of stats
 
 
-@pytest.mark.parametrize(
-    ("value", "integer", "text"),
-    [
-        (0, 0, "0"),
-        (7, 7, "7"),
-        (-1, -1, "-1"),
-        (2**63 - 1, 2**63 - 1, str(2**63 - 1)),
-        (-(2**63), -(2**63), str(-(2**63))),
-        (Uint(0), 0, "0"),
-        (Uint(2**63 - 1), 2**63 - 1, str(2**63 - 1)),
-        (Uint(2**63), -(2**63), str(2**63)),
-        (Uint(2**64 - 1), -1, str(2**64 - 1)),
-        (0.0, -5, "0.0"),
-        (1.5, -5, "1.5"),
-        (-1e300, -5, "-1e+300"),
-        (float("inf"), -5, "inf"),
-        ("", -5, ""),
-        ("text", -5, "text"),
-        ("é", -5, "é"),
-        ("12", 12, "12"),
-        ("-12", -12, "-12"),
-        ("007", 7, "007"),
-        (Ref("a.name"), -5, "a.name"),
-        (Ref("34"), 34, "34"),
-        (b"56", 56, "56"),
-        (b"\xff", -5, "\ufffd"),
-        (str(2**63 - 1), 2**63 - 1, str(2**63 - 1)),
-        (str(-(2**63)), -(2**63), str(-(2**63))),
-        (str(2**63), -5, str(2**63)),
-        (str(-(2**63) - 1), -5, str(-(2**63) - 1)),
-        ("9" * 5000, -5, "9" * 5000),
-        ("²", -5, "²"),
-        ("--5", -5, "--5"),
-        ("-", -5, "-"),
-        ("1.5", -5, "1.5"),
-        ("1\n", -5, "1\n"),
-        (" 1", -5, " 1"),
-        ("t" * 20000, -5, "t" * 20000),
-    ],
-    ids=lambda value: repr(value)[:30],
-)
-def test_a_stat_is_read_as_integer_and_as_text(value, integer, text):
-    events = with_stats({}, {"before": 1, "s": value, "after": "z"}, {"s": 3})
-    assert events.integers("s", -5).tolist() == [-5, integer, 3]
-    assert events.texts("s") == ["", text, "3"]
-    assert events.stats.present("s").tolist() == [False, True, True]
-    assert events.texts("after") == ["", "z", ""]
+VALUES = [
+    (0, 0, "0"),
+    (7, 7, "7"),
+    (-1, -1, "-1"),
+    (2**63 - 1, 2**63 - 1, str(2**63 - 1)),
+    (-(2**63), -(2**63), str(-(2**63))),
+    (Uint(0), 0, "0"),
+    (Uint(2**63 - 1), 2**63 - 1, str(2**63 - 1)),
+    (Uint(2**63), -(2**63), str(2**63)),
+    (Uint(2**64 - 1), -1, str(2**64 - 1)),
+    (0.0, -5, "0.0"),
+    (1.5, -5, "1.5"),
+    (-1e300, -5, "-1e+300"),
+    (float("inf"), -5, "inf"),
+    ("", -5, ""),
+    ("text", -5, "text"),
+    ("é", -5, "é"),
+    ("12", 12, "12"),
+    ("-12", -12, "-12"),
+    ("007", 7, "007"),
+    (Ref("a.name"), -5, "a.name"),
+    (Ref("34"), 34, "34"),
+    (b"56", 56, "56"),
+    (b"\xff", -5, "\ufffd"),
+    (str(2**63 - 1), 2**63 - 1, str(2**63 - 1)),
+    (str(-(2**63)), -(2**63), str(-(2**63))),
+    (str(2**63), -5, str(2**63)),
+    (str(-(2**63) - 1), -5, str(-(2**63) - 1)),
+    ("9" * 5000, -5, "9" * 5000),
+    ("²", -5, "²"),
+    ("--5", -5, "--5"),
+    ("-", -5, "-"),
+    ("1.5", -5, "1.5"),
+    ("1\n", -5, "1\n"),
+    (" 1", -5, " 1"),
+    ("t" * 20000, -5, "t" * 20000),
+]
+
+
+def test_a_stat_is_read_as_integer_and_as_text():
+    for value, integer, text in VALUES:
+        events = with_stats({}, {"before": 1, "s": value, "after": "z"}, {"s": 3})
+        assert events.integers("s", -5).tolist() == [-5, integer, 3], value
+        assert events.texts("s") == ["", text, "3"], value
+        assert events.stats.present("s").tolist() == [False, True, True], value
+        assert events.texts("after") == ["", "z", ""], value
 
 
 def test_an_absent_stat_gives_the_default():
@@ -219,23 +217,21 @@ def test_a_stat_without_value_is_zero():
     assert (events.integers("s", 5).tolist(), events.texts("s")) == ([7, 0, 5], ["7", "0", ""])
 
 
-@pytest.mark.parametrize(
-    "stat",
-    [
+def test_fields_of_a_stat_may_have_any_order():
+    for stat in [
         field(4, 9) + field(1, 1),
         field(99, "new") + field(1, 1) + field(4, 9),
         field(1, 1) + field(99, 2.5) + field(4, 9),
         field(1, 1) + field(4, 9) + field(99, 2),
         field(1, 2) + field(4, 9) + field(1, 1),
         field(1, 1) + field(2, 1.5) + field(5, "text") + field(4, 9),
-    ],
-)
-def test_fields_of_a_stat_may_have_any_order(stat):
-    events = events_of(
-        event("x", 0, 1, s=7, t=0), field(4, field(4, stat) + field(4, field(1, 2) + field(4, 8)))
-    )
-    assert events.integers("s").tolist() == [7, 9]
-    assert events.integers("t").tolist() == [0, 8]
+    ]:
+        events = events_of(
+            event("x", 0, 1, s=7, t=0),
+            field(4, field(4, stat) + field(4, field(1, 2) + field(4, 8))),
+        )
+        assert events.integers("s").tolist() == [7, 9], stat
+        assert events.integers("t").tolist() == [0, 8], stat
 
 
 def test_a_double_that_looks_like_an_endless_varint():
@@ -248,66 +244,69 @@ def test_a_double_that_looks_like_an_endless_varint():
 # damage
 
 
-@pytest.mark.parametrize(
-    ("stat", "what"),
-    [
-        (b"\x22\x09\x08\x01", "XEvent at byte .* field 4 needs 9 bytes, 2 are left"),
-        (b"\x22", "XEvent at byte .* a varint does not end"),
-        (
-            b"\x22\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-            "field 4 needs 18446744073709551615 bytes",
-        ),
-        (b"\x22\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "field 4 needs 9223372036854775807 bytes"),
-        (field(4, b"\x08"), "XStat at byte .* a varint does not end"),
-        (field(4, b"\x08\x80"), "XStat at byte .* a varint does not end"),
-        (field(4, b"\x08\x01\x20"), "XStat at byte .* a varint does not end"),
-        (field(4, b"\x08\x01\x20\x80"), "XStat at byte .* a varint does not end"),
-        (field(4, b"\x08\x01\x11\x00\x00"), "XStat at byte .* field 2 needs 8 bytes, 2 are left"),
-        (field(4, b"\x08\x01\x2a\x05abc"), "XStat at byte .* field 5 needs 5 bytes, 3 are left"),
-        (
-            field(4, b"\x08\x01\x2a\xff\xff\xff\xff\xff\xff\xff\xff\x7f"),
-            "field 5 needs 9223372036854775807 bytes",
-        ),
-        (
-            field(4, b"\x08\x01\x32\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
-            "field 6 needs 18446744073709551615 bytes",
-        ),
-        (field(4, b"\x08\x01\x23"), "wire type 3 of field 4 is not in use"),
-    ],
-)
-@pytest.mark.parametrize("times", [field(1, 1), field(1, 1) + field(2, 1) + field(3, 1)])
-def test_a_stat_longer_than_its_event_or_a_value_longer_than_its_stat_is_an_error(
-    times, stat, what
-):
-    with pytest.raises(TraceError, match=what):
-        events_of(
-            event("x", 0, 1, s=1), field(4, times + stat), event("x", 2, 3, s="text" * 40)
-        ).integers("s")
+DAMAGE = [
+    (b"\x22\x09\x08\x01", "XEvent at byte .* field 4 needs 9 bytes, 2 are left"),
+    (b"\x22", "XEvent at byte .* a varint does not end"),
+    (
+        b"\x22\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+        "field 4 needs 18446744073709551615 bytes",
+    ),
+    (b"\x22\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "field 4 needs 9223372036854775807 bytes"),
+    (field(4, b"\x08"), "XStat at byte .* a varint does not end"),
+    (field(4, b"\x08\x80"), "XStat at byte .* a varint does not end"),
+    (field(4, b"\x08\x01\x20"), "XStat at byte .* a varint does not end"),
+    (field(4, b"\x08\x01\x20\x80"), "XStat at byte .* a varint does not end"),
+    (field(4, b"\x08\x01\x11\x00\x00"), "XStat at byte .* field 2 needs 8 bytes, 2 are left"),
+    (field(4, b"\x08\x01\x2a\x05abc"), "XStat at byte .* field 5 needs 5 bytes, 3 are left"),
+    (
+        field(4, b"\x08\x01\x2a\xff\xff\xff\xff\xff\xff\xff\xff\x7f"),
+        "field 5 needs 9223372036854775807 bytes",
+    ),
+    (
+        field(4, b"\x08\x01\x32\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+        "field 6 needs 18446744073709551615 bytes",
+    ),
+    (field(4, b"\x08\x01\x23"), "wire type 3 of field 4 is not in use"),
+]
+
+
+def test_a_stat_longer_than_its_event_or_a_value_longer_than_its_stat_is_an_error():
+    for stat, what in DAMAGE:
+        for times in [field(1, 1), field(1, 1) + field(2, 1) + field(3, 1)]:
+            encoded = (
+                event("x", 0, 1, s=1),
+                field(4, times + stat),
+                event("x", 2, 3, s="text" * 40),
+            )
+            said = refusal(TraceError, lambda *events: events_of(*events).integers("s"), *encoded)
+            assert re.search(what, said), (stat, times)
 
 
 # agreement with the generated protobuf class
 
 
-@pytest.mark.parametrize("first_id", [1, 127, 128, 16_384, 1 << 40])
-def test_having_finds_stats_of_any_id(first_id):
-    marked = [
-        event("a", n, 1, {"other": n, "wanted": n})
-        if n % 3 == 0
-        else event("a", n, 1, {"other": 8 + first_id})
-        for n in range(50)
-    ]
-    events = Events.of(
-        decode_trace(
-            space(plane("p", line("x", *marked), line("y", event("a", 99, 1)), first_id=first_id))
-        ).planes[0]
-    )
-    assert events.having("wanted").start.tolist() == list(range(0, 50, 3))
-    assert events.where(events.start % 2 == 0).having("wanted").start.tolist() == list(
-        range(0, 50, 6)
-    )
-    backwards = Events(events.plane, events.rows[::-1])
-    assert backwards.having("wanted").start.tolist() == list(range(48, -1, -3))
-    assert len(events.having("never")) == 0
+def test_having_finds_stats_of_any_id():
+    for first_id in [1, 127, 128, 16_384, 1 << 40]:
+        marked = [
+            event("a", n, 1, {"other": n, "wanted": n})
+            if n % 3 == 0
+            else event("a", n, 1, {"other": 8 + first_id})
+            for n in range(50)
+        ]
+        events = Events.of(
+            decode_trace(
+                space(
+                    plane("p", line("x", *marked), line("y", event("a", 99, 1)), first_id=first_id)
+                )
+            ).planes[0]
+        )
+        assert events.having("wanted").start.tolist() == list(range(0, 50, 3)), first_id
+        assert events.where(events.start % 2 == 0).having("wanted").start.tolist() == list(
+            range(0, 50, 6)
+        ), first_id
+        backwards = Events(events.plane, events.rows[::-1])
+        assert backwards.having("wanted").start.tolist() == list(range(48, -1, -3)), first_id
+        assert len(events.having("never")) == 0, first_id
 
 
 @given(st.lists(st.sampled_from(["wanted", "other", "both", "none"]), max_size=12), st.data())

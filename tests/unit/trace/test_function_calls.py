@@ -1,6 +1,5 @@
 """Calls of JAX, and when they launched executions: the answers are counted by hand."""
 
-import pytest
 from helpers.xspace import MS, at, line, plane, space
 
 from pytest_tfperf.trace.events import Events
@@ -77,26 +76,22 @@ def test_the_call_that_waits_shows_that_calls_have_events():
     assert not shows_jax_calls(Events.of(host([])))
 
 
-@pytest.mark.parametrize(
-    ("event", "name"),
-    [
+def test_the_function_is_in_the_name_of_a_call():
+    for event, name in [
         ("PjitFunction(step)", "step"),
         ("PjitFunction(jit(step))", "step"),
         ("PjitFunction(<lambda>)", "<lambda>"),
         ("PjitFunction(a(b))", "a(b)"),
-    ],
-)
-def test_the_function_is_in_the_name_of_a_call(event, name):
-    assert called_function(event) == name
+    ]:
+        assert called_function(event) == name, event
 
 
-@pytest.mark.parametrize(
-    ("event", "runs"),
-    [
+def test_calls_of_both_frameworks_are_functions():
+    for event, runs in [
         (at("PjitFunction(f)", 0, 1), True),
         (at("EagerExecute", 0, 1, is_func=1), True),
         (at("EagerExecute", 0, 1, is_func=0), False),
-    ],
-)
-def test_calls_of_both_frameworks_are_functions(event, runs):
-    assert runs_functions(decode_trace(space(plane(HOST, line("python", event))))) is runs
+    ]:
+        assert runs_functions(decode_trace(space(plane(HOST, line("python", event))))) is runs, (
+            event
+        )

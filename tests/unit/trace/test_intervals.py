@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -100,9 +99,8 @@ def test_covered_counts_the_units_of_each_window(intervals, windows):
 # boundaries
 
 
-@pytest.mark.parametrize(
-    ("given_pairs", "union"),
-    [
+def test_merge_joins_touching_spans_and_drops_empty_ones():
+    for given_pairs, union in [
         ([], []),
         ([(3, 3)], []),
         ([(0, 1), (1, 2)], [(0, 2)]),
@@ -116,16 +114,13 @@ def test_covered_counts_the_units_of_each_window(intervals, windows):
             [(2**61, 2**61 + 1), (2**61 + 2, 2**61 + 3)],
             [(2**61, 2**61 + 1), (2**61 + 2, 2**61 + 3)],
         ),
-    ],
-)
-def test_merge_joins_touching_spans_and_drops_empty_ones(given_pairs, union):
-    assert pairs(merge(spans(*given_pairs))) == union
-    assert pairs(merge(*(spans(pair) for pair in given_pairs))) == union
+    ]:
+        assert pairs(merge(spans(*given_pairs))) == union, given_pairs
+        assert pairs(merge(*(spans(pair) for pair in given_pairs))) == union, given_pairs
 
 
-@pytest.mark.parametrize(
-    ("window", "free"),
-    [
+def test_complement_at_the_edges_of_its_window():
+    for window, free in [
         ((0, 10), [(0, 2), (4, 6), (8, 10)]),
         ((2, 8), [(4, 6)]),
         ((3, 7), [(4, 6)]),
@@ -135,32 +130,32 @@ def test_merge_joins_touching_spans_and_drops_empty_ones(given_pairs, union):
         ((7, 1), []),
         ((-9, -7), [(-9, -7)]),
         ((9, 12), [(9, 12)]),
-    ],
-)
-def test_complement_at_the_edges_of_its_window(window, free):
-    assert pairs(complement(spans((2, 4), (6, 8)), *window)) == free
+    ]:
+        assert pairs(complement(spans((2, 4), (6, 8)), *window)) == free, window
 
 
 def test_complement_of_nothing_is_the_window():
     assert pairs(complement(EMPTY, 3, 5)) == [(3, 5)]
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [([], []), ([], [(0, 1)]), ([(0, 1)], []), ([(0, 1)], [(1, 2)]), ([(0, 1)], [(5, 6)])],
-)
-def test_touching_sets_have_an_empty_intersection(one, other):
-    assert pairs(intersect(spans(*one), spans(*other))) == []
-    assert pairs(subtract(spans(*one), spans(*other))) == one
+def test_touching_sets_have_an_empty_intersection():
+    for one, other in [
+        ([], []),
+        ([], [(0, 1)]),
+        ([(0, 1)], []),
+        ([(0, 1)], [(1, 2)]),
+        ([(0, 1)], [(5, 6)]),
+    ]:
+        assert pairs(intersect(spans(*one), spans(*other))) == [], (one, other)
+        assert pairs(subtract(spans(*one), spans(*other))) == one, (one, other)
 
 
 def test_a_set_minus_itself_is_empty():
     assert pairs(subtract(spans((0, 2), (4, 6)), spans((0, 2), (4, 6)))) == []
 
 
-@pytest.mark.parametrize(
-    ("window", "length"),
-    [
+def test_covered_in_windows_before_across_and_behind():
+    for window, length in [
         ((0, 2), 0),
         ((0, 3), 1),
         ((2, 4), 2),
@@ -172,10 +167,8 @@ def test_a_set_minus_itself_is_empty():
         ((7, 100), 1),
         ((-100, -50), 0),
         ((-100, 3), 1),
-    ],
-)
-def test_covered_in_windows_before_across_and_behind(window, length):
-    assert covered(spans((2, 4), (6, 8)), *spans(window)).tolist() == [length]
+    ]:
+        assert covered(spans((2, 4), (6, 8)), *spans(window)).tolist() == [length], window
 
 
 def test_covered_is_exact_beyond_double_precision():

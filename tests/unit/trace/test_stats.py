@@ -1,4 +1,3 @@
-import pytest
 from helpers.xspace import Ref, Uint, at, line, plane, space
 
 from pytest_tfperf.trace.events import Events
@@ -11,24 +10,21 @@ def only_plane(*events, stats=None):
     return decode_trace(space(plane("p", line("a", *events), stats=stats))).planes[0]
 
 
-@pytest.mark.parametrize(
-    ("values", "codes", "texts"),
-    [
+def test_each_distinct_text_has_one_label():
+    for values, codes, texts in [
         (["x", "y", "x"], [1, 2, 1], ["", "x", "y"]),
         ([Ref("x"), "x", Ref("y")], [2, 2, 1], ["", "y", "x"]),
         ([None, "x", ""], [0, 1, 0], ["", "x"]),
         ([3, 4, 3], [1, 2, 1], ["", "3", "4"]),
         ([], [], [""]),
-    ],
-)
-def test_each_distinct_text_has_one_label(values, codes, texts):
-    events = [
-        at("e", n, n + 1, **({} if value is None else {"op": value}))
-        for n, value in enumerate(values)
-    ]
-    found, names = labels(Events.of(only_plane(*events)), "op")
-    assert [names[code] for code in found] == [texts[code] for code in codes]
-    assert sorted(names) == sorted(texts)
+    ]:
+        events = [
+            at("e", n, n + 1, **({} if value is None else {"op": value}))
+            for n, value in enumerate(values)
+        ]
+        found, names = labels(Events.of(only_plane(*events)), "op")
+        assert [names[code] for code in found] == [texts[code] for code in codes], values
+        assert sorted(names) == sorted(texts), values
 
 
 def test_labels_of_an_absent_stat_are_empty():

@@ -57,13 +57,14 @@ def packed(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("plain", sorted(SYNTHETIC.glob("*.xplane.pb")), ids=lambda path: path.name)
-def test_a_compressed_trace_equals_the_plain_one(plain, tmp_path):
-    raw = plain.read_bytes()
+def test_a_compressed_trace_equals_the_plain_one(tmp_path):
     packed = tmp_path / "host.xplane.pb.gz"
-    packed.write_bytes(gzip.compress(raw))
-    assert columns(read_trace(packed)) == columns(read_trace(plain))
-    assert columns(decode_trace(gzip.compress(raw))) == columns(decode_trace(raw))
+    for plain in sorted(SYNTHETIC.glob("*.xplane.pb")):
+        raw = plain.read_bytes()
+        packed.write_bytes(gzip.compress(raw))
+        expected = columns(read_trace(plain))
+        assert columns(read_trace(packed)) == expected, plain.name
+        assert columns(decode_trace(gzip.compress(raw))) == expected, plain.name
 
 
 def test_a_compressed_trace_has_the_profile_of_the_plain_one(packed):
@@ -85,19 +86,22 @@ def test_the_content_tells_whether_a_file_is_compressed(tmp_path, packed):
     assert columns(read_trace(named_gz)) == columns(read_trace(named_pb))
 
 
-@pytest.mark.parametrize("kept", [2, 9, 18, 100, -1])
-def test_a_cut_file_is_refused(packed, kept):
-    packed.write_bytes(packed.read_bytes()[:kept])
-    assert re.search("ends after .* copy it again", refusal(packed))
+def test_a_cut_file_is_refused(packed):
+    raw = packed.read_bytes()
+    for kept in (2, 9, 18, 100, -1):
+        packed.write_bytes(raw[:kept])
+        assert re.search("ends after .* copy it again", refusal(packed)), kept
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_a_damaged_file_is_refused_or_read(packed, seed):
-    chance, raw = random.Random(seed), bytearray(packed.read_bytes())
-    raw[chance.randrange(2, len(raw))] ^= 1 << chance.randrange(8)
-    packed.write_bytes(raw)
-    with suppress(TraceError):
-        read_trace(packed)
+def test_a_damaged_file_is_refused_or_read(packed):
+    """Any other error fails the test."""
+    whole = packed.read_bytes()
+    for seed in range(40):
+        chance, raw = random.Random(seed), bytearray(whole)
+        raw[chance.randrange(2, len(raw))] ^= 1 << chance.randrange(8)
+        packed.write_bytes(raw)
+        with suppress(TraceError):
+            read_trace(packed)
 
 
 def test_a_wrong_checksum_is_refused(packed):
@@ -126,7 +130,7 @@ def bomb(size):
 
 
 def test_a_decompression_bomb_is_refused_at_the_limit(packed, monkeypatch):
-    packed.write_bytes(bomb(300 << 20))
+    packed.write_bytes(bomb(64 << 20))
     read = []
     monkeypatch.setattr(trace_bytes, "_ALWAYS", 8 << 20)
     original = gzip.GzipFile.read
@@ -134,7 +138,7 @@ def test_a_decompression_bomb_is_refused_at_the_limit(packed, monkeypatch):
         gzip.GzipFile, "read", lambda *given: read.append(given) or original(*given)
     )
     assert "become more than" in refusal(packed)
-    assert len(read) < 50
+    assert len(read) < 20
 
 
 @pytest.mark.parametrize("surplus", [0, 1])
@@ -167,18 +171,17 @@ def with_size(size):
     return raw + field(15, bytes(rest - 1 - width))
 
 
-@pytest.mark.parametrize("behind", [PADDING, PADDING + 1, mmap.PAGESIZE - 1, PADDING - 1, 1, 0])
-def test_a_mapped_trace_equals_a_read_one_whatever_its_last_page_holds(
-    tmp_path, monkeypatch, behind
-):
-    path = tmp_path / "host.xplane.pb"
-    path.write_bytes(with_size(4 * mmap.PAGESIZE - behind))
-    read = read_trace(path)
-    monkeypatch.setattr(trace_bytes, "_MAPPED", 0)
-    mapped = read_trace(path)
-    is_mapped = isinstance(mapped.planes[0].message._buffer, mmap.mmap)
-    assert is_mapped == (behind >= PADDING)
-    assert columns(mapped) == columns(read)
+def test_a_mapped_trace_equals_a_read_one_whatever_its_last_page_holds(tmp_path, monkeypatch):
+    for behind in (PADDING, PADDING + 1, mmap.PAGESIZE - 1, PADDING - 1, 1, 0):
+        path = tmp_path / f"{behind}.xplane.pb"
+        path.write_bytes(with_size(4 * mmap.PAGESIZE - behind))
+        read = read_trace(path)
+        with monkeypatch.context() as patch:
+            patch.setattr(trace_bytes, "_MAPPED", 0)
+            mapped = read_trace(path)
+        is_mapped = isinstance(mapped.planes[0].message._buffer, mmap.mmap)
+        assert is_mapped == (behind >= PADDING), behind
+        assert columns(mapped) == columns(read), behind
 
 
 def test_a_real_end_of_a_mapped_file_is_decoded(tmp_path, monkeypatch):

@@ -28,14 +28,14 @@ def advised(*rows, **metrics):
     return advise(replace(held, tables={"memory": table} if rows else {}))
 
 
-@pytest.mark.parametrize(("used", "speaks"), [(0.9, True), (0.899, False), (1.0, True)])
-def test_a_device_that_is_nearly_full(used, speaks):
-    found = advised(allocator(used))
-    assert bool(found) is speaks
-    if speaks:
-        assert found[0].what.startswith("a smaller batch")
-        assert found[0].because.startswith("GPU_0_bfc holds ")
-        assert (found[0].win_s, found[0].read) == (None, guides.MEMORY)
+def test_a_device_that_is_nearly_full():
+    for used, speaks in [(0.9, True), (0.899, False), (1.0, True)]:
+        found = advised(allocator(used))
+        assert bool(found) is speaks, used
+        if speaks:
+            assert found[0].what.startswith("a smaller batch"), used
+            assert found[0].because.startswith("GPU_0_bfc holds "), used
+            assert (found[0].win_s, found[0].read) == (None, guides.MEMORY), used
 
 
 def test_a_tpu_counts_and_the_host_does_not():
@@ -43,21 +43,19 @@ def test_a_tpu_counts_and_the_host_does_not():
     assert advised(allocator(0.95, name="mklcpu")) == ()
 
 
-@pytest.mark.parametrize(
-    ("used", "pieces", "speaks"),
-    [
+def test_free_memory_in_pieces_counts_as_used():
+    cases = [
         (0.75, 0.6, True),  # 75 % and 60 % of the other 25 %: 90 %
         (0.75, 0.59, False),
         (0.5, 0.8, True),
         (0.49, 0.99, False),  # an allocator that grows has asked for half of it only
         (0.75, None, False),
-    ],
-)
-def test_free_memory_in_pieces_counts_as_used(used, pieces, speaks):
-    found = advised(allocator(used, pieces))
-    assert bool(found) is speaks
-    if speaks:
-        assert found[0].what.startswith("TF_GPU_ALLOCATOR=cuda_malloc_async")
+    ]
+    for used, pieces, speaks in cases:
+        found = advised(allocator(used, pieces))
+        assert bool(found) is speaks, pieces
+        if speaks:
+            assert found[0].what.startswith("TF_GPU_ALLOCATOR=cuda_malloc_async"), pieces
 
 
 def test_the_threshold_is_that_of_both():
@@ -86,10 +84,10 @@ class TestGrowth:
             "the process holds at least 2 KiB more after each step"
         ]
 
-    @pytest.mark.parametrize(("low", "speaks"), [(0.0, False), (0.1, True), (-1.0, False)])
-    def test_its_interval_must_lie_above_zero(self, low, speaks):
-        grown = Value.of("memory_growth", 10.0, Source.TIMED, low=low, high=20.0)
-        assert bool(advised(memory_growth=grown)) is speaks
+    def test_its_interval_must_lie_above_zero(self):
+        for low, speaks in [(0.0, False), (0.1, True), (-1.0, False)]:
+            grown = Value.of("memory_growth", 10.0, Source.TIMED, low=low, high=20.0)
+            assert bool(advised(memory_growth=grown)) is speaks, low
 
 
 def test_thresholds_and_frameworks_can_be_given():

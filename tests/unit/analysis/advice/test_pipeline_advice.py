@@ -34,19 +34,19 @@ def fill(waited_s, path="Shuffle", size=500):
 
 
 class TestShuffle:
-    @pytest.mark.parametrize(
-        ("below", "what"),
-        [
+    def test_a_buffer_that_fills_is_told_by_what_it_holds(self):
+        cases = [
             ("Shuffle::Map", "shuffle before map"),
             ("Shuffle::Batch", "shuffle before batch"),
             ("Shuffle::Range", "a smaller shuffle buffer"),
-        ],
-    )
-    def test_a_buffer_that_fills_is_told_by_what_it_holds(self, below, what):
-        found = advised(stage("Shuffle"), stage(below), fills=fill(20e-3))[guides.SHUFFLING]
-        assert found.what.startswith(what)
-        assert found.because == "stage Shuffle fills its buffer of 500 elements for 2 ms a step"
-        assert found.win_s == pytest.approx(2e-3)
+        ]
+        for below, what in cases:
+            found = advised(stage("Shuffle"), stage(below), fills=fill(20e-3))[guides.SHUFFLING]
+            assert found.what.startswith(what), below
+            assert (
+                found.because == "stage Shuffle fills its buffer of 500 elements for 2 ms a step"
+            ), below
+            assert found.win_s == pytest.approx(2e-3), below
 
     def test_it_saves_no_more_than_the_steps_wait(self):
         found = advised(stage("Shuffle"), fills=fill(80e-3))[guides.SHUFFLING]
@@ -88,19 +88,16 @@ class TestVectorize:
         fused = stage("MapAndBatch", batch_size=32, runs=FunctionRuns(n=100, mean_s=4e-6))
         assert guides.VECTORIZING in advised(fused)
 
-    @pytest.mark.parametrize(
-        "stages",
-        [
-            mapped(4e-6, path="Map"),
-            mapped(4e-6, size=1),
-            mapped(4e-6, python=True),
-            mapped(4e-6, path="Batch::Filter"),
-            (stage("Batch", 0.0, batch_size=32), stage("Batch::Map", 2e-3)),
-        ],
-        ids=["batches", "batches of one", "Python", "a filter", "no runs"],
-    )
-    def test_others_are_left_alone(self, stages):
-        assert guides.VECTORIZING not in advised(*stages)
+    def test_others_are_left_alone(self):
+        cases = {
+            "batches": mapped(4e-6, path="Map"),
+            "batches of one": mapped(4e-6, size=1),
+            "Python": mapped(4e-6, python=True),
+            "a filter": mapped(4e-6, path="Batch::Filter"),
+            "no runs": (stage("Batch", 0.0, batch_size=32), stage("Batch::Map", 2e-3)),
+        }
+        for name, stages in cases.items():
+            assert guides.VECTORIZING not in advised(*stages), name
 
     def test_only_the_slowest_thread_counts(self):
         slower = stage("Other", 9e-3)
@@ -136,10 +133,10 @@ class TestPrepare:
         assert guides.SAVING in advised(decoder(0.5))
         assert guides.SAVING not in advised(decoder(0.49))
 
-    @pytest.mark.parametrize("kept", ["MemoryCache", "Cache", "Snapshot"])
-    def test_work_that_is_kept_is_done_once(self, kept):
-        python = stage(f"{kept}::Map", 6e-3, python=True)
-        assert guides.SAVING not in advised(stage(kept, 0.0), python)
+    def test_work_that_is_kept_is_done_once(self):
+        for kept in ["MemoryCache", "Cache", "Snapshot"]:
+            python = stage(f"{kept}::Map", 6e-3, python=True)
+            assert guides.SAVING not in advised(stage(kept, 0.0), python), kept
 
     def test_a_cache_before_it_keeps_nothing_of_it(self):
         found = advised(stage("Map", 6e-3, python=True), stage("Map::MemoryCache", 0.0))
@@ -191,13 +188,9 @@ class TestOrder:
         assert guides.SOURCES in advised(uneven(1.0e-3))
         assert guides.SOURCES not in advised(uneven(0.99e-3))
 
-    @pytest.mark.parametrize(
-        "changed",
-        [{"ordered": False}, {"parallelism": 1}, {"n": 0}],
-        ids=["unordered", "sequential", "no runs"],
-    )
-    def test_others_are_left_alone(self, changed):
-        assert guides.SOURCES not in advised(uneven(20e-3, **changed))
+    def test_others_are_left_alone(self):
+        for changed in [{"ordered": False}, {"parallelism": 1}, {"n": 0}]:
+            assert guides.SOURCES not in advised(uneven(20e-3, **changed)), changed
 
     def test_workers_that_are_busy_all_the_time_gain_nothing(self):
         assert guides.SOURCES not in advised(uneven(20e-3, n=800))
@@ -224,13 +217,9 @@ class TestThreads:
         )
         assert found.win_s == pytest.approx(10e-3 * (1 - 2 / 8))
 
-    @pytest.mark.parametrize(
-        "changed",
-        [{"threads": 8}, {"threads": 0}, {"cores": 0}, {"calls": 2}],
-        ids=["all cores", "unknown threads", "unknown cores", "few calls"],
-    )
-    def test_others_are_left_alone(self, changed):
-        assert guides.THREADS not in advised(pooled(**changed))
+    def test_others_are_left_alone(self):
+        for changed in [{"threads": 8}, {"threads": 0}, {"cores": 0}, {"calls": 2}]:
+            assert guides.THREADS not in advised(pooled(**changed)), changed
 
     def test_a_pool_that_is_not_the_slowest_is_left_alone(self):
         slower = replace(stage("X", 9e-3), path="Iterator::Root::Zip[1]::Prefetch::X")

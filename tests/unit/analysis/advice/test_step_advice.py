@@ -35,9 +35,8 @@ def test_without_steps_there_is_none():
     assert advise(profile(input_bound=0.5)) == ()
 
 
-@pytest.mark.parametrize(
-    ("metrics", "shares", "because"),
-    [
+def test_each_rule_speaks_from_its_threshold_on():
+    cases = [
         ({"input_bound": 0.05}, {}, "input_bound is 5 %"),
         ({"host_overhead": 0.03}, {}, "host_overhead is 3 %"),
         ({}, {"compile": 0.03}, "compile takes 3 % of the step"),
@@ -65,17 +64,15 @@ def test_without_steps_there_is_none():
             {},
             "20 % of the tf.functions' time is in calls that traced or ran eagerly",
         ),
-    ],
-)
-def test_each_rule_speaks_from_its_threshold_on(metrics, shares, because):
-    (advice,) = advise(stepping(metrics, **shares))
-    assert advice.because == because
-    assert advice.read.startswith("https://")
+    ]
+    for metrics, shares, because in cases:
+        (advice,) = advise(stepping(metrics, **shares))
+        assert advice.because == because, because
+        assert advice.read.startswith("https://"), because
 
 
-@pytest.mark.parametrize(
-    ("metrics", "shares"),
-    [
+def test_below_it_none_does():
+    cases = [
         (
             {},
             {
@@ -97,10 +94,9 @@ def test_each_rule_speaks_from_its_threshold_on(metrics, shares, because):
             {"device_compute": 0.5},
         ),
         ({"eager_ops": value("eager_ops", 3, time_share=0.10), "input_bound": 0.0}, {}),
-    ],
-)
-def test_below_it_none_does(metrics, shares):
-    assert advise(stepping(metrics, **shares)) == ()
+    ]
+    for metrics, shares in cases:
+        assert advise(stepping(metrics, **shares)) == (), shares
 
 
 @pytest.mark.parametrize(

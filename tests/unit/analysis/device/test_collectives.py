@@ -69,9 +69,8 @@ def test_groups_wait_apart_if_the_assignment_names_their_devices():
     assert (find_waits(run).wait_ps // MS).ravel().tolist() == [2, 6, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("raw", "why"),
-    [
+def test_a_wait_that_the_trace_does_not_tell_is_unknown():
+    cases = [
         (gpu_host(nccl((1, 4), (2, 4))), "names no replica groups"),
         (gpu_host(nccl((1, 4)), module(replica_groups())), "one device"),
         (
@@ -103,14 +102,13 @@ def test_groups_wait_apart_if_the_assignment_names_their_devices():
             ),
             "unequally often",
         ),
-    ],
-)
-def test_a_wait_that_the_trace_does_not_tell_is_unknown(raw, why):
-    [run], _ = runs_of(raw)
-    waits = find_waits(run)
-    assert waits.wait_ps is None
-    assert waits.last is None
-    assert why in waits.remark
+    ]
+    for raw, why in cases:
+        [run], _ = runs_of(raw)
+        waits = find_waits(run)
+        assert waits.wait_ps is None, (raw, why)
+        assert waits.last is None, (raw, why)
+        assert why in waits.remark, (raw, why)
 
 
 def test_groups_of_untraced_devices_make_waits_a_bound():
@@ -173,8 +171,7 @@ def test_the_collective_of_a_real_tpu_trace():
     assert "which device is in which of its groups" in find_waits(run).remark
 
 
-@pytest.mark.parametrize(
-    "name", ["gpu_mi300_jax_conv", "gpu_mi300_jax_conv_legacy_8gpu", "gpu_v100_tf_bert_multiworker"]
-)
-def test_real_gpu_traces_show_no_collective(name):
-    assert find_runs(*real(name)) == ([], 0)
+def test_real_gpu_traces_show_no_collective():
+    cases = ["gpu_mi300_jax_conv", "gpu_mi300_jax_conv_legacy_8gpu", "gpu_v100_tf_bert_multiworker"]
+    for name in cases:
+        assert find_runs(*real(name)) == ([], 0), name

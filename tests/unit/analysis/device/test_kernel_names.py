@@ -1,7 +1,5 @@
 """Names of kernels as the libraries and compilers give them."""
 
-import pytest
-
 from pytest_tfperf.analysis.device.kernel_names import (
     Launcher,
     half_by_name,
@@ -13,9 +11,8 @@ from pytest_tfperf.analysis.device.kernel_names import (
 NOBODY = Launcher("", "", "")
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [
+def test_kernels_of_tensor_cores():
+    cases = [
         "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn",
         "volta_h884cudnn_256x64_ldg8_relu_exp_interior_nhwc_tn_v1",
         "turing_fp16_s1688gemm_fp16_64x64_sliced1x2_ldg8_f2f_tn",
@@ -36,16 +33,14 @@ NOBODY = Launcher("", "", "")
         "flash_fwd_kernel",
         "Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1_SN_1LDSB0.kd",
         "Cijk_Alik_Bljk_HHS_BH_MT64x64x64_MI32x32x8_SE_K1",
-    ],
-)
-def test_kernels_of_tensor_cores(kernel):
-    assert uses_tensor_cores(kernel)
-    assert is_eligible(kernel, NOBODY)
+    ]
+    for kernel in cases:
+        assert uses_tensor_cores(kernel), kernel
+        assert is_eligible(kernel, NOBODY), kernel
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [
+def test_kernels_that_multiply_matrices_elsewhere():
+    cases = [
         "volta_sgemm_128x64_nn",
         "ampere_sgemm_32x128_tn",
         "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize256x128x8_stage3_warpsize4x2x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas",
@@ -55,16 +50,14 @@ def test_kernels_of_tensor_cores(kernel):
         "Cijk_Ailk_Bljk_SB_MT128x128x8_SN_K1",
         "Im3d2Col.kd",
         "void gemvNSP_kernel<float, float, float, float>(…)",
-    ],
-)
-def test_kernels_that_multiply_matrices_elsewhere(kernel):
-    assert not uses_tensor_cores(kernel)
-    assert is_eligible(kernel, NOBODY)
+    ]
+    for kernel in cases:
+        assert not uses_tensor_cores(kernel), kernel
+        assert is_eligible(kernel, NOBODY), kernel
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [
+def test_other_kernels_are_not_eligible():
+    cases = [
         "loop_add_fusion",
         "input_transpose_fusion.kd",
         "loop_convert_fusion",
@@ -73,29 +66,25 @@ def test_kernels_that_multiply_matrices_elsewhere(kernel):
         "void cub::DeviceReduceKernel<…>(…)",
         "redzone_checker",
         "",
-    ],
-)
-def test_other_kernels_are_not_eligible(kernel):
-    assert not uses_tensor_cores(kernel)
-    assert not is_eligible(kernel, NOBODY)
+    ]
+    for kernel in cases:
+        assert not uses_tensor_cores(kernel), kernel
+        assert not is_eligible(kernel, NOBODY), kernel
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [
+def test_kernels_before_and_after_a_product_are_not_eligible():
+    cases = [
         "void Eigen::internal::EigenMetaKernel<Eigen::TensorEvaluator<…TensorShufflingOp<…>>>(…)",
         "void tensorflow::functor::SwapDimension1And2InTensor3UsingTiles<unsigned int, 256>(…)",
         "void cublasLt::splitKreduce_kernel<32, 16, int, float, float>(…)",
         "wrapped_transpose",
-    ],
-)
-def test_kernels_before_and_after_a_product_are_not_eligible(kernel):
-    assert not is_eligible(kernel, Launcher("a", "Einsum", "tf_op"))
+    ]
+    for kernel in cases:
+        assert not is_eligible(kernel, Launcher("a", "Einsum", "tf_op")), kernel
 
 
-@pytest.mark.parametrize(
-    ("launcher", "eligible"),
-    [
+def test_eligibility_by_what_launched_a_kernel():
+    cases = [
         (Launcher("model/dense/MatMul", "MatMul", "tf_op"), True),
         (Launcher("a", "BatchMatMulV2", "annotation"), True),
         (Launcher("a", "_FusedMatMul", "tf_op"), True),
@@ -113,29 +102,25 @@ def test_kernels_before_and_after_a_product_are_not_eligible(kernel):
         (Launcher("loop_convert_fusion.2", "loop_convert_fusion", "hlo_op"), False),
         (Launcher("input_transpose_fusion", "input_transpose_fusion", "hlo_op"), False),
         (Launcher("custom-call.3", "custom-call", "hlo_op"), False),
-    ],
-)
-def test_eligibility_by_what_launched_a_kernel(launcher, eligible):
-    assert is_eligible("some_kernel", launcher) == eligible
+    ]
+    for launcher, eligible in cases:
+        assert is_eligible("some_kernel", launcher) == eligible, (launcher, eligible)
 
 
-@pytest.mark.parametrize(
-    ("shapes", "half"),
-    [
+def test_operands_by_their_shapes():
+    cases = [
         ("(half[4,1])", True),
         ("(float[2];half[2])", True),
         ("(bfloat16[8])", True),
         ("(float[4096,1024];int32)", False),
         ("", None),
-    ],
-)
-def test_operands_by_their_shapes(shapes, half):
-    assert half_operands(shapes) is half
+    ]
+    for shapes, half in cases:
+        assert half_operands(shapes) is half, shapes
 
 
-@pytest.mark.parametrize(
-    ("kernel", "half"),
-    [
+def test_operands_by_the_kernel_s_name():
+    cases = [
         ("volta_h884gemm_128x128_nn", True),
         ("bf16_gemm_kernel", True),
         ("nvjet_tst_64x8", True),
@@ -148,7 +133,6 @@ def test_operands_by_their_shapes(shapes, half):
         ("Cijk_Ailk_Bljk_SB_MT128x128x8", False),
         ("void tensorflow::Cast<Eigen::half, float>(…)", True),
         ("ampere_sgemm_32x128_tn", False),
-    ],
-)
-def test_operands_by_the_kernel_s_name(kernel, half):
-    assert half_by_name(kernel) is half
+    ]
+    for kernel, half in cases:
+        assert half_by_name(kernel) is half, kernel

@@ -42,9 +42,8 @@ def traced(*planes, host=(), n_steps=2):
     return trace, find_steps(trace)
 
 
-@pytest.mark.parametrize(
-    ("details", "expected"),
-    [
+def test_details_of_a_kernel_as_each_profiler_writes_them():
+    cases = [
         (CUPTI, (32, 1536, "16,2,1", "128,1,1", 0.755)),
         ("regs:38 shm:48 grid:160,1,1 block:1024,1,1", (38, 48, "160,1,1", "1024,1,1", None)),
         (
@@ -56,17 +55,16 @@ def traced(*planes, host=(), n_steps=2):
             (8, 0, "2,1,1", "1,1,1", 1.0),
         ),
         ("", (None, None, "", "", None)),
-    ],
-)
-def test_details_of_a_kernel_as_each_profiler_writes_them(details, expected):
-    (kernel,) = find_kernels(*traced(gpu(0, at("k", 1, 2, kernel_details=details))))
-    assert (
-        kernel.registers,
-        kernel.shared_bytes,
-        kernel.grid,
-        kernel.block,
-        kernel.occupancy,
-    ) == expected
+    ]
+    for details, expected in cases:
+        (kernel,) = find_kernels(*traced(gpu(0, at("k", 1, 2, kernel_details=details))))
+        assert (
+            kernel.registers,
+            kernel.shared_bytes,
+            kernel.grid,
+            kernel.block,
+            kernel.occupancy,
+        ) == expected, expected
 
 
 def test_launches_of_one_configuration_are_one_row_over_all_gpus():
@@ -217,9 +215,8 @@ def test_a_gpu_that_copies_nothing_copied_nothing():
 HOST_TO_DEVICE = "%copy-start = (f32[5]{0:T(128)}, f32[5]{0:T(128)S(5)}, u32[]{:S(2)}) copy-start(f32[5]{0:T(128)S(5)} %param), cross_program_prefetch_index=0"
 
 
-@pytest.mark.parametrize(
-    ("text", "category", "transfer"),
-    [
+def test_a_tpu_s_transfers_are_known_by_the_memory_they_move_between():
+    cases = [
         (HOST_TO_DEVICE, "copy-start", True),
         (
             "%c = (f32[5]{0:S(5)}, f32[5]{0:T(128)}, u32[]{:S(2)}) copy-start(f32[5]{0:T(128)} %a)",
@@ -245,10 +242,9 @@ HOST_TO_DEVICE = "%copy-start = (f32[5]{0:T(128)}, f32[5]{0:T(128)S(5)}, u32[]{:
         ("%c = f32[5]{0:T(128)} copy(f32[5]{0:T(128)} %a)", "copy", False),
         ("%i = ((f32[5]{0}), token[]) infeed(token[] %t)", "infeed", True),
         ("%f = f32[5]{0:S(5)} fusion(f32[5]{0} %a)", "loop fusion", False),
-    ],
-)
-def test_a_tpu_s_transfers_are_known_by_the_memory_they_move_between(text, category, transfer):
-    assert is_host_transfer(text, category) is transfer
+    ]
+    for text, category, transfer in cases:
+        assert is_host_transfer(text, category) is transfer, (text, category, transfer)
 
 
 def tpu(number, executions, *ops):

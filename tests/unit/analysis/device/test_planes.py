@@ -14,9 +14,8 @@ from pytest_tfperf.trace.xspace import decode_trace
 DERIVED = 0xDEADBEEF - (1 << 32)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
+def test_a_gpu_event_is_known_by_its_name():
+    cases = [
         ("MemcpyH2D", "input"),
         ("MEMCPYHtoD", "input"),
         ("MemcpyD2H", "output"),
@@ -30,15 +29,13 @@ DERIVED = 0xDEADBEEF - (1 << 32)
         ("Memset", "device_compute"),
         ("loop_transpose_fusion.kd", "device_compute"),
         ("nvjet_hsh_128x256", "device_compute"),
-    ],
-)
-def test_a_gpu_event_is_known_by_its_name(name, kind):
-    assert gpu_kind(name) == kind
+    ]
+    for name, kind in cases:
+        assert gpu_kind(name) == kind, name
 
 
-@pytest.mark.parametrize(
-    ("category", "kind"),
-    [
+def test_a_tpu_op_is_known_by_its_category():
+    cases = [
         ("infeed", "input"),
         ("outfeed", "output"),
         ("all-reduce", "collective"),
@@ -47,10 +44,9 @@ def test_a_gpu_event_is_known_by_its_name(name, kind):
         ("convolution", "device_compute"),
         ("copy-done", "device_compute"),
         ("", "device_compute"),
-    ],
-)
-def test_a_tpu_op_is_known_by_its_category(category, kind):
-    assert tpu_kind(category) == kind
+    ]
+    for category, kind in cases:
+        assert tpu_kind(category) == kind, category
 
 
 def gpu(number, *streams, derived=()):

@@ -42,49 +42,45 @@ def test_the_peak_of_a_gpu_is_that_of_its_matrix_units():
     )
 
 
-@pytest.mark.parametrize(
-    ("capability", "cores", "khz", "tera"),
-    [
+def test_peaks_are_those_of_nvidia_s_data_sheets():
+    """T4, A100, L4 and H100 SXM, dense, 16-bit operands."""
+    cases = [
         ((7, 5), 40, 1590000, 65),
         ((8, 0), 108, 1410000, 312),
         ((8, 9), 58, 2040000, 121),
         ((9, 0), 132, 1830000, 989),
-    ],
-)
-def test_peaks_are_those_of_nvidia_s_data_sheets(capability, cores, khz, tera):
-    """T4, A100, L4 and H100 SXM, dense, 16-bit operands."""
-    stats = {
-        "clock_rate": khz,
-        "core_count": cores,
-        "compute_cap_major": capability[0],
-        "compute_cap_minor": capability[1],
-    }
-    assert spec_of("/device:GPU:0", stats).peak_flops == pytest.approx(tera * 1e12, rel=0.005)
+    ]
+    for capability, cores, khz, tera in cases:
+        stats = {
+            "clock_rate": khz,
+            "core_count": cores,
+            "compute_cap_major": capability[0],
+            "compute_cap_minor": capability[1],
+        }
+        assert spec_of("/device:GPU:0", stats).peak_flops == pytest.approx(
+            tera * 1e12, rel=0.005
+        ), capability
 
 
-@pytest.mark.parametrize(
-    ("name", "cores", "khz", "tera"),
-    [
+def test_peaks_are_those_of_data_sheets_where_the_driver_reports_a_higher_clock():
+    """A clock that is held below that of the sheet counts as it is."""
+    cases = [
         ("NVIDIA H200", 132, 1980000, 989),
         ("NVIDIA H100 80GB HBM3", 132, 1980000, 989),
         ("NVIDIA H100 PCIe", 114, 1755000, 756),
         ("NVIDIA H200 NVL", 132, 1785000, 835),
         ("NVIDIA H100 80GB HBM3", 132, 1500000, 811),
-    ],
-)
-def test_peaks_are_those_of_data_sheets_where_the_driver_reports_a_higher_clock(
-    name, cores, khz, tera
-):
-    """A clock that is held below that of the sheet counts as it is."""
-    stats = {
-        "gpu_device_name": name,
-        "clock_rate": khz,
-        "core_count": cores,
-        "compute_cap_major": 9,
-    }
-    spec = spec_of("/device:GPU:0", stats)
-    assert spec.peak_flops == pytest.approx(tera * 1e12, rel=0.002)
-    assert spec.name == name
+    ]
+    for name, cores, khz, tera in cases:
+        stats = {
+            "gpu_device_name": name,
+            "clock_rate": khz,
+            "core_count": cores,
+            "compute_cap_major": 9,
+        }
+        spec = spec_of("/device:GPU:0", stats)
+        assert spec.peak_flops == pytest.approx(tera * 1e12, rel=0.002), (name, khz)
+        assert spec.name == name, (name, khz)
 
 
 def test_the_peaks_of_an_amd_gpu():
@@ -104,18 +100,16 @@ def test_the_peaks_of_an_amd_gpu():
     )
 
 
-@pytest.mark.parametrize(
-    "stats",
-    [
+def test_what_a_plane_does_not_say_is_not_known():
+    cases = [
         {},
         {**V100, "compute_cap_major": 99},
         {**V100, "core_count": 0},
         {**V100, "clock_rate": "unknown"},
         {"device_vendor": "Intel"},
-    ],
-)
-def test_what_a_plane_does_not_say_is_not_known(stats):
-    assert spec_of("/device:GPU:0", stats).peak_flops is None
+    ]
+    for stats in cases:
+        assert spec_of("/device:GPU:0", stats).peak_flops is None, stats
 
 
 def test_units_of_a_tpu_are_decimal():
@@ -144,21 +138,22 @@ def op(name="a", kind="fusion", module="m", count=1, self_s=1.0, flops=None, siz
     )
 
 
-@pytest.mark.parametrize(
-    ("flops", "size", "bound", "share"),
-    [
+def test_the_nearer_peak_bounds_an_op():
+    cases = [
         (50.0, 1.0, "compute", 0.5),
         (10.0, 8.0, "memory", 0.8),
         (0.0, 5.0, "memory", 0.5),
         (None, 5.0, "memory", 0.5),
         (None, None, None, None),
-    ],
-)
-def test_the_nearer_peak_bounds_an_op(flops, size, bound, share):
-    rate = rate_of([op(flops=flops, size=size)], CHIP)
-    assert (rate.bound, rate.roof_share) == (bound, share)
-    if flops and size:  # min(peak, intensity x bandwidth) is the roof
-        assert rate.flops / min(100.0, rate.intensity * 10.0) == pytest.approx(share)
+    ]
+    for flops, size, bound, share in cases:
+        rate = rate_of([op(flops=flops, size=size)], CHIP)
+        assert (rate.bound, rate.roof_share) == (bound, share), (flops, size)
+        if flops and size:  # min(peak, intensity x bandwidth) is the roof
+            assert rate.flops / min(100.0, rate.intensity * 10.0) == pytest.approx(share), (
+                flops,
+                size,
+            )
 
 
 def test_an_op_above_the_peak_has_no_rate():
@@ -202,20 +197,18 @@ def test_utilization_is_of_all_devices_peaks():
     assert (value.number, value.detail["n_devices"]) == (0.5, 4)
 
 
-@pytest.mark.parametrize(
-    ("flops", "period", "specs", "why"),
-    [
+def test_utilization_says_why_it_is_unknown():
+    cases = [
         (None, 1.0, [CHIP], "FLOPs of a step"),
         (1.0, None, [CHIP], "time of a step"),
         (1.0, 1.0, [], "no accelerator"),
         (1.0, 1.0, [CHIP, DeviceSpec(name="new chip", flops={})], "not known of new chip"),
         (101.0, 1.0, [CHIP], "count or the clock is wrong"),
-    ],
-)
-def test_utilization_says_why_it_is_unknown(flops, period, specs, why):
-    value = flops_utilization(flops, period, specs)
-    assert value.number is None
-    assert why in value.why
+    ]
+    for flops, period, specs, why in cases:
+        value = flops_utilization(flops, period, specs)
+        assert value.number is None, why
+        assert why in value.why, why
 
 
 def test_the_op_profile_adds_up_to_the_devices_time():

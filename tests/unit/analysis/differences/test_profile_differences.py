@@ -136,23 +136,23 @@ def test_time_of_python_is_named_where_the_trace_shows_that_it_is():
     assert "+5 ms: Python and the loop, of the traced step 20 ms → 25 ms" in lines(before, after)
 
 
-@pytest.mark.parametrize(("spread", "said"), [(0.002, 3), (0.006, 0)])
-@pytest.mark.parametrize("uneven", [0, 1])
-def test_times_that_differ_by_less_than_the_steps_do_among_themselves_are_none(
-    spread, said, uneven
-):
-    before, after = (
-        profiled(
-            {"input": ms / 1e3},
-            host_ops=table(op("a", "MatMul", 1, ms)),
-            stages=table(stage(0, "Map", ms)),
-        )
-        for ms in (10, 15)
-    )
-    sides = [before, after]
-    apart = (replace(one, period_s=0.1 + spread * n) for n, one in enumerate(sides[uneven].steps))
-    sides[uneven] = replace(sides[uneven], steps=tuple(apart))
-    assert len(lines(*sides)) == said
+def test_times_that_differ_by_less_than_the_steps_do_among_themselves_are_none():
+    for spread, said in [(0.002, 3), (0.006, 0)]:
+        for uneven in [0, 1]:
+            before, after = (
+                profiled(
+                    {"input": ms / 1e3},
+                    host_ops=table(op("a", "MatMul", 1, ms)),
+                    stages=table(stage(0, "Map", ms)),
+                )
+                for ms in (10, 15)
+            )
+            sides = [before, after]
+            apart = (
+                replace(one, period_s=0.1 + spread * n) for n, one in enumerate(sides[uneven].steps)
+            )
+            sides[uneven] = replace(sides[uneven], steps=tuple(apart))
+            assert len(lines(*sides)) == said, (spread, uneven)
 
 
 def test_a_few_steps_that_stand_out_hide_no_difference():
@@ -173,9 +173,8 @@ def test_waiting_for_input_is_said_once():
     assert lines(old, new) == ["+5 ms: input, of the traced step 10 ms → 15 ms"]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line"),
-    [
+def test_ops_by_type():
+    cases = [
         (
             [],
             [op("encoder/t", "Transpose", 2, 0.8), op("t_1", "Transpose", 1, 0.4)],
@@ -207,10 +206,9 @@ def test_waiting_for_input_is_said_once():
             [op("d", "Decode", 1, 9, "tf.data")],
             "+8 ms: Decode in tf.data takes longer (1 ms → 9 ms)",
         ),
-    ],
-)
-def test_ops_by_type(old, new, line):
-    assert of_ops(old, new) == [line]
+    ]
+    for old, new, line in cases:
+        assert of_ops(old, new) == [line], line
 
 
 def test_ops_of_a_type_that_were_numbered_anew_are_counted_without_names():
@@ -341,9 +339,8 @@ def test_stages_of_a_pipeline_that_was_none():
     ]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
+def test_executables():
+    cases = [
         (
             [("step", 1.0, 10, 3)],
             [("step", 1.0, 12, 2)],
@@ -370,10 +367,11 @@ def test_stages_of_a_pipeline_that_was_none():
             [("loss", 1.0, 10, 3)],
             ["XLA executable step lost", "XLA executable loss new"],
         ),
-    ],
-)
-def test_executables(old, new, said):
-    assert lines(profiled(executables=table(*old)), profiled(executables=table(*new))) == said
+    ]
+    for old, new, said in cases:
+        assert (
+            lines(profiled(executables=table(*old)), profiled(executables=table(*new))) == said
+        ), (old, new, said)
 
 
 def test_the_graph_tells_the_types_whose_number_changed_the_most_on_top():
@@ -424,9 +422,8 @@ TIMED = [Difference(what=f"timed {n}", seconds=(9 - n) / 1e3) for n in range(6)]
 OTHERS = [Difference(what=f"other {n}") for n in range(4)]
 
 
-@pytest.mark.parametrize(
-    ("n_timed", "n_others", "shown"),
-    [
+def test_a_few_lines_have_room_for_what_has_no_time():
+    cases = [
         (6, 4, (3, 2)),
         (6, 1, (4, 1)),
         (6, 0, (5, 0)),
@@ -434,11 +431,10 @@ OTHERS = [Difference(what=f"other {n}") for n in range(4)]
         (2, 4, (2, 3)),
         (0, 4, (0, 4)),
         (0, 0, (0, 0)),
-    ],
-)
-def test_a_few_lines_have_room_for_what_has_no_time(n_timed, n_others, shown):
-    wanted = [*TIMED[: shown[0]], *OTHERS[: shown[1]]]
-    assert most_telling([*TIMED[:n_timed], *OTHERS[:n_others]], 5) == wanted
+    ]
+    for n_timed, n_others, shown in cases:
+        wanted = [*TIMED[: shown[0]], *OTHERS[: shown[1]]]
+        assert most_telling([*TIMED[:n_timed], *OTHERS[:n_others]], 5) == wanted, shown
 
 
 def test_shares_that_differ_by_two_percent_of_the_step_are_told_where_there_is_no_trace_to_compare_with():

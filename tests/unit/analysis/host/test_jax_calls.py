@@ -1,7 +1,6 @@
 """Calls, traces and frameworks of steps of JAX; what a trace does not show is unknown, never 0."""
 
 import numpy as np
-import pytest
 from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.evidence import Evidence
@@ -55,20 +54,17 @@ def test_in_steps_that_are_calls_the_first_of_each_function_does_not_count():
     assert [name for name, _, _ in jax_retraces(trace, steps, False)] == ["f"]
 
 
-@pytest.mark.parametrize(
-    ("events", "hidden", "found"),
-    [
-        (call("f", 11), False, ()),
-        (call("f", 11), True, None),
-        (call("f", 11, COMPILED), False, None),
-        ([at(COMPILED, 11, 12)], False, None),
-        ([at("OtherCall(f)", 11, 14), at(LOWERED, 12, 13)], False, None),
-        ([at("OtherCall(f)", 11, 14)], False, ()),
-    ],
-    ids=["nothing", "hidden", "no lowering", "nor calls", "calls of another name", "neither"],
-)
-def test_what_may_have_been_traced_unseen_is_unknown(events, hidden, found):
-    assert retraces(*events, hidden=hidden) == found
+def test_what_may_have_been_traced_unseen_is_unknown():
+    cases = {
+        "nothing": (call("f", 11), False, ()),
+        "hidden": (call("f", 11), True, None),
+        "no lowering": (call("f", 11, COMPILED), False, None),
+        "nor calls": ([at(COMPILED, 11, 12)], False, None),
+        "calls of another name": ([at("OtherCall(f)", 11, 14), at(LOWERED, 12, 13)], False, None),
+        "neither": ([at("OtherCall(f)", 11, 14)], False, ()),
+    }
+    for name, (events, hidden, found) in cases.items():
+        assert retraces(*events, hidden=hidden) == found, name
 
 
 def dispatches(*events, own):
@@ -114,28 +110,25 @@ def test_steps_that_call_no_function_of_jax_have_zero():
     assert dispatches(WAIT, WAITED, own={}).number == 0
 
 
-@pytest.mark.parametrize(
-    ("events", "own", "why"),
-    [
+def test_calls_that_cannot_be_told_apart_are_unknown():
+    cases = [
         ([at("OtherCall(add)", 1, 2)], {"add": False}, "no event of JAX's calls"),
         ([*call("add", 1)], {"add": False}, "no event of JAX's calls and executions"),
         ([*call("add", 1, RUN)], {"add": True}, "both compile a function named add"),
         ([*call("add", 1, RUN)], None, "pytest does"),
-    ],
-)
-def test_calls_that_cannot_be_told_apart_are_unknown(events, own, why):
-    value = dispatches(*events, own=own)
-    assert value.number is None
-    assert why in value.why
+    ]
+    for events, own, why in cases:
+        value = dispatches(*events, own=own)
+        assert value.number is None, why
+        assert why in value.why, why
 
 
 MULTIPLIED = at("a/MatMul:MatMul", 12, 13)
 FETCHED = at("EagerExecute", 12, 13, eager_op="IteratorGetNext", is_func=0)
 
 
-@pytest.mark.parametrize(
-    ("tensorflow", "jax", "untraced", "found"),
-    [
+def test_frameworks_that_computed_in_the_steps_are_found():
+    cases = [
         ([MULTIPLIED], call("f", 11), (), ("TensorFlow", "JAX")),
         ([FETCHED], call("f", 11), (), ("JAX",)),
         ([MULTIPLIED], [WAIT], (), ("TensorFlow",)),
@@ -143,11 +136,10 @@ FETCHED = at("EagerExecute", 12, 13, eager_op="IteratorGetNext", is_func=0)
         ([], [WAIT], ("PyTorch",), ("PyTorch",)),
         ([], [at("dot.1", 11, 12, program_id=3, run_id=1)], (), ("JAX",)),
         ([], call("f", 40), (), ("TensorFlow",)),  # outside of the steps
-    ],
-)
-def test_frameworks_that_computed_in_the_steps_are_found(tensorflow, jax, untraced, found):
-    traces = {"TensorFlow": steps_of(*tensorflow), "JAX": steps_of(*jax)}
-    assert frameworks_of(traces, untraced) == found
+    ]
+    for tensorflow, jax, untraced, found in cases:
+        traces = {"TensorFlow": steps_of(*tensorflow), "JAX": steps_of(*jax)}
+        assert frameworks_of(traces, untraced) == found, (tensorflow, jax, untraced)
 
 
 def test_a_framework_alone_needs_no_look_at_its_trace():

@@ -33,25 +33,25 @@ def rising(by, n=N):
     return tuple(by * step for step in range(n))
 
 
-@pytest.mark.parametrize("kind", ["heap", "python", "devices"])
-def test_a_leak_of_any_kind_is_found_to_the_byte(kind):
-    value = growth(**{kind: rising(4096)})
-    assert value.number == 4096
-    # a fifth of the window is left out, and 40 of the 50 steps remain
-    assert (value.low(), value.high()) == (4096 - 2**16 / 40, 4096)
-    assert "4 KiB" in value.detail["where"]
-    assert verdict(value, 1024) == "FAIL"
-    assert verdict(value, 4096) == "PASS"
-    assert verdict(value, 4000) == "UNKNOWN"
+def test_a_leak_of_any_kind_is_found_to_the_byte():
+    for kind in ["heap", "python", "devices"]:
+        value = growth(**{kind: rising(4096)})
+        assert value.number == 4096, kind
+        # a fifth of the window is left out, and 40 of the 50 steps remain
+        assert (value.low(), value.high()) == (4096 - 2**16 / 40, 4096), kind
+        assert "4 KiB" in value.detail["where"], kind
+        assert verdict(value, 1024) == "FAIL", kind
+        assert verdict(value, 4096) == "PASS", kind
+        assert verdict(value, 4000) == "UNKNOWN", kind
 
 
-@pytest.mark.parametrize("jump", range(0, N, 10))
-def test_mappings_that_keep_growing_are_a_leak(jump):
-    single = [2**24 * (step >= jump) for step in range(N)]
-    value = growth(mapped=tuple(2**20 * (step // 2) + one for step, one in enumerate(single)))
-    # 20 mappings of 1 MiB in 40 steps; three of all are left out below
-    assert value.low() == pytest.approx(2**20 * 17 / 40 - 2**16 / 40)
-    assert verdict(value, 2**18) == "FAIL"
+def test_mappings_that_keep_growing_are_a_leak():
+    for jump in range(0, N, 10):
+        single = [2**24 * (step >= jump) for step in range(N)]
+        value = growth(mapped=tuple(2**20 * (step // 2) + one for step, one in enumerate(single)))
+        # 20 mappings of 1 MiB in 40 steps; three of all are left out below
+        assert value.low() == pytest.approx(2**20 * 17 / 40 - 2**16 / 40), jump
+        assert verdict(value, 2**18) == "FAIL", jump
 
 
 def test_steady_memory_does_not_grow():
@@ -78,17 +78,15 @@ def test_few_blocks_give_no_interval():
     assert "7 timed blocks give no interval, 8 do" in growth(n=8).why
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
+def test_without_readings_it_is_unknown():
+    cases = [
         ({"memory": Unknown("no glibc")}, "no glibc"),
         ({"memory": Unknown(""), "ended": "the loop was left"}, "the loop was left"),
         ({"memory": Unknown("")}, "nothing was timed"),
         ({"settled": False}, "still draining"),
-    ],
-)
-def test_without_readings_it_is_unknown(given, why):
-    value = growth(**given)
-    assert value.number is None
-    assert why in value.why
-    assert verdict(value, 2**40) == "UNKNOWN"
+    ]
+    for given, why in cases:
+        value = growth(**given)
+        assert value.number is None, why
+        assert why in value.why, why
+        assert verdict(value, 2**40) == "UNKNOWN", why

@@ -129,9 +129,8 @@ def gpu(number, *events):
     return plane(f"/device:GPU:{number}", line("Stream #1", *events, id=1), derived)
 
 
-@pytest.mark.parametrize(
-    ("stats", "expected"),
-    [
+def test_a_kernel_belongs_to_the_op_that_its_annotation_names():
+    cases = [
         (
             {"hlo_op": "gemm_fusion_dot.3", "tf_op": "XlaModule:"},
             ("gemm_fusion_dot.3", "gemm_fusion_dot"),
@@ -146,11 +145,10 @@ def gpu(number, *events):
         ({"tf_op": "XlaModule:"}, ("sgemm", "kernel")),
         ({"annotation": ""}, ("sgemm", "kernel")),
         ({}, ("sgemm", "kernel")),
-    ],
-)
-def test_a_kernel_belongs_to_the_op_that_its_annotation_names(stats, expected):
-    ops = device_ops(*traced(planes=[gpu(0, event("sgemm", MS, MS, stats))]))
-    assert times(ops) == {("GPU", *expected): (1, 1, 1)}
+    ]
+    for stats, expected in cases:
+        ops = device_ops(*traced(planes=[gpu(0, event("sgemm", MS, MS, stats))]))
+        assert times(ops) == {("GPU", *expected): (1, 1, 1)}, (stats, expected)
 
 
 def test_copies_and_collectives_are_rows_of_their_own_on_all_devices_together():
@@ -239,17 +237,15 @@ def test_the_time_of_a_tpu_op_is_that_of_the_core_s_own_clock():
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
+def test_an_instruction_s_name_stands_before_its_type():
+    cases = [
         (ADD, "add.1"),
         ("copy-done.4 = f32[] copy-done(x)", "copy-done.4"),
         ("fusion.3", "fusion.3"),
         ("", ""),
-    ],
-)
-def test_an_instruction_s_name_stands_before_its_type(text, name):
-    assert instruction(text) == name
+    ]
+    for text, name in cases:
+        assert instruction(text) == name, name
 
 
 def test_the_table_is_per_step_and_sorted_by_self_time():

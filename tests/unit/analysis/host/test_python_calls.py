@@ -60,9 +60,8 @@ def test_a_step_that_calls_nothing_has_none():
     assert table.rows == ()
 
 
-@pytest.mark.parametrize(
-    ("recorded", "why"),
-    [
+def test_the_reason_why_nothing_was_counted_is_named():
+    cases = [
         (recording(Unknown("a profiler is set")), "not counted: a profiler is set"),
         (
             Recording(name="", trace=None, workload={}, ended="the loop was left"),
@@ -76,11 +75,10 @@ def test_a_step_that_calls_nothing_has_none():
             Recording(name="", trace=None, workload={}),
             "the data ended before the steps in which they are counted",
         ),
-    ],
-)
-def test_the_reason_why_nothing_was_counted_is_named(recorded, why):
-    value, table = found(recorded)
-    assert (value.number, value.why, table) == (None, why, None)
+    ]
+    for recorded, why in cases:
+        value, table = found(recorded)
+        assert (value.number, value.why, table) == (None, why, None), why
 
 
 def test_the_table_keeps_two_hundred_functions():

@@ -26,9 +26,8 @@ def recorded(*components, n_batches=1, **others):
     return Recording(name="", trace=None, workload={}, batches=batches, **others)
 
 
-@pytest.mark.parametrize(
-    ("boundaries", "size", "share"),
-    [
+def test_buckets():
+    cases = [
         ([10], 4, 1 - 142 / 160),  # 3 5 7 9, 4 6 8, 100
         (
             [9],
@@ -40,18 +39,15 @@ def recorded(*components, n_batches=1, **others):
         ([1000], 4, 1 - 142 / 436),
         ([10], 100, 1 - 142 / (7 * 9 + 100)),
         ([10], 1, 0.0),
-    ],
-)
-def test_buckets(boundaries, size, share):
-    assert bucketed(LENGTHS, boundaries, size) == pytest.approx(share)
+    ]
+    for boundaries, size, share in cases:
+        assert bucketed(LENGTHS, boundaries, size) == pytest.approx(share), (boundaries, size)
 
 
-@pytest.mark.parametrize(
-    ("rows", "share"),
-    [([], 0.0), ([[]], 0.0), ([[0, 0]], 0.0), ([[2, 2]], 0.0), ([[1, 3], [4]], 0.2)],
-)
-def test_rows_padded_to_the_longest(rows, share):
-    assert padded_to_longest(rows) == pytest.approx(share)
+def test_rows_padded_to_the_longest():
+    cases = [([], 0.0), ([[]], 0.0), ([[0, 0]], 0.0), ([[2, 2]], 0.0), ([[1, 3], [4]], 0.2)]
+    for rows, share in cases:
+        assert padded_to_longest(rows) == pytest.approx(share), rows
 
 
 def test_the_share_is_that_of_sums_over_batches_and_components():
@@ -79,15 +75,13 @@ def test_rows_padded_along_several_axes_have_no_lengths_to_put_in_buckets():
     assert "try" not in value.detail
 
 
-@pytest.mark.parametrize(
-    ("rows", "widths"),
-    [(((4, 4),), (4,)), (((99, 100),), (100,)), (((),), (7,)), (((0, 0),), (3,))],
-)
-def test_what_no_bucket_makes_better_has_nothing_to_try(rows, widths):
-    value, _ = batch_padding(
-        recorded(component(rows, widths), component(((1,),), (1,), name="other"))
-    )
-    assert "bucket" not in value.detail.get("try", "")
+def test_what_no_bucket_makes_better_has_nothing_to_try():
+    cases = [(((4, 4),), (4,)), (((99, 100),), (100,)), (((),), (7,)), (((0, 0),), (3,))]
+    for rows, widths in cases:
+        value, _ = batch_padding(
+            recorded(component(rows, widths), component(((1,),), (1,), name="other"))
+        )
+        assert "bucket" not in value.detail.get("try", ""), rows
 
 
 def test_alike_batches_do_not_vary_and_others_do_by_four_standard_errors():
@@ -111,20 +105,18 @@ def test_shapes_that_differ_are_named():
     assert "drop_remainder=True" in where
 
 
-@pytest.mark.parametrize(
-    ("recording", "why"),
-    [
+def test_what_is_not_known_says_why():
+    cases = [
         (Recording(name="", trace=None, workload={}), "where tf_profile drives the steps"),
         (Recording(name="", trace=None, workload={}, batches=Unknown("mine")), "mine"),
         (recorded(component(((),), (0,))), "no elements"),
         (recorded(n_batches=0), "no elements"),
-    ],
-)
-def test_what_is_not_known_says_why(recording, why):
-    value, tables = batch_padding(recording)
-    assert value.number is None
-    assert why in value.why
-    assert tables == {}
+    ]
+    for recording, why in cases:
+        value, tables = batch_padding(recording)
+        assert value.number is None, (recording, why)
+        assert why in value.why, (recording, why)
+        assert tables == {}, (recording, why)
 
 
 def test_a_value_goes_through_json():

@@ -63,18 +63,16 @@ def test_a_ready_next_takes_the_median_of_what_is_no_wait():
     assert ready_s(traced(name="other")) == 0
 
 
-@pytest.mark.parametrize(
-    ("next_s", "share"),
-    [
+def test_a_fetch_counts_whole_where_it_waits_for_more_than_a_third_of_it():
+    cases = [
         (0.001, 0.0),
         (0.0015, 0.05),  # waited for a third of it, so only the wait counts
         (0.0016, 0.16),
         (0.0005, 0.0),
         (0.008, 0.8),
-    ],
-)
-def test_a_fetch_counts_whole_where_it_waits_for_more_than_a_third_of_it(next_s, share):
-    assert timed_waits(fetches_of(next_s), READY).share == pytest.approx(share)
+    ]
+    for next_s, share in cases:
+        assert timed_waits(fetches_of(next_s), READY).share == pytest.approx(share), next_s
 
 
 def test_a_pause_before_a_block_that_waits_belongs_to_wait_and_period():
@@ -94,18 +92,16 @@ def test_halves_of_a_window():
     assert found.draining(1.0)
 
 
-@pytest.mark.parametrize(
-    ("halves", "most", "emptied", "draining"),
-    [
+def test_buffers_at_the_boundary():
+    cases = [
         ((0.0, 0.05), 1.0, False, False),
         ((0.0, 0.051), 0.051, True, True),
         ((0.0, 0.051), 0.05, True, False),  # too small a buffer for so many steps
         ((0.25, 0.2), 1.0, True, False),
-    ],
-)
-def test_buffers_at_the_boundary(halves, most, emptied, draining):
-    found = TimedWaits(share=0.1, halves=halves)
-    assert (found.emptied, found.draining(most)) == (emptied, draining)
+    ]
+    for halves, most, emptied, draining in cases:
+        found = TimedWaits(share=0.1, halves=halves)
+        assert (found.emptied, found.draining(most)) == (emptied, draining), (halves, most)
 
 
 def bound(trace, fetches, **recording):
@@ -163,36 +159,32 @@ def test_a_trace_tells_where_the_timed_window_cannot(missing):
     assert bound(traced(others=[pushes]), WAITS)[1] is Source.TRACE
 
 
-@pytest.mark.parametrize(
-    ("fetches", "settled", "share", "source"),
-    [
+def test_buffers_that_drain_under_the_profiler_alone_hide_nothing():
+    cases = [
         (None, True, 1 - 0.9 * 0.8, Source.CORRECTED),
         (READY_ONES, False, 0.2, Source.CORRECTED),
         (READY_ONES, True, 0.0, Source.TIMED),  # they had drained before
         (WAITS, False, 0.8, Source.TIMED),  # they ran empty
-    ],
-)
-def test_buffers_that_drain_under_the_profiler_alone_hide_nothing(fetches, settled, share, source):
-    found = bound(traced(kept=0.8), fetches, settled=settled)
-    assert found == (pytest.approx(share, abs=1e-6), source)
+    ]
+    for fetches, settled, share, source in cases:
+        found = bound(traced(kept=0.8), fetches, settled=settled)
+        assert found == (pytest.approx(share, abs=1e-6), source), (fetches, settled, share)
 
 
 LATE = fetches_of(*[0.002] * 30, *[0.008] * 30)
 
 
-@pytest.mark.parametrize(
-    ("fetches", "kept", "before", "steps"),
-    [
+def test_steps_that_buffers_need_to_drain():
+    cases = [
         (WAITS, 0.8, 0, 0),  # they wait all along: the buffers are empty
         (READY_ONES, 0.8, 24, 30),  # 5 elements ÷ 0.2 = 25 steps, and a fifth more
         (READY_ONES, 0.8, 25, 0),
         (READY_ONES, 1.0, 0, 0),
         (LATE, 1.0, 10, 48),  # 1.2 × (10 + 60 ÷ 2)
         (None, 0.8, 10**6, 22),  # 1.2 × 5 ÷ 0.28
-    ],
-)
-def test_steps_that_buffers_need_to_drain(fetches, kept, before, steps):
-    assert settling_steps(traced(kept=kept), before, fetches) == steps
+    ]
+    for fetches, kept, before, steps in cases:
+        assert settling_steps(traced(kept=kept), before, fetches) == steps, (fetches, kept, before)
 
 
 # eight steps take their elements at 30, 40, … 100 ms, and wait for 8 of 10 ms
@@ -210,41 +202,41 @@ def test_a_timed_call_takes_its_element_behind_its_next():
     assert taken_ns(None).size == 0
 
 
-@pytest.mark.parametrize(
-    ("made_ms", "share", "source", "steps"),
-    [
+def test_a_late_next_is_no_empty_buffer():
+    """Elements that were made before the timed steps, and left behind them."""
+    cases = [
         ((), 0.8, Source.TIMED, 0),
         ((1, 2, 3), 0.8, Source.TIMED, 0),  # one was not ready, and two are as good as none
         ((1, 2, 3, 4), 1 - 0.2 * 0.8, Source.CORRECTED, 8),  # 1.2 × 5 ÷ 0.84
-    ],
-)
-def test_a_late_next_is_no_empty_buffer(made_ms, share, source, steps):
-    """Elements that were made before the timed steps, and left behind them."""
-    trace = traced(kept=0.8, made_ms=made_ms)
-    assert bound(trace, EIGHT, settled=False) == (pytest.approx(share, abs=1e-6), source)
-    assert settling_steps(trace, 0, EIGHT) == steps
+    ]
+    for made_ms, share, source, steps in cases:
+        trace = traced(kept=0.8, made_ms=made_ms)
+        assert bound(trace, EIGHT, settled=False) == (pytest.approx(share, abs=1e-6), source), (
+            made_ms
+        )
+        assert settling_steps(trace, 0, EIGHT) == steps, made_ms
 
 
-@pytest.mark.parametrize(
-    ("kept", "made_ms", "share"),
-    [
+def test_elements_made_in_the_timed_window_tell_if_the_buffer_drained():
+    cases = [
         (1.0, (40, 52.5, 65, 77.5, 90), 1 - 0.2 * 0.8),  # 4 made while 5 were taken
         (0.5, (40, 50, 60, 70), 0.8),  # the profiler alone made the pipeline slow
         (0.5, (90, 91, 92, 93, 101), 0.8),
         (0.5, (98, 99, 99.5, 101), 0.8),  # too few
-    ],
-)
-def test_elements_made_in_the_timed_window_tell_if_the_buffer_drained(kept, made_ms, share):
-    trace = traced(kept=kept, made_ms=made_ms)
-    assert bound(trace, EIGHT)[0] == pytest.approx(share, abs=1e-6)
-    assert (settling_steps(trace, 10**6, EIGHT) > 0) == (share > 0.8)
+    ]
+    for kept, made_ms, share in cases:
+        trace = traced(kept=kept, made_ms=made_ms)
+        assert bound(trace, EIGHT)[0] == pytest.approx(share, abs=1e-6), made_ms
+        assert (settling_steps(trace, 10**6, EIGHT) > 0) == (share > 0.8), made_ms
 
 
-@pytest.mark.parametrize("fetches", [replace(EIGHT, last_ns=1_800_000_000 * 10**9), None])
-@pytest.mark.parametrize("number", [-1, -(2**62), 2**62])
-def test_numbers_that_are_no_times_are_left_out(fetches, number):
-    trace = traced(kept=0.8, made_ms=[number / 1e6] * 20)
-    assert bound(trace, fetches, settled=False) == bound(traced(kept=0.8), fetches, settled=False)
+def test_numbers_that_are_no_times_are_left_out():
+    for fetches in [replace(EIGHT, last_ns=1_800_000_000 * 10**9), None]:
+        for number in [-1, -(2**62), 2**62]:
+            trace = traced(kept=0.8, made_ms=[number / 1e6] * 20)
+            assert bound(trace, fetches, settled=False) == bound(
+                traced(kept=0.8), fetches, settled=False
+            ), (fetches, number)
 
 
 def test_a_full_buffer_before_the_slow_stage_holds_no_elements_back():
@@ -253,17 +245,15 @@ def test_a_full_buffer_before_the_slow_stage_holds_no_elements_back():
     assert settling_steps(trace, 0, EIGHT) == 0
 
 
-@pytest.mark.parametrize(
-    ("limit", "before", "steps"),
-    [
+def test_buffers_that_may_have_run_empty_after_the_timed_window():
+    """Steps that wait in the trace alone: the buffers fed them before, or the profiler slows the pipeline down."""
+    cases = [
         (5, 12, 15),  # 5 elements ÷ 0.4 = 12.5 steps, and a fifth more
         (5, 13, 0),
         (1000, 23, 29),  # 4 timed and 20 traced steps, and a fifth more
         (1000, 24, 0),
         (0, 0, 0),  # nothing is buffered
-    ],
-)
-def test_buffers_that_may_have_run_empty_after_the_timed_window(limit, before, steps):
-    """Steps that wait in the trace alone: the buffers fed them before, or the profiler slows the pipeline down."""
-    trace = traced(wait=(1, 4), limit=limit)
-    assert settling_steps(trace, before, fetches_of(*[0.001] * 4)) == steps
+    ]
+    for limit, before, steps in cases:
+        trace = traced(wait=(1, 4), limit=limit)
+        assert settling_steps(trace, before, fetches_of(*[0.001] * 4)) == steps, before

@@ -1,6 +1,5 @@
 """Stages that run Python: counted from the data, or from a trace where it tells."""
 
-import pytest
 from helpers.tables import cells
 from helpers.xspace import at, line, plane, space
 
@@ -70,9 +69,8 @@ def test_a_reason_is_kept_and_no_data_without_a_trace_is_unknown():
     assert found(ended="the data ended")[0].why == "the data ended"
 
 
-@pytest.mark.parametrize(
-    ("names", "number", "why"),
-    [
+def test_without_data_the_trace_is_asked_and_a_zero_needs_stages_without_functions():
+    cases = [
         (("Iterator::Root::Prefetch", "Iterator::Root::Prefetch::Range"), 0, None),
         (("Iterator::Root::FlatMap", "Iterator::Root::FlatMap[0]::Generator"), 1, None),
         (("Iterator::Root::Batch", "Iterator::Root::Batch::Map"), None, "no Python in Map, but"),
@@ -82,14 +80,11 @@ def test_a_reason_is_kept_and_no_data_without_a_trace_is_unknown():
         (("Iterator::Prefetch", "Iterator::Prefetch::Generator"), None, "in Prefetch, but"),
         ((), None, "the trace shows no input pipeline"),
         (("ReduceIterator::Root::Scan",), None, "a tf.function loops over a dataset"),
-    ],
-)
-def test_without_data_the_trace_is_asked_and_a_zero_needs_stages_without_functions(
-    names, number, why
-):
-    value, tables = found(trace=traced(*names))
-    assert (value.number, tables) == (number, {})
-    assert why is None or why in value.why
+    ]
+    for names, number, why in cases:
+        value, tables = found(trace=traced(*names))
+        assert (value.number, tables) == (number, {}), names
+        assert why is None or why in value.why, names
 
 
 def test_a_long_pipeline_is_listed_whole_up_to_a_thousand_stages():

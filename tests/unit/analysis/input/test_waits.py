@@ -90,17 +90,18 @@ def test_over_several_epochs_nothing_drains_for_good():
     assert (drain.kept, drain.capacity, drain.buffered) == (1, 0, False)
 
 
-@pytest.mark.parametrize(
-    ("kept", "halves", "stationary"),
-    [
+def test_stationary_at_the_boundary():
+    cases = [
         (0.951, (0.1, 0.1), True),
         (0.949, (0.1, 0.1), False),
         (1.0, (0.0, 0.05), True),
         (1.0, (0.0, 0.051), False),
-    ],
-)
-def test_stationary_at_the_boundary(kept, halves, stationary):
-    assert Drain(kept=kept, capacity=1, halves=halves).stationary() is stationary
+    ]
+    for kept, halves, stationary in cases:
+        assert Drain(kept=kept, capacity=1, halves=halves).stationary() is stationary, (
+            kept,
+            halves,
+        )
 
 
 def test_buffers_are_given_the_steps_that_they_take_to_drain_and_a_fifth_more():

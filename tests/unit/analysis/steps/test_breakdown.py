@@ -32,18 +32,16 @@ def test_a_wait_behind_a_model_op_of_another_thread_is_no_input():
     assert parts_of(fetch, model) == {"input": 2, "host_compute": 6, "other": 2}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_an_op_that_only_runs_others_hides_no_wait():
+    cases = [
         "PartitionedCall:PartitionedCall",
         "StatefulPartitionedCall:StatefulPartitionedCall",
         "while:While",
-    ],
-)
-def test_an_op_that_only_runs_others_hides_no_wait(name):
-    fetch = line("tf_Compute/1", at("IteratorGetNextOp::DoCompute", 1, 6))
-    shell = line("tf_Compute/2", at(name, 0, 10))
-    assert parts_of(fetch, shell)["input"] == 5
+    ]
+    for name in cases:
+        fetch = line("tf_Compute/1", at("IteratorGetNextOp::DoCompute", 1, 6))
+        shell = line("tf_Compute/2", at(name, 0, 10))
+        assert parts_of(fetch, shell)["input"] == 5, name
 
 
 @pytest.mark.parametrize("thread", ["tf_data_private_threadpool/1", "tf_Compute/2"])
@@ -65,24 +63,22 @@ def test_an_xla_execution_hides_a_wait():
     assert parts_of(fetch, run) == {"input": 3, "host_compute": 4, "other": 3}
 
 
-@pytest.mark.parametrize(
-    ("waits", "input_ms"),
-    [
+def test_a_next_counts_whole_where_it_waits_for_more_than_a_third_of_it():
+    cases = [
         ([(2, 5)], 5),
         ([(2, 3.6)], 1.6),  # under a third of the call
         ([(2, 3.7)], 5),
         ([(1.5, 3), (4, 5.5)], 5),  # two iterators
         ([(2, 2.8), (4, 4.8)], 1.6),
-    ],
-)
-def test_a_next_counts_whole_where_it_waits_for_more_than_a_third_of_it(waits, input_ms):
-    thread = line(
-        "loop",
-        at(FETCH, 1, 6),
-        at("EagerExecute", 1.2, 5.8, eager_op="IteratorGetNext"),
-        *(at("IteratorGetNextOp::DoCompute", begin, end) for begin, end in waits),
-    )
-    assert parts_of(thread)["input"] == pytest.approx(input_ms)
+    ]
+    for waits, input_ms in cases:
+        thread = line(
+            "loop",
+            at(FETCH, 1, 6),
+            at("EagerExecute", 1.2, 5.8, eager_op="IteratorGetNext"),
+            *(at("IteratorGetNextOp::DoCompute", begin, end) for begin, end in waits),
+        )
+        assert parts_of(thread)["input"] == pytest.approx(input_ms), waits
 
 
 def test_the_way_to_an_iterator_is_no_wait_where_the_element_was_there():
@@ -130,19 +126,16 @@ def test_the_op_event_of_the_same_wait_counts_once():
     assert parts_of(fetch)["input"] == 4
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
+def test_input_that_the_host_gives_is_input():
+    cases = [
         at("infeed:InfeedEnqueueTuple", 1, 4),
         at("MEMCPYHtoD", 1, 4),
         at("memcpyHtoD(123)", 1, 4),
         at("Grain next", 1, 4, _ipl_stage_name="Batch"),
         at("Grain next", 1, 4, _ipl_stage_name="Batch", _ct=1, _c=5),
-    ],
-    ids=lambda event: event.name,
-)
-def test_input_that_the_host_gives_is_input(event):
-    assert parts_of(line("loader", event)) == {"input": 3, "other": 7}
+    ]
+    for event in cases:
+        assert parts_of(line("loader", event)) == {"input": 3, "other": 7}, event
 
 
 def test_of_nested_stages_the_outermost_is_input():

@@ -1,6 +1,5 @@
 """The timeline of the median step; hand-made traces with times in ms, counted by hand."""
 
-import pytest
 from helpers.traces import SYNTHETIC, whole
 from helpers.xspace import at, line, plane, space
 
@@ -86,18 +85,20 @@ def test_without_a_trace_there_is_no_timeline():
     assert median_step.analyse(Evidence(Recording(name="", trace=None, workload={}))).tables == {}
 
 
-@pytest.mark.parametrize("path", sorted(SYNTHETIC.glob("*.pb")), ids=lambda path: path.stem)
-def test_spans_of_a_step_are_disjoint_and_sum_to_its_parts(path):
-    trace = decode_trace(path.read_bytes())
-    try:
-        steps = find_steps(trace)
-    except TraceError:  # some have none
-        steps = whole(trace)
-    parts = break_down(trace, steps)
-    for number in range(min(len(steps), 5)):
-        begin, end = int(steps.start_ps[number]), int(steps.end_ps[number])
-        sums = dict.fromkeys(parts.parts_ps, 0)
-        for part, spans in parts.spans_of(number, begin, end):
-            sums[part] += int(covered(spans, steps.start_ps, steps.end_ps)[number])
-        sums["other"] = end - begin - sum(sums.values())
-        assert sums == {part: int(column[number]) for part, column in parts.parts_ps.items()}
+def test_spans_of_a_step_are_disjoint_and_sum_to_its_parts():
+    for path in sorted(SYNTHETIC.glob("*.pb")):
+        trace = decode_trace(path.read_bytes())
+        try:
+            steps = find_steps(trace)
+        except TraceError:  # some have none
+            steps = whole(trace)
+        parts = break_down(trace, steps)
+        for number in range(min(len(steps), 5)):
+            begin, end = int(steps.start_ps[number]), int(steps.end_ps[number])
+            sums = dict.fromkeys(parts.parts_ps, 0)
+            for part, spans in parts.spans_of(number, begin, end):
+                sums[part] += int(covered(spans, steps.start_ps, steps.end_ps)[number])
+            sums["other"] = end - begin - sum(sums.values())
+            assert sums == {part: int(column[number]) for part, column in parts.parts_ps.items()}, (
+                path
+            )

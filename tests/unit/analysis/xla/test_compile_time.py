@@ -69,15 +69,18 @@ def test_no_compilation_is_known_where_the_self_check_showed_one():
     assert (value.number, value.why) == (None, "not in 9.9")
 
 
-@pytest.mark.parametrize(
-    "name", [START, "cluster_0_1/xla_compile:_XlaCompile", "__inference_f_1:__inference_f_1"]
-)
-def test_the_innermost_op_is_what_compiles(name):
-    assert seconds(
-        traced(
-            [at("ExecutorState::Process", 0, 100), at(START, 1, 99), at(name, 10, 50), *cpu(20, 40)]
-        )
-    ) == pytest.approx(40e-3)
+def test_the_innermost_op_is_what_compiles():
+    for name in [START, "cluster_0_1/xla_compile:_XlaCompile", "__inference_f_1:__inference_f_1"]:
+        assert seconds(
+            traced(
+                [
+                    at("ExecutorState::Process", 0, 100),
+                    at(START, 1, 99),
+                    at(name, 10, 50),
+                    *cpu(20, 40),
+                ]
+            )
+        ) == pytest.approx(40e-3), name
 
 
 def test_executions_before_the_compiler_ran_do_not_end_it():
@@ -112,23 +115,24 @@ def test_without_an_op_around_them_the_compiler_s_own_events_count():
 REGION, REGION_END = "ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion"
 
 
-@pytest.mark.parametrize(
-    ("before", "ms"),
-    [
+def test_an_op_whose_end_the_trace_does_not_see_began_with_what_its_thread_was_given():
+    cases = [
         ([at(REGION, 5, 5)], 55),
         ([at(REGION, 1, 1), at(REGION_END, 4, 4), at(REGION, 5, 5)], 55),
         ([at(REGION, 1, 1), at("a/MatMul:MatMul", 2, 10)], 50),  # another op in the same work
         ([at("a/MatMul:MatMul", 2, 4), at(REGION, 5, 5)], 55),
         ([at(REGION, 1, 1), at(REGION_END, 4, 4)], 40),  # nobody knows
         ([at("a/MatMul:MatMul", 2, 4)], 40),
-    ],
-)
-def test_an_op_whose_end_the_trace_does_not_see_began_with_what_its_thread_was_given(before, ms):
-    trace = traced(
-        [*before, *cpu(20, 60), at(RUN, 62, 70)], [at(REGION, 15, 15)], modules=("f(1)",)
-    )
-    assert seconds(trace) == pytest.approx(ms * 1e-3)
-    assert compile_seconds(trace) == ({} if ms == 40 else pytest.approx({"f(1)": ms * 1e-3}))
+    ]
+    for before, ms in cases:
+        trace = traced(
+            [*before, *cpu(20, 60), at(RUN, 62, 70)], [at(REGION, 15, 15)], modules=("f(1)",)
+        )
+        assert seconds(trace) == pytest.approx(ms * 1e-3), (before, ms)
+        assert compile_seconds(trace) == ({} if ms == 40 else pytest.approx({"f(1)": ms * 1e-3})), (
+            before,
+            ms,
+        )
 
 
 def test_ops_that_compile_nothing_do_not_count():
@@ -180,9 +184,8 @@ def test_a_first_step_that_was_none_may_run_what_was_compiled_before():
         assert value.why == f"{WARM}; executables may have been compiled before"
 
 
-@pytest.mark.parametrize(
-    ("recording", "why"),
-    [
+def test_without_a_trace_of_the_first_step_it_is_unknown():
+    cases = [
         (DRIVEN, "only steps that tf_profile drives have a first step under a session of its own"),
         (
             Recording(name="", trace=None, workload={}, bare=True, ended="x"),
@@ -192,12 +195,11 @@ def test_a_first_step_that_was_none_may_run_what_was_compiled_before():
             Recording(name="", trace=None, workload={}, ended="the data were over"),
             "the data were over",
         ),
-    ],
-)
-def test_without_a_trace_of_the_first_step_it_is_unknown(recording, why):
-    value = compile_time(None, recording)
-    assert value.number is None
-    assert value.why.startswith(why)
+    ]
+    for recording, why in cases:
+        value = compile_time(None, recording)
+        assert value.number is None, why
+        assert value.why.startswith(why), why
 
 
 def test_a_profile_without_a_traced_window_has_it_too():
@@ -206,18 +208,21 @@ def test_a_profile_without_a_traced_window_has_it_too():
     assert profile_of(Evidence(DRIVEN, None)).value("xla_compile_time").number is None
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4])
-def test_the_longest_are_named(n):
-    events = [
-        event
-        for k in range(n)
-        for event in (at(START, 100 * k, 100 * k + 10 + k), *cpu(100 * k + 1, 100 * k + 9, f"f{k}"))
-    ]
-    where = compile_time(traced(events, modules=[f"f{k}({k})" for k in range(n)]), DRIVEN).detail[
-        "where"
-    ]
-    shown = [f"f{k} {10 + k} ms" for k in range(n)][::-1]
-    assert where == "compiled: " + ", ".join(shown[:3]) + (", and 1 more" if n == 4 else "")
+def test_the_longest_are_named():
+    for n in [1, 2, 3, 4]:
+        events = [
+            event
+            for k in range(n)
+            for event in (
+                at(START, 100 * k, 100 * k + 10 + k),
+                *cpu(100 * k + 1, 100 * k + 9, f"f{k}"),
+            )
+        ]
+        where = compile_time(
+            traced(events, modules=[f"f{k}({k})" for k in range(n)]), DRIVEN
+        ).detail["where"]
+        shown = [f"f{k} {10 + k} ms" for k in range(n)][::-1]
+        assert where == "compiled: " + ", ".join(shown[:3]) + (", and 1 more" if n == 4 else ""), n
 
 
 def test_of_modules_of_one_name_the_latest_programs_are_those_of_the_trace():

@@ -1,4 +1,3 @@
-import pytest
 from helpers.xspace import at, field, line, plane, space
 
 from pytest_tfperf.analysis.steps.detect import find_steps
@@ -69,17 +68,15 @@ def test_on_a_gpu_the_compiler_s_passes_name_the_module_and_autotuning_compiles_
     assert compiled_late(trace, steps) == ["m12"]
 
 
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [
+def test_a_module_is_shown_by_its_function():
+    cases = [
         ("a_inference_train_step_123__XlaMustCompile_true_config_proto_135_.2(7)", "train_step"),
         ("a_inference_one_step_on_data_21694__.4(1)", "one_step_on_data"),
         ("cluster_0__XlaCompiledKernel_true__XlaHasReferenceVars_false_.4(12)", "cluster_0"),
         ("jit_step(3)", "jit_step"),
-    ],
-)
-def test_a_module_is_shown_by_its_function(name, short):
-    assert short_module(name) == short
+    ]
+    for name, short in cases:
+        assert short_module(name) == short, name
 
 
 def test_on_a_tpu_executions_are_those_of_the_busiest_core():

@@ -30,11 +30,11 @@ def test_a_product_absorbs_a_transpose():
     assert transposed(result) == []
 
 
-@pytest.mark.parametrize(("size", "found"), [(100, ["PADDED_MOVE"]), (128, []), (1, [])])
-def test_a_slice_along_the_lanes(size, found):
-    shapes = ("f32[64,256]",)
-    result = op("r", "slice", f"f32[64,{size}]", "p0", slices=((0, 64, 1), (0, size, 1)))
-    assert codes(result, shapes=shapes) == found
+def test_a_slice_along_the_lanes():
+    for size, found in [(100, ["PADDED_MOVE"]), (128, []), (1, [])]:
+        shapes = ("f32[64,256]",)
+        result = op("r", "slice", f"f32[64,{size}]", "p0", slices=((0, 64, 1), (0, size, 1)))
+        assert codes(result, shapes=shapes) == found, size
 
 
 @pytest.mark.parametrize(("axis", "found"), [(0, []), (1, ["PADDED_MOVE"])])

@@ -57,9 +57,9 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.parametrize("name", ["step", "step(7)", f"{LONG}(7)"])
-def test_an_executable_has_a_short_name(name):
-    assert pick(PROGRAMS, name) is PROGRAMS[0]
+def test_an_executable_has_a_short_name():
+    for name in ["step", "step(7)", f"{LONG}(7)"]:
+        assert pick(PROGRAMS, name) is PROGRAMS[0], name
 
 
 @pytest.mark.parametrize(

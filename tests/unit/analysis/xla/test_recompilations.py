@@ -1,6 +1,5 @@
 """What is said of executables that were compiled again."""
 
-import pytest
 from helpers.xspace import at, field, line, plane, space
 
 from pytest_tfperf.analysis.evidence import Evidence
@@ -73,9 +72,8 @@ def test_on_a_tpu_numbers_are_fingerprints_and_what_was_there_before_is_older():
     assert changes(executables, "jit_f(17)") == ["jit_f: argument 0 f32[8] → f32[5]"]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "text"),
-    [
+def test_what_changed():
+    cases = [
         (("f32[]",), ("pred[]",), "step: argument 0 f32[] → pred[]"),
         (
             ("(f32[8];s64[])",),
@@ -91,10 +89,13 @@ def test_on_a_tpu_numbers_are_fingerprints_and_what_was_there_before_is_older():
         ),
         (None, ("f32[5]",), "step"),
         (("f32[5]",), None, "step"),
-    ],
-)
-def test_what_changed(old, new, text):
-    assert changes({f"{STEP}(3)": old, f"{STEP}(9)": new}, f"{STEP}(9)") == [text]
+    ]
+    for old, new, text in cases:
+        assert changes({f"{STEP}(3)": old, f"{STEP}(9)": new}, f"{STEP}(9)") == [text], (
+            old,
+            new,
+            text,
+        )
 
 
 def test_a_function_that_was_traced_anew_says_so():
@@ -126,12 +127,10 @@ def test_events_name_modules_without_the_program_s_number():
     assert changes(executables, STEP) == ["step: argument 0 f32[8] → f32[5]"]
 
 
-@pytest.mark.parametrize(
-    "compiled", [("executable",), (f"{STEP}(99)",), ("no such module", "step")]
-)
-def test_what_the_trace_does_not_hold_is_not_described(compiled):
-    assert changes({f"{STEP}(3)": ("f32[8]",)}, *compiled) == []
-    assert recompilations(decode_trace(space(plane("/host:CPU"))), compiled) == []
+def test_what_the_trace_does_not_hold_is_not_described():
+    for compiled in [("executable",), (f"{STEP}(99)",), ("no such module", "step")]:
+        assert changes({f"{STEP}(3)": ("f32[8]",)}, *compiled) == [], compiled
+        assert recompilations(decode_trace(space(plane("/host:CPU"))), compiled) == [], compiled
 
 
 def compiled_late(executables, *names):
@@ -171,12 +170,18 @@ def test_a_trace_alone_tells_it_too():
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [("f(12)", 12), ("f(g)(3)", 3), ("f(-5)", -5), ("f", 0), ("f()", 0), ("f(x)", 0), ("", 0)],
-)
-def test_a_program_s_number_stands_at_the_end(name, number):
-    assert program_id(name) == number
+def test_a_program_s_number_stands_at_the_end():
+    cases = [
+        ("f(12)", 12),
+        ("f(g)(3)", 3),
+        ("f(-5)", -5),
+        ("f", 0),
+        ("f()", 0),
+        ("f(x)", 0),
+        ("", 0),
+    ]
+    for name, number in cases:
+        assert program_id(name) == number, name
 
 
 def test_the_latest_programs_of_a_name_are_taken_in_the_order_of_time():

@@ -27,9 +27,8 @@ def test_whole_numbers_stay_whole():
     assert work_values([(costs(5), 0.5)])["flops"].number == 2.5
 
 
-@pytest.mark.parametrize(
-    ("programs", "metric", "why"),
-    [
+def test_what_is_not_known_is_said():
+    cases = [
         (Unknown("nothing was lowered"), "flops", "nothing was lowered"),
         (Unknown("nothing was lowered"), "half_precision", "nothing was lowered"),
         ([(costs(100), 1.0)], "half_precision", "no matrix multiplication"),
@@ -45,12 +44,11 @@ def test_whole_numbers_stay_whole():
             "half_precision",
             "how often its loops run",
         ),
-    ],
-)
-def test_what_is_not_known_is_said(programs, metric, why):
-    value = work_values(programs)[metric]
-    assert value.number is None
-    assert why in value.why
+    ]
+    for programs, metric, why in cases:
+        value = work_values(programs)[metric]
+        assert value.number is None, (metric, why)
+        assert why in value.why, (metric, why)
 
 
 def op(op_name, matmul, half, opcode="dot", line=""):
@@ -137,16 +135,14 @@ def test_eager_matmuls_are_in_no_module():
     assert lowered_programs(recording, ["AddV2"]) == []
 
 
-@pytest.mark.parametrize(
-    ("modules", "runs_ops", "why"),
-    [
+def test_of_a_trace_alone_all_work_must_be_in_executables_that_it_holds():
+    cases = [
         ({}, False, "no XLA executable"),
         ({"f(1)": 1.0}, True, "outside XLA"),
         ({"f(1)": 1.0}, False, "0 of the 1 executables"),
-    ],
-)
-def test_of_a_trace_alone_all_work_must_be_in_executables_that_it_holds(modules, runs_ops, why):
-    assert why in traced_programs({}, XlaUse(None, None, modules), runs_ops).why
+    ]
+    for modules, runs_ops, why in cases:
+        assert why in traced_programs({}, XlaUse(None, None, modules), runs_ops).why, why
 
 
 def test_executables_of_a_trace_count_as_often_as_they_ran():

@@ -46,31 +46,27 @@ def test_a_program_runs_as_often_as_its_executable():
     assert before(Program(1, 3)) == ((encoded(twice(5)), 2.0),)
 
 
-@pytest.mark.parametrize(
-    "programs",
-    [
+def test_the_instructions_tell_the_program():
+    cases = [
         (Program(7, 3),),  # compilers in plugins have numbers of their own
         (Program(1, 4, before=6), Program(2, 3)),
         (Program(1, 3), Program(2, 3, before=6)),  # of two alike, the number tells
         (Program(7, 3), Program(8, 3)),  # or they are the same before
-    ],
-)
-def test_the_instructions_tell_the_program(programs):
-    assert before(*programs) == ((encoded(twice(5)), 2.0),)
+    ]
+    for programs in cases:
+        assert before(*programs) == ((encoded(twice(5)), 2.0),), programs
 
 
-@pytest.mark.parametrize(
-    ("programs", "why"),
-    [
+def test_why_there_is_no_program():
+    cases = [
         ((), "JAX does not hold the program of f as it was before"),
         ((Program(7, 4),), "keep its jax.jit function alive"),
         ((Program(7, 3), Program(8, 3, before=6)), "JAX does not hold the program of f"),
         ((Program(1, 3, before=Unknown("it runs on 4 devices")),), "it runs on 4 devices"),
         ((Unknown("JAX 0.6.1 drops them"),), "JAX 0.6.1 drops them"),
-    ],
-)
-def test_why_there_is_no_program(programs, why):
-    assert why in before(*programs).why
+    ]
+    for programs, why in cases:
+        assert why in before(*programs).why, why
 
 
 def test_one_unknown_program_leaves_the_step_unknown():
@@ -89,20 +85,18 @@ def test_an_error_of_jax_is_the_reason():
     assert before(Broken(1, 3)) == Unknown("the program could not be read")
 
 
-@pytest.mark.parametrize(
-    ("names", "differs"),
-    [
+def test_programs_that_jax_makes_for_a_platform():
+    cases = [
         ({"op_name": "jit(f)/dot_general"}, False),
         ({"op_name": "jit(cumsum_of_losses)/add"}, False),
         ({"op_name": "jit(f)/jit(cumsum)"}, True),
         ({"op_name": "cumsum_0.3"}, True),
         ({"op_name": "jit(f)/threefry2x32"}, True),
         ({"opcode": "custom-call", "custom_call_target": "lapack_sgetrf_ffi"}, True),
-    ],
-)
-def test_programs_that_jax_makes_for_a_platform(names, differs):
-    result = op("r", names.pop("opcode", "tanh"), "f32[8]", "p0", **names)
-    assert differs_by_platform(module(main=[*parameters("f32[8]"), result])) == differs
+    ]
+    for names, differs in cases:
+        result = op("r", names.pop("opcode", "tanh"), "f32[8]", "p0", **names)
+        assert differs_by_platform(module(main=[*parameters("f32[8]"), result])) == differs, names
 
 
 def test_the_name_of_a_function_tells_it_too():

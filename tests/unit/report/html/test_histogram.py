@@ -3,7 +3,6 @@
 from collections import Counter
 
 import numpy as np
-import pytest
 
 from pytest_tfperf.report.html.histogram import histograms
 
@@ -60,11 +59,11 @@ def test_one_sample_is_one_bar_with_its_median_in_it():
     assert chart.ticks[0].text == "10.3 ms"
 
 
-@pytest.mark.parametrize("seconds", [0.0, 1e-9, 0.01, 3.0, 5e4])
-def test_equal_samples_are_one_bar(seconds):
-    _, row = drawn(*[seconds] * 30)
-    assert list(heights(row).values()) == [40]
-    assert (row.most.text, row.n) == ("30", 30)
+def test_equal_samples_are_one_bar():
+    for seconds in [0.0, 1e-9, 0.01, 3.0, 5e4]:
+        _, row = drawn(*[seconds] * 30)
+        assert list(heights(row).values()) == [40], seconds
+        assert (row.most.text, row.n) == ("30", 30), seconds
 
 
 def test_missing_samples_have_no_chart_and_are_named_beside_others():
@@ -74,16 +73,16 @@ def test_missing_samples_have_no_chart_and_are_named_beside_others():
     assert (chart.unknown, [row.name for row in chart.rows]) == ("blocks", ["turns"])
 
 
-@pytest.mark.parametrize("n", [1, 2, 9, 100, 2499, 10_000])
-def test_no_sample_is_lost_and_bars_are_as_many_as_its_root_up_to_fifty(n):
-    values = (0.01 * np.exp(0.1 * np.random.default_rng(n).normal(size=n))).tolist()
-    chart, row = drawn(*values)
-    counts = [int(text.partition(" ")[0]) for _, text in row.bars]
-    assert sum(counts) == n == row.n
-    assert max(counts) == int(row.most.text)
-    n_bins = round(304 / (chart.thick + 1))
-    assert min(n**0.5, 40) <= n_bins <= 50
-    assert all(48 < place < 352 for place in heights(row))
+def test_no_sample_is_lost_and_bars_are_as_many_as_its_root_up_to_fifty():
+    for n in [1, 2, 9, 100, 2499, 10_000]:
+        values = (0.01 * np.exp(0.1 * np.random.default_rng(n).normal(size=n))).tolist()
+        chart, row = drawn(*values)
+        counts = [int(text.partition(" ")[0]) for _, text in row.bars]
+        assert sum(counts) == n == row.n, n
+        assert max(counts) == int(row.most.text), n
+        n_bins = round(304 / (chart.thick + 1))
+        assert min(n**0.5, 40) <= n_bins <= 50, n
+        assert all(48 < place < 352 for place in heights(row)), n
 
 
 def test_counts_are_those_of_numpy():

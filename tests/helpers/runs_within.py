@@ -1,0 +1,17 @@
+"""Runs of pytest within this process in which a stand-in measures: they start no process and load no framework."""
+
+from helpers.stand_in import FakeProfiler
+
+from pytest_tfperf.machine.locks import measuring_anyway
+from pytest_tfperf.plugin import conclude, confirmation, items  # pytester forgets later imports
+
+
+def measure_with_stand_in(monkeypatch):
+    """Let the stand-in measure in the runs of a test."""
+    monkeypatch.setattr(items, "TfProfile", FakeProfiler)
+    monkeypatch.setattr(items, "_exclusive", lambda *_: measuring_anyway)
+    monkeypatch.setattr(conclude, "commit", lambda _: "")  # both ask git
+    monkeypatch.setattr(conclude, "branch", lambda _: "")
+    # both would load TensorFlow, to see its GPUs
+    monkeypatch.setattr(items, "has_accelerators", lambda: False)
+    monkeypatch.setattr(confirmation, "takes_whole_gpus", lambda: False)

@@ -1,0 +1,217 @@
+"""`tfperf analyze` and `tfperf check` on a trace made by hand."""
+
+import json
+import textwrap
+
+import pytest
+from helpers.builders import profile, record_of, run_of
+from helpers.xspace import at, line, plane, space
+
+from pytest_tfperf.cli.main import main
+from pytest_tfperf.cli.traces import trace_analysis
+from pytest_tfperf.report.run_file import write_run
+
+
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch):
+    """Wide enough for the paths of any worker."""
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+@pytest.fixture
+def trace(tmp_path):
+    steps = [at("train", n * 10, n * 10 + 8, step_num=n, _r=1) for n in range(3)]
+    waits = [at("IteratorGetNextOp::DoCompute", n * 10 + 1, n * 10 + 5) for n in range(3)]
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(space(plane("/host:CPU", line("python", *steps), line("worker", *waits))))
+    return str(path)
+
+
+def test_analyze_says_where_the_time_of_a_step_went(trace, capsys):
+    assert main(["analyze", trace]) == 0
+    brief = capsys.readouterr().out
+    assert brief.startswith(f"{trace}: 3 steps of 9.33 ms (train, from step_num)\n")
+    assert "█ not explained 57.1 %  ▒ input 42.9 %\n" in brief
+    assert "Verdict: The trace does not explain 57.1 % of the step.\n" in brief
+    assert main(["analyze", "-v", trace]) == 0
+    table = capsys.readouterr().out.partition("\n\n")[2].partition("\n\nmetric")[0]
+    assert table == textwrap.dedent("""\
+        part of a step     mean   share
+        --------------  -------  ------
+        not explained   5.33 ms  57.1 %
+        input              4 ms  42.9 %
+        step            9.33 ms   100 %""")
+
+
+def test_analyze_prints_one_json_object(trace, capsys):
+    assert main(["analyze", "--json", trace]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["format"] == 2
+    profile = content["profiles"][0]
+    assert [step["name"] for step in profile["steps"]] == ["train 0", "train 1", "train 2"]
+    assert (profile["n_dropped"], profile["step_source"]) == (0, "step_num")
+    assert set(profile["steps"][0]["parts_s"]) == {
+        "compile",
+        "output",
+        "input",
+        "kernel_launch",
+        "host_compute",
+        "collective",
+        "device_to_device",
+        "device_compute",
+        "other",
+    }
+    assert set(profile["metrics"]["input_bound"]) == {"value", "unit", "source", "why", "detail"}
+    assert profile["metrics"]["step_time"]["value"] is None
+    assert profile["metrics"]["step_time"]["why"]
+
+
+def test_check_says_by_its_status_whether_limits_hold(trace, capsys):
+    for limits, status in (
+        (["--max-input-bound", "43%"], 0),
+        (["--max-input-bound=42%"], 1),
+        (["--max-input-bound", "43%", "--min-device-busy", "0.5"], 3),
+        (["--max-input-bound", "42%", "--min-device-busy", "0.5"], 1),
+        (["--max-inputbound", "5%"], 2),
+        (["--max-input-bound"], 2),
+        ([], 2),
+    ):
+        assert main(["check", trace, *limits]) == status, limits
+        assert bool(capsys.readouterr().err) == (status == 2), limits
+
+
+def test_a_failed_check_says_why(trace, capsys):
+    main(["check", trace, "--max-input-bound", "5%"])
+    assert (
+        "FAIL: input_bound is 42.9 %, above the limit of 5 % (max_input_bound='5%')"
+        in capsys.readouterr().out
+    )
+
+
+def test_a_misspelt_limit_has_a_suggestion_and_no_list(trace, capsys):
+    assert main(["check", trace, "--max-input-bund", "5%"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "tfperf: no limit --max-input-bund; did you mean --max-input-bound? tfperf metrics lists "
+    )
+    assert len(said) < 200
+    assert main(["check", trace, "--frobnicate", "5"]) == 2
+    assert "no limit --frobnicate. tfperf metrics" in capsys.readouterr().err
+
+
+def test_times_are_decided_by_the_traced_steps_and_say_so(trace, capsys):
+    for limits, status, said in (
+        (["--max-step-time", "9ms"], 1, "FAIL: step_time is 10 ms, above the limit of 9 ms"),
+        (["--max-step-time", "20ms"], 0, "PASS (step_time of traced steps)"),
+        (["--max-input-wait", "5 ms"], 0, "PASS (input_wait of traced steps)"),
+        (["--max-input-wait", "4 ms"], 1, "FAIL: input_wait is 4.29 ms"),
+    ):
+        assert main(["check", trace, *limits]) == status, limits
+        out = capsys.readouterr().out
+        assert out.startswith(said)
+        explained = "traced: the profiler ran in these steps and slows them down" in out
+        assert explained is bool(status), limits
+        assert main(["check", "--json", trace, *limits]) == status, limits
+        [profile] = json.loads(capsys.readouterr().out)["profiles"]
+        assert profile["metrics"]["step_time"]["source"] == "trace"
+        assert profile["metrics"]["step_time"]["detail"]["traced"].startswith("traced steps")
+
+
+def test_other_times_of_a_trace_stay_unknown(trace, capsys):
+    assert main(["check", trace, "--max-step-time-p90", "1 s"]) == 3
+    assert "step_time_p90 is unknown" in capsys.readouterr().out
+
+
+def test_a_step_that_loops_inside_counts_each_of_its_steps(tmp_path, capsys):
+    steps = [
+        at("train", n * 10, n * 10 + 9, step_num=n, _r=1, tfperf=1, batches=5) for n in range(3)
+    ]
+    path = tmp_path / "loop.xplane.pb"
+    path.write_bytes(space(plane("/host:CPU", line("python", *steps))))
+    assert main(["check", "-v", str(path), "--max-step-time", "2 ms"]) == 0
+    assert "step_time is 2 ms, limit 2 ms" in capsys.readouterr().out
+
+
+def test_a_run_file_is_named_as_one(tmp_path, capsys):
+    path = tmp_path / "run.json"
+    write_run(run_of(record_of(profile(retraces=0))), path)
+    for arguments in (
+        ["analyze", str(path)],
+        ["check", str(path), "--max-retraces", "0"],
+        ["padding", str(path)],
+        ["export", str(path), "-o", str(tmp_path / "a.json")],
+    ):
+        assert main(arguments) == 2
+        assert capsys.readouterr() == (
+            "",
+            f"tfperf: {path} is a run file, not a trace: tfperf show {path} shows it\n",
+        )
+
+
+def test_other_json_is_no_run_file(tmp_path, capsys):
+    path = tmp_path / "trace.json"
+    path.write_text('{"traceEvents": []}')
+    assert main(["analyze", str(path)]) == 2
+    assert (
+        f"{path} is not an XSpace trace (.xplane.pb), or it is damaged" in capsys.readouterr().err
+    )
+
+
+def test_many_traces_show_how_many_are_done(trace, tmp_path, monkeypatch, capsys):
+    """Without a terminal nothing is shown of an analysis that ends soon."""
+    other = tmp_path / "b.xplane.pb"
+    other.write_bytes((tmp_path / "host.xplane.pb").read_bytes())
+    work = trace_analysis._Work([tmp_path / "host.xplane.pb", other])
+    assert (work.text, work.left_s, work.is_large) == (
+        "analysing: 0 of 2 traces, 0 MB",
+        None,
+        False,
+    )
+    work.done(other)
+    assert work.text.startswith("analysing: 1 of 2 traces")
+    assert work.left_s >= 0
+    assert main(["analyze", trace, str(other)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_what_cannot_be_read_is_status_2_and_named(tmp_path, capsys):
+    damaged = tmp_path / "damaged.xplane.pb"
+    damaged.write_bytes(b"\x0a\xff")
+    for path in (damaged, tmp_path / "none.pb"):
+        assert main(["analyze", str(path)]) == 2
+        assert str(path) in capsys.readouterr().err
+
+
+def test_what_can_be_read_is_shown_beside_what_cannot(trace, tmp_path, capsys):
+    assert main(["analyze", str(tmp_path / "none.pb"), trace]) == 2
+    captured = capsys.readouterr()
+    assert f"{trace}: 3 steps of 9.33 ms" in captured.out
+    assert "none.pb" in captured.err
+
+
+def test_a_target_that_is_no_time_of_a_step_is_refused(trace):
+    for target in ("0", "12", "0 ms", "-5ms", "soon"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["analyze", f"--target-step-time={target}", trace])
+        limits = [f"--target-step-time={target}", "--max-input-bound", "5%"]
+        assert main(["check", trace, *limits]) == 2, target
+
+
+def test_check_takes_the_target_too(trace, capsys):
+    assert (
+        main(["check", trace, "--target-step-time", "12ms", "--max-input-bound-at-target", "5%"])
+        == 3
+    )
+    assert "no tf.data stage made an element" in capsys.readouterr().out
+
+
+def test_what_was_dropped_is_said_with_its_reason(tmp_path, capsys):
+    calls = [at("f", n * 10, n * 10 + 5, tf_function_call="notTraced-nonXla") for n in range(3)]
+    other = at("g", 40, 41, tf_function_call="notTraced-nonXla")
+    path = tmp_path / "calls.xplane.pb"
+    path.write_bytes(space(plane("/host:CPU", line("python", *calls, other))))
+    assert main(["analyze", str(path)]) == 0
+    assert (
+        "note: 1 other events from function are no steps: they are calls of other functions"
+        in capsys.readouterr().out
+    )
