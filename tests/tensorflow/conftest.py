@@ -1,8 +1,12 @@
 """Tests of real TensorFlow, whose objects are frozen after each test."""
 
+import platform
+
 import pytest
 
 from pytest_tfperf.machine import memory_use
+
+platform.processor()  # starts `uname`, once: h5py asks for it as soon as a test imports Keras
 
 
 @pytest.fixture(autouse=True)

@@ -35,28 +35,32 @@ def measured(elements, data=None, sampled=False):
     return value, tables["batch_padding"].records() if tables else []
 
 
-@pytest.mark.parametrize(
-    ("data", "share"),
-    [
-        (sequences().padded_batch(4), 0.674312),
-        (sequences().padded_batch(4, padded_shapes=[128]), 0.861328),
-        (sequences().bucket_by_sequence_length(length, [10], [4, 4]), 0.1125),
-        (sequences().padded_batch(3), 0.578635),
+def test_padding_of_pipelines_is_counted():
+    fours = sequences().padded_batch(4)
+    for what, data, share in (
+        ("batches of four", fours, 0.674312),
+        ("a fixed length", sequences().padded_batch(4, padded_shapes=[128]), 0.861328),
+        ("buckets", sequences().bucket_by_sequence_length(length, [10], [4, 4]), 0.1125),
+        ("batches of three", sequences().padded_batch(3), 0.578635),
+        # zeros at the ends, as no dtype tells
+        ("another dtype", fours.map(lambda row: tf.cast(row, tf.int32)), 0.674312),
+        ("-1", sequences().padded_batch(4, padding_values=tf.constant(-1, tf.int64)), 0.674312),
+        ("floats", sequences(tf.float32).padded_batch(4), 0.674312),
+        ("texts", sequences().map(tf.strings.as_string).padded_batch(4), 0.674312),
         (
-            sequences().padded_batch(4).map(lambda row: tf.cast(row, tf.int32)),
+            "vectors",
+            sequences().map(lambda row: tf.ones([tf.size(row), 3])).padded_batch(4),
             0.674312,
-        ),  # zeros at the ends, as no dtype tells
-        (sequences().padded_batch(4, padding_values=tf.constant(-1, tf.int64)), 0.674312),
-        (sequences(tf.float32).padded_batch(4), 0.674312),
-        (sequences().map(tf.strings.as_string).padded_batch(4), 0.674312),
-        (sequences().map(lambda row: tf.ones([tf.size(row), 3])).padded_batch(4), 0.674312),
-        (sequences().ragged_batch(4), 0.0),
-        (sequences().ragged_batch(4).map(lambda row: row.to_tensor()), 0.674312),
-    ],
-)
-def test_padding_of_pipelines_is_counted(data, share):
-    value, _ = measured(data, data)
-    assert value.number == pytest.approx(share, abs=1e-6)
+        ),
+        ("ragged", sequences().ragged_batch(4), 0.0),
+        (
+            "ragged before",
+            sequences().ragged_batch(4).map(lambda row: row.to_tensor()),
+            0.674312,
+        ),
+    ):
+        value, _ = measured(data, data)
+        assert value.number == pytest.approx(share, abs=1e-6), what
 
 
 def test_labels_do_not_count_as_rows_in_any_structure():
@@ -156,10 +160,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("element", "real"), CASES.values(), ids=CASES)
-def test_padding_is_recognised(element, real):
-    _, rows = measured([element])
-    assert sum(row["real_elements"] for row in rows) == real
+def test_padding_is_recognised():
+    for name, (element, real) in CASES.items():
+        _, rows = measured([element])
+        assert sum(row["real_elements"] for row in rows) == real, name
 
 
 NOTHING = {
@@ -181,12 +185,11 @@ NOTHING = {
 }
 
 
-@pytest.mark.parametrize("element", NOTHING.values(), ids=NOTHING)
-def test_unrecognisable_padding_is_unknown(element):
-    value, rows = measured([element])
-    assert value.number is None
-    assert "no component of the batches shows padding" in value.why
-    assert rows == []
+def test_unrecognisable_padding_is_unknown():
+    for name, element in NOTHING.items():
+        value, rows = measured([element])
+        assert (value.number, rows) == (None, []), name
+        assert "no component of the batches shows padding" in value.why, name
 
 
 def test_elements_that_cannot_be_read_are_unknown():
@@ -206,14 +209,11 @@ def test_parts_of_replicas_count_as_batches():
     assert (rows[0]["real_elements"], rows[0]["elements"]) == (12, 24)
 
 
-@pytest.mark.parametrize(("mebibytes", "kept"), [(0, 20), (1, 20), (16, 4), (48, 1), (100, 1)])
-def test_few_large_elements_are_kept(mebibytes, kept):
-    element = {
-        "a": np.broadcast_to(np.uint8(0), (mebibytes << 20,)),
-        "b": tf.constant("x"),
-        "c": None,
-    }
-    assert elements_to_keep(element) == kept
+def test_few_large_elements_are_kept():
+    for mebibytes, kept in {0: 20, 1: 20, 16: 4, 48: 1, 100: 1}.items():
+        large = np.broadcast_to(np.uint8(0), (mebibytes << 20,))
+        element = {"a": large, "b": tf.constant("x"), "c": None}
+        assert elements_to_keep(element) == kept, mebibytes
 
 
 @tf.function(reduce_retracing=True)
@@ -250,6 +250,7 @@ def embedding():
     return model
 
 
+@pytest.mark.imports("keras")
 def test_data_of_a_keras_loop_are_sampled_again(profile):
     data = sequences().padded_batch(4).map(lambda row: (row, tf.ones([4, 1]))).repeat(30)
     result = profile.fit(embedding(), data, shuffle=False, verbose=0)
@@ -259,6 +260,7 @@ def test_data_of_a_keras_loop_are_sampled_again(profile):
     assert "20 batches taken from the same data after the steps" in value.detail["where"]
 
 
+@pytest.mark.imports("keras")
 def test_arrays_of_a_keras_loop_are_sliced_as_in_keras(profile):
     tokens = np.tile(padded(ROWS, 128), (20, 1))
     result = profile.predict(embedding(), tokens, batch_size=4, verbose=0)
@@ -266,6 +268,7 @@ def test_arrays_of_a_keras_loop_are_sliced_as_in_keras(profile):
     assert result.value("batch_padding").detail["n_batches"] == 20
 
 
+@pytest.mark.full
 def test_pydataset_is_indexed_again(profile):
     class Rows(keras.utils.PyDataset):
         def __len__(self):
@@ -287,6 +290,7 @@ def call_of(function, *args, **kwargs):
     return KerasCall(bound=function, model=None, method="fit", args=args, kwargs=kwargs)
 
 
+@pytest.mark.imports("keras")
 def test_data_that_fail_when_sampled_again_do_not_fail_the_test():
     class Broken(keras.utils.PyDataset):
         def __len__(self):
@@ -299,10 +303,10 @@ def test_data_that_fail_when_sampled_again_do_not_fail_the_test():
     assert elements.why == "the data could not be sampled again: OSError: mine"
 
 
-@pytest.mark.parametrize("data", [None, 3, object(), [1, [2]], {"a": 2}])
-def test_data_that_are_not_arrays_are_not_sampled_again(data):
-    elements = sample_again(call_of(lambda *args, **kwargs: None, x=data))
-    assert "cannot be sampled again" in elements.why
+def test_data_that_are_not_arrays_are_not_sampled_again():
+    for data in (None, 3, object(), [1, [2]], {"a": 2}):
+        elements = sample_again(call_of(lambda *args, **kwargs: None, x=data))
+        assert "cannot be sampled again" in elements.why, data
 
 
 def test_the_sample_ends_after_a_second(monkeypatch):
@@ -321,6 +325,7 @@ def test_the_sample_ends_after_a_second(monkeypatch):
     assert len(elements.kept) == 5
 
 
+@pytest.mark.full
 def test_images_of_a_keras_loop_are_not_sampled_again(profile):
     begun = []
 
@@ -339,6 +344,7 @@ def test_images_of_a_keras_loop_are_not_sampled_again(profile):
     assert begun == [1]
 
 
+@pytest.mark.full
 def test_a_generator_is_not_used_up(profile):
     given = []
 

@@ -28,10 +28,14 @@ def counts(profile, *names):
 ALL = ("xla_clusters", "xla_launches", "xla_compiles", "retraces", "eager_ops")
 
 
-def test_a_plain_function_runs_no_executable_and_nothing_eagerly(profile):
+def test_a_plain_function_runs_no_executable_and_nothing_eagerly_and_has_a_throughput(
+    profile,
+):
     w = weight()
     step = tf.function(lambda x: tf.reduce_sum(tf.matmul(x, w)))
-    assert counts(profile(step, DATA), *ALL) == (0, 0, 0, 0, 0)
+    result = profile(step, DATA)
+    assert counts(result, *ALL) == (0, 0, 0, 0, 0)
+    assert result.throughput == pytest.approx(8 / result.step_time)
 
 
 def test_ops_outside_a_function_are_eager_ops(profile):
@@ -65,8 +69,8 @@ def test_the_same_jit_function_called_three_times_is_one_cluster_launched_three_
     assert counts(profile(step, DATA), *ALL) == (1, 3, 0, 0, 0)
 
 
-@pytest.mark.slow
-def test_auto_clustering_makes_one_cluster(tmp_path):
+@pytest.mark.full
+def test_auto_clustering_makes_one_cluster(processes):
     script = """
         import sys
         import tensorflow as tf
@@ -101,6 +105,7 @@ def test_auto_clustering_makes_one_cluster(tmp_path):
     assert done.stdout.split() == ["1", "1", "0"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("jit", "clusters"), [(False, 0), (True, 1)])
 def test_keras_fit_launches_one_executable_a_batch_with_jit_and_none_without(
     profile, jit, clusters
@@ -186,7 +191,8 @@ def test_python_in_the_step_is_host_overhead(profile):
     step = tf.function(lambda x: tf.reduce_sum(tf.matmul(x, w)))
     result = profile(lambda x: (time.sleep(0.02), step(x)), [tf.ones((400, 400))])
     assert result.host_overhead >= 0.95 * 0.020 / period_of(result)
-    assert result.input_bound < 0.05
+    # The 20 ms of a step are no wait for input, however busy the machine is.
+    assert result.input_bound <= 1 - 0.95 * 0.020 / max(result.blocks_s)
 
 
 def test_variables_created_in_the_first_call_do_not_count_as_a_retrace(profile):
@@ -239,12 +245,9 @@ def test_peak_memory_of_a_plain_step_is_measured(profile):
     assert 1 << 20 <= value.number < 3 << 20
 
 
-def test_throughput_is_the_batch_over_the_step_time(profile):
-    result = profile(tf.function(lambda x: x + 1), DATA)
-    assert result.throughput == pytest.approx(8 / result.step_time)
-
-
-@pytest.mark.parametrize("offset", range(3))
+@pytest.mark.parametrize(
+    "offset", [0, *(pytest.param(offset, marks=pytest.mark.full) for offset in (1, 2))]
+)
 def test_graphs_are_those_of_the_most_common_step(profile, offset):
     small, large = (
         tf.function(lambda x: tf.tanh(x) * 2),
@@ -278,6 +281,7 @@ def test_loop_that_ends_during_another_probe_keeps_the_first_graphs(profile):
     assert any(note.startswith("6 of 6 traced steps") for note in result.notes)
 
 
+@pytest.mark.imports("keras")
 def test_eager_ops_on_the_slow_path_are_named_like_others(profile):
     weight = keras.Variable(np.ones((8, 8), "float32"))
     result = profile(lambda x: tf.reduce_sum(weight) + tf.reduce_sum(x), DATA)
@@ -293,11 +297,13 @@ def test_eager_ops_of_an_iterator_are_not_outside_xla(profile):
     assert (result.eager_ops, result.xla_coverage) == (0, 1)
 
 
-@pytest.mark.parametrize(
-    "limits", [{"max_graph_ops": 9}, {"min_graph_reduction": 0}, {"min_xla_coverage": 0}]
-)
-def test_graphs_of_large_steps_are_analysed_if_a_limit_needs_them(profile, monkeypatch, limits):
+def test_graphs_of_large_steps_are_analysed_if_a_limit_needs_them(profile, monkeypatch):
     monkeypatch.setattr(profile_settings, "UNASKED_GRAPH_NODES", 2)
     step = tf.function(lambda x: tf.tanh(x) * 2)
     assert "asks for it" in profile(step, DATA, limits={"max_retraces": 0}).value("graph_ops").why
-    assert profile(step, DATA, name="asked", limits=limits).graph_ops == 3
+    for name, limit in {
+        "max_graph_ops": 9,
+        "min_graph_reduction": 0,
+        "min_xla_coverage": 0,
+    }.items():
+        assert profile(step, DATA, name=name, limits={name: limit}).graph_ops == 3, name

@@ -12,6 +12,8 @@ tf_keras = pytest.importorskip(
     "tf_keras", reason="Keras 2 is not installed: pip install --no-deps 'tf_keras==2.21.*'"
 )
 
+pytestmark = pytest.mark.nightly
+
 X, Y = np.ones((64, 3), "float32"), np.ones((64, 1), "float32")
 
 

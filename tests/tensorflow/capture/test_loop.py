@@ -19,9 +19,9 @@ PAIRS = [(tf.ones(3), tf.zeros(3))] * 4
 step = tf.function(lambda x: tf.reduce_sum(x))
 
 
-@pytest.mark.parametrize(
-    ("function", "data", "unpack", "taken"),
-    [
+def test_elements_are_passed_by_the_signature_of_the_step(profile):
+    seen, few = [], {"warmup": 1, "steps": 2, "trace_steps": 2}
+    rows = [
         (lambda x: seen.append(1), PAIRS, "auto", 1),
         (lambda x, y: seen.append(2), PAIRS, "auto", 2),
         (lambda x, y, training=True: seen.append(2), PAIRS, "auto", 2),
@@ -30,15 +30,11 @@ step = tf.function(lambda x: tf.reduce_sum(x))
         (lambda *batch: seen.append(len(batch)), PAIRS, True, 2),
         (lambda *batch: seen.append(len(batch)), PAIRS, False, 1),
         (lambda batch: seen.append(1), DATA, "auto", 1),
-    ],
-)
-def test_elements_are_passed_by_the_signature_of_the_step(profile, function, data, unpack, taken):
-    seen.clear()
-    profile(function, data, unpack=unpack)
-    assert set(seen) == {taken}
-
-
-seen = []
+    ]
+    for n, (function, data, unpack, taken) in enumerate(rows):
+        seen.clear()
+        profile(function, data, unpack=unpack, name=f"row {n}", **few)
+        assert set(seen) == {taken}, rows[n]
 
 
 def test_signature_of_a_tf_function_is_read(profile):
@@ -46,13 +42,11 @@ def test_signature_of_a_tf_function_is_read(profile):
     assert profile.profile.workload["inputs"] == ["float32[3]", "float32[3]"]
 
 
-@pytest.mark.parametrize("function", [lambda x, y, z: 0, lambda *batch: 0])
-def test_error_for_an_unfitting_signature_names_both_ways(profile, function):
-    with pytest.raises(
-        TypeError,
-        match="with the whole element it would need 1, with the unpacked element 2",
-    ):
-        profile(function, PAIRS)
+def test_error_for_an_unfitting_signature_names_both_ways(profile):
+    both = "with the whole element it would need 1, with the unpacked element 2"
+    for name, function in {"three": lambda x, y, z: 0, "any": lambda *batch: 0}.items():
+        with pytest.raises(TypeError, match=both):
+            profile(function, PAIRS, name=name)
 
 
 def test_a_step_without_a_parameter_is_told_to_take_one_or_no_data(profile):
@@ -69,21 +63,18 @@ async def coroutine(x):
     return x
 
 
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [(3, "a callable, but got int"), (coroutine, "coroutine is a coroutine function")],
-)
-def test_a_step_that_cannot_be_called_is_refused(profile, bad, message):
-    with pytest.raises(TypeError, match=message):
-        profile(bad, DATA)
+def test_a_step_that_cannot_be_called_is_refused(profile):
+    with pytest.raises(TypeError, match="a callable, but got int"):
+        profile(3, DATA, name="number")
+    with pytest.raises(TypeError, match="coroutine is a coroutine function"):
+        profile(coroutine, DATA, name="coroutine")
 
 
-@pytest.mark.parametrize(
-    "data", [[], tf.data.Dataset.from_tensor_slices(tf.zeros((0, 2))), iter(())]
-)
-def test_empty_data_are_an_error(profile, data):
-    with pytest.raises(CaptureError, match="the data are empty"):
-        profile(step, data)
+def test_empty_data_are_an_error(profile):
+    dataset = tf.data.Dataset.from_tensor_slices(tf.zeros((0, 2)))
+    for name, data in {"list": [], "dataset": dataset, "iterator": iter(())}.items():
+        with pytest.raises(CaptureError, match="the data are empty"):
+            profile(step, data, name=name)
 
 
 def test_error_for_a_short_generator_counts_its_steps(profile):
@@ -118,22 +109,20 @@ def test_short_data_start_over_and_epochs_are_counted(profile):
     assert result.value("epoch_gap").detail["n_gaps"] == 3
 
 
-@pytest.mark.parametrize(
-    "at", [1, 3, 10, 20, 22], ids=["first", "warm-up", "timed", "traced", "last"]
-)
-def test_error_of_a_step_is_unchanged_and_the_next_profile_works(profile, at):
-    calls = iter(range(1, 100))
+def test_error_of_a_step_is_unchanged_and_the_next_profile_works(profile):
     mine = KeyError("mine")
+    for at, window in {1: "first", 3: "warm-up", 10: "timed", 20: "traced", 22: "last"}.items():
+        calls = iter(range(1, 100))
 
-    def failing(x):
-        if next(calls) == at:
-            raise mine
-        return step(x)
+        def failing(x, at=at, calls=calls):
+            if next(calls) == at:
+                raise mine
+            return step(x)
 
-    with pytest.raises(KeyError) as caught:
-        profile(failing, DATA)
-    assert caught.value is mine
-    assert profile(step, DATA, name="next").retraces == 0
+        with pytest.raises(KeyError) as caught:
+            profile(lambda x, failing=failing: failing(x), DATA, name=window)
+        assert caught.value is mine, window
+        assert profile(step, DATA, name=f"after {window}").retraces == 0
 
 
 def test_an_exception_in_the_user_s_own_loop_leaves_the_profiler_free(profile):
@@ -255,10 +244,10 @@ def test_a_damaged_trace_is_no_missing_step(profile, monkeypatch):
         step(DATA[0])
 
 
-@pytest.mark.parametrize("data", [lambda: DATA, 3])
-def test_data_that_cannot_be_iterated_over_are_named(profile, data):
-    with pytest.raises(TypeError, match="the data must be iterable"):
-        profile(step, data)
+def test_data_that_cannot_be_iterated_over_are_named(profile):
+    for name, data in {"function": lambda: DATA, "number": 3}.items():
+        with pytest.raises(TypeError, match="the data must be iterable"):
+            profile(step, data, name=name)
 
 
 def test_single_elements_for_a_step_of_two_parameters_are_refused(profile):

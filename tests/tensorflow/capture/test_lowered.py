@@ -13,6 +13,8 @@ from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin import profile_settings, profiles
 from pytest_tfperf.values import Unknown
 
+pytestmark = pytest.mark.imports("keras")
+
 X, Y = np.ones((96, 8, 8, 3), "float32"), np.ones((96, 2), "float32")
 W = tf.Variable(tf.ones((4, 4)))
 DATA = [tf.ones((3, 4))] * 4
@@ -102,8 +104,15 @@ def test_function_with_an_iterator_is_lowered(profile, recordings):
     assert of_step(recordings[0].code.lowered) == ONCE
 
 
-@pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize(("dtype", "name"), [("float32", "f32"), ("mixed_bfloat16", "bf16")])
+@pytest.mark.parametrize(
+    ("dtype", "name", "jit"),
+    [
+        ("mixed_bfloat16", "bf16", False),
+        pytest.param("mixed_bfloat16", "bf16", True, marks=pytest.mark.full),
+        pytest.param("float32", "f32", False, marks=pytest.mark.full),
+        pytest.param("float32", "f32", True, marks=pytest.mark.full),
+    ],
+)
 def test_keras_fit_is_lowered_in_its_precision(short, recordings, jit, dtype, name):
     model = model_of(dtype, jit_compile=jit)
     short.fit(model, X[:40], Y[:40], batch_size=8, verbose=0)
@@ -117,7 +126,9 @@ def of_execution(each, n, method):
     return [(each, 1)]
 
 
-@pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
+@pytest.mark.parametrize(
+    "method", ["fit", *(pytest.param(n, marks=pytest.mark.full) for n in ("evaluate", "predict"))]
+)
 def test_an_execution_of_several_batches_counts_for_one_step(short, recordings, method):
     model = model_of(steps_per_execution=3)
     data = tf.data.Dataset.from_tensor_slices((X[:72], Y[:72])).batch(6).prefetch(1)
@@ -128,7 +139,7 @@ def test_an_execution_of_several_batches_counts_for_one_step(short, recordings, 
     assert of_step(recordings[0].code.lowered) == of_execution(each, 3, method)
 
 
-@pytest.mark.parametrize("method", ["evaluate", "predict"])
+@pytest.mark.parametrize("method", ["evaluate", pytest.param("predict", marks=pytest.mark.full)])
 def test_keras_loops_without_training_are_lowered(short, recordings, method):
     getattr(short, method)(
         model_of(), X[:48], *([Y[:48]] if method == "evaluate" else []), batch_size=8, verbose=0
@@ -137,27 +148,24 @@ def test_keras_loops_without_training_are_lowered(short, recordings, method):
 
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
-@pytest.mark.parametrize("per_execution", [1, 2])
-def test_end_of_data_of_unknown_length_does_not_count_as_a_step(short, recordings, per_execution):
-    data = tf.data.Dataset.from_tensor_slices((X[:6], Y[:6])).batch(2).filter(lambda x, y: True)
+@pytest.mark.parametrize(
+    ("per_execution", "fixed"),
+    [
+        (1, False),
+        pytest.param(1, True, marks=pytest.mark.full),
+        pytest.param(2, False, marks=pytest.mark.full),
+        pytest.param(2, True, marks=pytest.mark.full),
+    ],
+)
+def test_end_of_data_of_unknown_length_does_not_count_as_a_step(
+    short, recordings, per_execution, fixed
+):
+    rows = tf.data.Dataset.from_tensor_slices((X[:6], Y[:6]))
+    # The filter might change the batch, and does not.
+    data = rows.batch(2, drop_remainder=fixed).filter(lambda x, y: True)
     short.fit(model_of(steps_per_execution=per_execution), data, epochs=6, verbose=0, shuffle=False)
-    # The filter might change the batch, and did not.
     each = of_execution(training(2), per_execution, "fit")
     assert of_step(recordings[0].code.lowered) == each
-    fixed = (
-        tf.data.Dataset.from_tensor_slices((X[:6], Y[:6]))
-        .batch(2, drop_remainder=True)
-        .filter(lambda x, y: True)
-    )
-    short.fit(
-        model_of(steps_per_execution=per_execution),
-        fixed,
-        epochs=6,
-        verbose=0,
-        shuffle=False,
-        name="fixed",
-    )
-    assert of_step(recordings[1].code.lowered) == each
 
 
 def cut_by_chance(x, y):
@@ -168,12 +176,21 @@ def cut_by_chance(x, y):
 @pytest.mark.parametrize(
     ("change", "batch"),
     [
-        (lambda x, y: (tf.repeat(x, 2, 0), tf.repeat(y, 2, 0)), 12),
-        (lambda x, y: (x[:4], y[:4]), 4),
-        (lambda x, y: (tf.boolean_mask(x, y[:, 0] > 0), y), 6),  # all of them
-        (cut_by_chance, None),
+        pytest.param(lambda x, y: (x[:4], y[:4]), 4, id="cut"),
+        pytest.param(cut_by_chance, None, id="unknown"),
+        pytest.param(
+            lambda x, y: (tf.repeat(x, 2, 0), tf.repeat(y, 2, 0)),
+            12,
+            id="doubled",
+            marks=pytest.mark.full,
+        ),
+        pytest.param(
+            lambda x, y: (tf.boolean_mask(x, y[:, 0] > 0), y),  # all of them
+            6,
+            id="masked",
+            marks=pytest.mark.full,
+        ),
     ],
-    ids=["doubled", "cut", "masked", "unknown"],
 )
 def test_a_map_after_the_batch_changes_what_a_step_computes(short, recordings, change, batch):
     data = tf.data.Dataset.from_tensor_slices((X[:72], Y[:72])).batch(6).map(change)
@@ -189,6 +206,7 @@ def test_a_map_after_the_batch_changes_what_a_step_computes(short, recordings, c
         assert of_step(recordings[0].code.lowered) == [(training(batch), 1)]
 
 
+@pytest.mark.full
 def test_validation_between_epochs_does_not_count(short, recordings):
     short.fit(
         model_of(),
@@ -234,15 +252,14 @@ def test_calls_in_steps_marked_by_the_test_are_unknown(profile, recordings):
     assert "which functions a step calls" in recordings[0].code.lowered.why
 
 
-@pytest.mark.parametrize(
-    "limits", [{"max_flops": 1e9}, {"min_half_precision": 0}, {"min_flops_utilization": 0}]
-)
-def test_large_steps_are_lowered_if_a_limit_needs_it(profile, recordings, monkeypatch, limits):
+def test_large_steps_are_lowered_if_a_limit_needs_it(profile, recordings, monkeypatch):
     monkeypatch.setattr(profile_settings, "UNASKED_NODES", 2)
     profile(step, DATA, limits={"max_retraces": 0})
     assert "asks for it" in recordings[0].code.lowered.why
-    profile(step, DATA, name="asked", limits=limits)
-    assert of_step(recordings[1].code.lowered) == ONCE
+    limits = {"max_flops": 1e9, "min_half_precision": 0, "min_flops_utilization": 0}
+    for name, limit in limits.items():
+        profile(step, DATA, name=name, limits={name: limit})
+        assert of_step(recordings[-1].code.lowered) == ONCE, name
 
 
 def test_marker_alone_and_bracketed_steps_have_the_same_bound(profile, recordings, monkeypatch):
@@ -266,16 +283,12 @@ def test_different_steps_are_noted(profile, recordings):
     ]
 
 
-@pytest.mark.parametrize(
-    ("run", "message"),
-    [
-        (lambda x: x @ W, "called no tf.function"),
-        (tf.function(lambda x: tf.py_function(lambda a: a, [x], tf.float32)), "EagerPyFunc"),
-    ],
-)
-def test_steps_that_cannot_be_lowered_have_a_reason(profile, recordings, run, message):
-    profile(run, DATA)
-    assert message in recordings[0].code.lowered.why
+def test_steps_that_cannot_be_lowered_have_a_reason(profile, recordings):
+    profile(lambda x: x @ W, DATA)
+    assert "called no tf.function" in recordings[0].code.lowered.why
+    python = tf.function(lambda x: tf.py_function(lambda a: a, [x], tf.float32))
+    profile(python, DATA, name="python")
+    assert "EagerPyFunc" in recordings[1].code.lowered.why
 
 
 def test_windows_without_a_trace_have_a_reason(profile, recordings):
@@ -298,7 +311,7 @@ def test_interrupted_second_round_keeps_functions_of_the_first(profile, recordin
     assert of_step(recordings[0].code.lowered) == ONCE
 
 
-@pytest.mark.parametrize("at", [2, 18, 22])
+@pytest.mark.parametrize("at", [18, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 22))])
 def test_error_in_any_window_restores_tensorflow(profile, recordings, at):
     calls = iter(range(1, 100))
 

@@ -60,10 +60,12 @@ class TestShuffle:
         assert "shuffle before map" in found[guides.SHUFFLING].what
         assert "buffer of 100 elements" in found[guides.SHUFFLING].because
 
+    @pytest.mark.full
     def test_a_buffer_of_batches(self, advised):
         source = tf.data.Dataset.range(10**6).batch(64).shuffle(1000)
         assert "shuffle before batch" in advised(source, warm_up=0)[guides.SHUFFLING].what
 
+    @pytest.mark.full
     def test_a_full_buffer_gets_no_advice(self, advised):
         assert guides.SHUFFLING not in advised(slow(0.2).shuffle(100).batch(4).prefetch(1))
 
@@ -73,10 +75,12 @@ class TestVectorize:
         data = tf.data.Dataset.range(10**7).map(lambda x: tf.cast(x, tf.float32) * 2).batch(256)
         assert "batch before map" in advised(data)[guides.VECTORIZING].what
 
+    @pytest.mark.full
     def test_the_same_of_batches_gets_no_advice(self, advised):
         data = tf.data.Dataset.range(10**9).batch(4000).map(lambda x: tf.cast(x, tf.float32) * 2)
         assert guides.VECTORIZING not in advised(data)
 
+    @pytest.mark.full
     def test_expensive_functions_get_no_advice(self, advised):
         assert guides.VECTORIZING not in advised(slow(1).batch(4))
 
@@ -99,9 +103,11 @@ class TestPrepare:
         data = tf.data.Dataset.range(10**6).map(lambda x: tf.numpy_function(load, [x], tf.int64))
         assert "runs Python in every epoch" in advised(data.batch(4))[guides.SAVING].because
 
+    @pytest.mark.full
     def test_arithmetic_gets_no_advice(self, advised):
         assert guides.SAVING not in advised(slow(1).batch(4))
 
+    @pytest.mark.full
     def test_nor_do_images_that_are_cached(self, advised):
         image = jpegs().take(1).map(tf.io.decode_jpeg).cache().repeat()
         assert guides.SAVING not in advised(image.batch(64))
@@ -117,7 +123,7 @@ def record_files(folder, n_files, n_records):
 
 
 class TestFiles:
-    @pytest.mark.parametrize("interleaved", [False, True])
+    @pytest.mark.parametrize("interleaved", [False, pytest.param(True, marks=pytest.mark.full)])
     def test_many_small_files(self, advised, tmp_path, interleaved):
         paths = record_files(tmp_path, n_files=200, n_records=2)
         data = tf.data.TFRecordDataset(paths)
@@ -129,6 +135,7 @@ class TestFiles:
         assert "fewer and larger files" in found.what
         assert " files of " in found.because
 
+    @pytest.mark.full
     def test_one_large_file_gets_no_advice(self, advised, tmp_path):
         data = tf.data.TFRecordDataset(record_files(tmp_path, n_files=1, n_records=20_000))
         assert guides.READING not in advised(data.batch(512))
@@ -159,6 +166,7 @@ class TestOrder:
         advice = advised(stragglers(deterministic=True), n_steps=48)
         assert "deterministic" in advice[guides.SOURCES].what
 
+    @pytest.mark.full
     def test_without_the_order_there_is_no_advice(self, advised):
         assert guides.SOURCES not in advised(stragglers(deterministic=False), n_steps=48)
 
@@ -177,5 +185,6 @@ class TestThreads:
         found = advised(self.data(threads=1))
         assert "private_threadpool_size = " in found[guides.THREADS].what
 
+    @pytest.mark.full
     def test_a_pool_of_all_cores_gets_no_advice(self, advised):
         assert guides.THREADS not in advised(self.data(threads=0))

@@ -80,6 +80,7 @@ def test_steps_that_differ_are_unknown_with_their_range(profile):
     assert value.why.endswith("in 3 steps")
 
 
+@pytest.mark.imports("keras")
 def test_keras_counts_the_same_batch_by_batch_and_per_batch_of_an_execution(profile):
     rows = np.ones((640, 4), "float32")
 
@@ -105,6 +106,7 @@ def test_data_that_end_before_leave_the_count_unknown(profile):
     )
 
 
+@pytest.mark.imports("keras")
 def test_a_short_keras_loop_keeps_no_steps_for_it(profile):
     rows = np.ones((80, 4), "float32")
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])

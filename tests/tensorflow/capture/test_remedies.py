@@ -7,6 +7,7 @@ from pytest_tfperf.analysis.xla.step_flops import ON_CPU
 
 X = tf.ones((64, 64))
 DATA = tf.data.Dataset.from_tensors(X).repeat()
+FEW = {"warmup": 2, "steps": 3, "trace_steps": 3}
 INTO_FUNCTION = "move the step's Python code into a tf.function"
 IN_EACH_CALL = "do more in each call of the tf.function"
 
@@ -22,37 +23,26 @@ def loops_in_python(function):
     return step
 
 
-@pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize(
-    ("step", "remedy"),
-    [
-        (lambda function: function, IN_EACH_CALL),
-        (loops_in_python, INTO_FUNCTION),
-        (lambda function: lambda x: function(x + 1), INTO_FUNCTION),
-    ],
-    ids=["one call", "three calls", "an eager op"],
-)
-def test_a_step_that_is_one_function_is_not_told_to_become_one(profile, step, remedy, jit):
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_a_step_that_is_one_function_is_not_told_to_become_one(profile, jit):
     function = tf.function(product, jit_compile=jit)
-    found = profile(step(function), DATA, warmup=3, steps=5, trace_steps=5)
-    assert found.value("host_overhead").detail["try"].startswith(remedy)
+    for name, step, remedy in (
+        ("one call", function, IN_EACH_CALL),
+        ("three calls", loops_in_python(function), INTO_FUNCTION),
+        ("an eager op", lambda x: function(x + 1), INTO_FUNCTION),
+    ):
+        found = profile(step, DATA, name=name, **FEW)
+        assert found.value("host_overhead").detail["try"].startswith(remedy), name
 
 
-@pytest.mark.parametrize(
-    ("function", "by_xla"),
-    [
-        (tf.function(product), False),
-        (tf.function(product, jit_compile=True), True),
-        (lambda x: COMPILED(x) @ x, False),
-    ],
-    ids=["ops", "XLA", "both"],
-)
-def test_products_of_xla_on_the_cpu_are_known(profile, function, by_xla):
-    limits = {"min_half_precision": 0}
-    found = profile(tf.function(function), DATA, warmup=3, steps=5, trace_steps=5, limits=limits)
-    value = found.value("half_precision")
-    assert value.detail.get(ON_CPU, False) is by_xla
-    assert value.number == 0
-
-
-COMPILED = tf.function(product, jit_compile=True)
+def test_products_of_xla_on_the_cpu_are_known(profile):
+    compiled = tf.function(product, jit_compile=True)
+    for name, function, by_xla in (
+        ("ops", product, False),
+        ("XLA", compiled, True),
+        ("both", lambda x: compiled(x) @ x, False),
+    ):
+        step, limits = tf.function(function), {"min_half_precision": 0}
+        value = profile(step, DATA, name=name, limits=limits, **FEW).value("half_precision")
+        assert value.detail.get(ON_CPU, False) is by_xla, name
+        assert value.number == 0, name

@@ -55,9 +55,3 @@ def test_what_does_not_show_is_unknown_and_no_pass(profile, monkeypatch):
     monkeypatch.setattr(profile_settings, "xla_shown", lambda scratch: {"TensorFlow": shown})
     found = profile(tf.function(tf.tanh), [tf.ones((4, 4))] * 4)
     assert {name: found.value(name).why for name in OF_XLA} == dict.fromkeys(OF_XLA, "hidden")
-
-
-def test_what_does_show_of_a_compiled_step_is_counted(profile):
-    step = tf.function(tf.tanh, jit_compile=True)
-    found = profile(step, [tf.ones((4, 4))] * 4)
-    assert (found.xla_clusters, found.xla_launches, found.xla_compiles) == (1, 1, 0)

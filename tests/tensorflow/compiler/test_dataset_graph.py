@@ -1,7 +1,6 @@
 """padded_batch anywhere in a pipeline."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from pytest_tfperf.compiler.datasets import PaddedComponent, padded_batches
@@ -18,9 +17,8 @@ def length(row):
 ZERO = [(PaddedComponent("int64", 0, (1,)),)]
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
+def test_padded_batch_of_a_pipeline_is_found():
+    cases = [
         (rows().padded_batch(4), ZERO),
         (rows().padded_batch(4, padded_shapes=[16]).prefetch(2).repeat(), ZERO),
         (
@@ -33,10 +31,9 @@ ZERO = [(PaddedComponent("int64", 0, (1,)),)]
         (rows().batch(1), []),
         (rows().ragged_batch(4), []),
         (tf.data.Dataset.zip((rows().padded_batch(2), rows().padded_batch(4))), ZERO * 2),
-    ],
-)
-def test_padded_batch_of_a_pipeline_is_found(data, expected):
-    assert padded_batches(data) == expected
+    ]
+    for number, (data, expected) in enumerate(cases):
+        assert padded_batches(data) == expected, number
 
 
 def test_components_have_their_own_values_and_axes():
@@ -51,20 +48,20 @@ def test_components_have_their_own_values_and_axes():
     )
 
 
-@pytest.mark.parametrize(
-    ("shapes", "axes"),
-    [(([None], [1]), ((1,), ())), (([128], [1]), ((1,), ())), (([128], [2]), ((1,), (1,)))],
-)
-def test_sizes_that_examples_have_already_are_not_padded(shapes, axes):
+def test_sizes_that_examples_have_already_are_not_padded():
     data = tf.data.Dataset.range(1, 9).map(
         lambda n: (tf.ones([n]), tf.ensure_shape(tf.ones([1]), [1]))
     )
-    (found,) = padded_batches(data.padded_batch(4, padded_shapes=shapes))
-    assert tuple(component.axes for component in found) == axes
+    for shapes, axes in (
+        (([None], [1]), ((1,), ())),
+        (([128], [1]), ((1,), ())),
+        (([128], [2]), ((1,), (1,))),
+    ):
+        (found,) = padded_batches(data.padded_batch(4, padded_shapes=shapes))
+        assert tuple(component.axes for component in found) == axes, shapes
 
 
-@pytest.mark.parametrize("to_boundary", [False, True])
-def test_labels_beside_rows_in_buckets_are_not_padded(to_boundary):
+def test_labels_beside_rows_in_buckets_are_not_padded():
     data = tf.data.Dataset.range(1, 9).map(
         lambda n: (tf.ones([n]), tf.ensure_shape(tf.ones([1]), [1]), n)
     )
@@ -73,10 +70,12 @@ def test_labels_beside_rows_in_buckets_are_not_padded(to_boundary):
         "bucket_boundaries": [5, 10],
         "bucket_batch_sizes": [2, 2, 2],
     }
-    found = padded_batches(
-        data.bucket_by_sequence_length(**size, pad_to_bucket_boundary=to_boundary)
-    )
-    assert [tuple(component.axes for component in one) for one in found] == [((1,), (), ())]
+    for to_boundary in (False, True):
+        found = padded_batches(
+            data.bucket_by_sequence_length(**size, pad_to_bucket_boundary=to_boundary)
+        )
+        axes = [tuple(component.axes for component in one) for one in found]
+        assert axes == [((1,), (), ())], to_boundary
 
 
 def test_distributed_dataset_is_read_like_its_original():
@@ -84,6 +83,6 @@ def test_distributed_dataset_is_read_like_its_original():
     assert padded_batches(strategy.experimental_distribute_dataset(rows().padded_batch(4))) == ZERO
 
 
-@pytest.mark.parametrize("data", [None, [1, 2], np.ones(3), iter([]), object()])
-def test_other_data_have_no_padded_batches(data):
-    assert padded_batches(data) == []
+def test_other_data_have_no_padded_batches():
+    for data in (None, [1, 2], np.ones(3), iter([]), object()):
+        assert padded_batches(data) == [], data

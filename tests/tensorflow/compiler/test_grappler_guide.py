@@ -91,7 +91,7 @@ with grappler_options(scoped_allocator_optimization=True):
 
 
 @pytest.fixture(scope="module")
-def child():
+def child(processes):
     """Output and log of a child process, which splits its devices and logs its passes from the start."""
     environment = {
         "TF_CPP_MIN_LOG_LEVEL": "0",
@@ -129,6 +129,7 @@ def test_constant_folding():
     assert after(products, ONES) == {"Const": 1, "AddV2": 1}
 
 
+@pytest.mark.full
 def test_arithmetic():
     @tf.function
     def twice(x):
@@ -158,6 +159,7 @@ def with_a_gpu(monkeypatch, option, function, *args):
     return graphs
 
 
+@pytest.mark.full
 def test_layout(monkeypatch):
     @tf.function
     def convolutions(x, kernel):
@@ -174,6 +176,7 @@ def test_layout(monkeypatch):
     assert with_cpu == without
 
 
+@pytest.mark.full
 def test_remapper():
     @tf.function
     def layer(x, bias):
@@ -186,6 +189,7 @@ def test_remapper():
     assert after(layer, ONES, tf.ones(8)) == {"_FusedMatMul": 1}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("mode", "n_relu"), [("NO_MEM_OPT", 1), ("MANUAL", 2)])
 def test_memory(mode, n_relu):
     """A recomputable activation is computed again, instead of being kept for its gradient."""
@@ -211,6 +215,7 @@ def test_memory(mode, n_relu):
     assert sum(types(part).get("Relu", 0) for part in metadata.partition_graphs) == n_relu
 
 
+@pytest.mark.full
 def test_dependency():
     @tf.function
     def identities(x):
@@ -224,6 +229,7 @@ def test_dependency():
     assert after(identities, ONES) == on
 
 
+@pytest.mark.full
 def test_pruning():
     @tf.function
     def stopped(x):
@@ -235,6 +241,7 @@ def test_pruning():
     assert after(stopped, ONES) == on
 
 
+@pytest.mark.full
 def test_function():
     inner = tf.function(lambda x, y: tf.nn.relu(x) + y, experimental_attributes={"_noinline": True})
 
@@ -253,6 +260,7 @@ def test_function():
     assert found == [(1, True), (2, False)]  # the argument 2.0 is within the copy
 
 
+@pytest.mark.full
 def test_a_call_is_inlined_whatever_the_option_says():
     inner = tf.function(lambda x: tf.nn.relu(x) + 1)
 
@@ -266,6 +274,7 @@ def test_a_call_is_inlined_whatever_the_option_says():
     )
 
 
+@pytest.mark.full
 def test_shape():
     @tf.function(input_signature=[tf.TensorSpec((None, None))])
     def size(x):
@@ -277,6 +286,7 @@ def test_shape():
     assert after(size, ONES) == on
 
 
+@pytest.mark.full
 def test_loop():
     @tf.function
     def branch(x):
@@ -288,7 +298,7 @@ def test_loop():
     assert after(branch, ONES) == on
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_scoped_allocator(child):
     off, on = json.loads(child.stdout)
     assert off["CollectiveReduce"] == 4  # two tensors on each of two devices
@@ -301,6 +311,7 @@ def test_scoped_allocator(child):
     )
 
 
+@pytest.mark.full
 def test_pin_to_host(monkeypatch):
     @tf.function
     def counting(n, x):
@@ -330,6 +341,7 @@ def has_avx512():
     return processor.is_file() and "avx512f" in processor.read_text()
 
 
+@pytest.mark.full
 @pytest.mark.skipif(
     not has_avx512(), reason="oneDNN computes in bfloat16 only where there is AVX-512"
 )
@@ -351,6 +363,7 @@ def test_auto_mixed_precision(option):
     }
 
 
+@pytest.mark.full
 def test_debug_stripper():
     @tf.function
     def checked(x):
@@ -380,17 +393,18 @@ def test_the_page_has_a_row_for_each_optimiser_of_the_guide():
     assert {len(row) for row in rows()} == {6}
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
-def test_a_row_names_options_that_there_are_and_a_test_or_why_there_is_none(row):
-    _, what, option, default, shows, shown_by = row
-    assert what
-    assert shows
-    assert default.partition(";")[0] in ("on", "off")
-    keys = re.findall(r"`([a-z_0-9]+)`", option)
-    assert set(keys) <= set(TOGGLES)
-    assert keys or option.startswith("none")
-    test = re.match(r"`(test_\w+)`", shown_by)
-    assert callable(globals()[test[1]]) if test else re.match("not tested: .{20}", shown_by)
+def test_a_row_names_options_that_there_are_and_a_test_or_why_there_is_none():
+    for name, what, option, default, shows, shown_by in rows():
+        assert what, name
+        assert shows, name
+        assert default.partition(";")[0] in ("on", "off"), name
+        keys = re.findall(r"`([a-z_0-9]+)`", option)
+        assert set(keys) <= set(TOGGLES), name
+        assert keys or option.startswith("none"), name
+        test = re.match(r"`(test_\w+)`", shown_by)
+        assert callable(globals()[test[1]]) if test else re.match("not tested: .{20}", shown_by), (
+            name
+        )
 
 
 def test_every_option_that_is_left_out_is_on_the_page():
@@ -404,7 +418,7 @@ def test_every_option_that_is_left_out_is_on_the_page():
 @pytest.mark.skipif(
     tf.__version__.startswith("2.20."), reason="TensorFlow 2.20 ignores TF_CPP_VMODULE: no log"
 )
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_passes_that_run_by_default_are_those_that_the_page_says(child):
     ran = set(
         re.findall(

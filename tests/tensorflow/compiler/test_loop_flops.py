@@ -77,25 +77,32 @@ def written(x):
     return rows.stack()
 
 
-@pytest.mark.parametrize(
-    ("function", "expected"),
-    [
-        (in_range, 5 * ONCE),
-        (stepped, 3 * ONCE),  # 9, 6, 3
-        (nested, 15 * ONCE),
-        (while_less, 4 * ONCE),  # 0, 2, 4, 6
-        (mapped, 3 * 2 * 4 * 4),
-        (written, 6 * ONCE),
-    ],
-)
-def test_loops_with_constant_bounds(function, expected):
+def assert_products(function, expected):
     step = tf.function(function)
-    assert products(lambda: step(X)) == expected
+    assert products(lambda: step(X)) == expected, function.__name__
 
 
+def test_loops_with_constant_bounds():
+    assert_products(stepped, 3 * ONCE)  # 9, 6, 3
+    assert_products(nested, 15 * ONCE)
+
+
+@pytest.mark.full
+def test_other_loops_with_constant_bounds():
+    assert_products(in_range, 5 * ONCE)
+    assert_products(mapped, 3 * 2 * 4 * 4)
+    assert_products(written, 6 * ONCE)
+    assert_products(while_less, 4 * ONCE)  # 0, 2, 4, 6
+
+
+@pytest.mark.imports("keras")
 @pytest.mark.parametrize(
     ("kind", "gates"),
-    [(keras.layers.SimpleRNN, 1), (keras.layers.GRU, 3), (keras.layers.LSTM, 4)],
+    [
+        (keras.layers.LSTM, 4),
+        pytest.param(keras.layers.GRU, 3, marks=pytest.mark.full),
+        pytest.param(keras.layers.SimpleRNN, 1, marks=pytest.mark.full),
+    ],
 )
 def test_recurrent_layers_forward_and_in_training(kind, gates):
     """Gradients: of both kernels and of the state; that of the input is not needed."""
@@ -131,6 +138,7 @@ def of_lstm(size):
     return [STEPS * 2 * BATCH * size_in * 4 * UNITS for size_in in (size, UNITS)]
 
 
+@pytest.mark.full
 def test_a_recurrent_layer_behind_another_also_has_the_gradient_of_its_input():
     layers = [keras.layers.LSTM(UNITS, return_sequences=True), keras.layers.LSTM(UNITS)]
     model = keras.Sequential([keras.Input((STEPS, INPUT)), *layers])
@@ -140,6 +148,7 @@ def test_a_recurrent_layer_behind_another_also_has_the_gradient_of_its_input():
     assert products(gradients(model, tf.ones((BATCH, STEPS, INPUT)))) == first + second
 
 
+@pytest.mark.full
 # a development build of Keras 3.16 warns of every mask
 @pytest.mark.filterwarnings("ignore:(?s).*does not support masking")
 @pytest.mark.parametrize("mask", [False, True])
@@ -170,7 +179,7 @@ def counted_down(x):
     return x
 
 
-@pytest.mark.parametrize("loop", [counted_down, nested])
+@pytest.mark.parametrize("loop", [counted_down, pytest.param(nested, marks=pytest.mark.full)])
 def test_a_tape_around_a_loop_that_runs_an_unknown_number_of_times(loop):
     @tf.function
     def train(x):
@@ -197,6 +206,7 @@ def test_precision_of_products_in_and_outside_of_a_loop():
     assert measured(lambda: step(X))["half_precision"].number == pytest.approx(5 / 6)
 
 
+@pytest.mark.full
 def test_a_loop_over_a_dataset_counts_each_batch():
     data = tf.data.Dataset.from_tensors(X).repeat(4)
 

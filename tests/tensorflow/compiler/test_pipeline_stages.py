@@ -98,27 +98,24 @@ PYTHON = [
 ]
 
 
-@pytest.mark.parametrize(("make", "expected"), PLAIN)
-def test_stages_without_python_are_listed_in_order(make, expected):
-    assert shown(make()) == expected.split()
+def test_stages_without_python_are_listed_in_order():
+    for make, expected in PLAIN:
+        assert shown(make()) == expected.split()
 
 
-@pytest.mark.parametrize(("make", "expected"), PYTHON)
-def test_stages_that_run_python_name_it(make, expected):
-    assert shown(make()) == expected
+def test_stages_that_run_python_name_it():
+    for make, expected in PYTHON:
+        assert shown(make()) == expected
 
 
-@pytest.mark.parametrize(
-    ("make", "function"),
-    [
-        (lambda: numbers().map(in_eager_python), in_eager_python),
-        (lambda: numbers().map(in_a_branch), in_numpy_python),
-        (lambda: nested(in_eager_python), in_eager_python),
-        (lambda: numbers().map(in_a_callee), in_eager_python),
-    ],
-)
-def test_python_has_the_line_of_the_user(make, function):
-    assert [one.line for one in stages_of(make()) if one.python] == [line_of(function)]
+def test_python_has_the_line_of_the_user():
+    for data, function in (
+        (numbers().map(in_eager_python), in_eager_python),
+        (numbers().map(in_a_branch), in_numpy_python),
+        (nested(in_eager_python), in_eager_python),
+        (numbers().map(in_a_callee), in_eager_python),
+    ):
+        assert [one.line for one in stages_of(data) if one.python] == [line_of(function)]
 
 
 def test_a_generator_has_the_line_that_made_its_dataset():
@@ -127,19 +124,12 @@ def test_a_generator_has_the_line_that_made_its_dataset():
     assert line in {f"{HERE}:{first + row}" for row in range(4)}
 
 
-@pytest.mark.parametrize(
-    "hold",
-    [
-        iter,
-        lambda data: data.as_numpy_iterator(),
-        lambda data: tf.distribute.MirroredStrategy(["CPU:0"]).experimental_distribute_dataset(
-            data
-        ),
-    ],
-)
-def test_iterators_and_distributed_datasets_show_their_dataset(hold):
+def test_iterators_and_distributed_datasets_show_their_dataset():
     data = numbers().map(in_eager_python).batch(2)
-    assert "Map: py_function" in shown(hold(data))
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    distributed = strategy.experimental_distribute_dataset(data)
+    for holder in (iter(data), data.as_numpy_iterator(), distributed):
+        assert "Map: py_function" in shown(holder), type(holder)
 
 
 class Rows(keras.utils.PyDataset):
@@ -150,35 +140,29 @@ class Rows(keras.utils.PyDataset):
         return np.ones((2, 3)), np.ones((2, 1))
 
 
-@pytest.mark.parametrize(
-    ("make", "expected", "line"),
-    [
-        (Rows, "Rows: PyDataset", inspect.getsourcelines(Rows.__getitem__)[1]),
-        (lambda: ends([1]), "generator: generator", inspect.getsourcelines(ends)[1]),
-    ],
-)
-def test_python_data_are_one_stage_with_its_line(make, expected, line):
-    data = make()
-    assert shown(data) == [expected]
-    assert stages_of(data)[0].line == f"{HERE}:{line}"
+@pytest.mark.imports("keras")
+def test_python_data_are_one_stage_with_its_line():
+    for data, expected, function in (
+        (Rows(), "Rows: PyDataset", Rows.__getitem__),
+        (ends([1]), "generator: generator", ends),
+    ):
+        assert shown(data) == [expected]
+        line = inspect.getsourcelines(function)[1]
+        assert stages_of(data)[0].line == f"{HERE}:{line}", expected
 
 
-@pytest.mark.parametrize(
-    ("make", "why"),
-    [
-        (lambda: map(str, numbers()), "the data are map, and the stages behind it are not"),
+def test_hidden_stages_are_unknown():
+    variant = tf.data.experimental.to_variant(numbers())
+    for data, why in (
+        (map(str, numbers()), "the data are map, and the stages behind it are not"),
         (
-            lambda: tf.data.experimental.from_variant(
-                tf.data.experimental.to_variant(numbers()), tf.TensorSpec((), tf.int64)
-            ),
+            tf.data.experimental.from_variant(variant, tf.TensorSpec((), tf.int64)),
             "has a Variant stage: it was made by an op",
         ),
-    ],
-)
-def test_hidden_stages_are_unknown(make, why):
-    found = stages_of(make())
-    assert isinstance(found, Unknown)
-    assert why in found.why
+    ):
+        found = stages_of(data)
+        assert isinstance(found, Unknown), why
+        assert why in found.why
 
 
 def test_a_damaged_dataset_is_unknown_and_no_data_are_unseen():
@@ -188,34 +172,28 @@ def test_a_damaged_dataset_is_unknown_and_no_data_are_unseen():
     assert stages_of(None) is UNSEEN
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
+@pytest.mark.imports("keras")
+def test_a_keras_loop_shows_its_data():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    for data, expected in (
         ((np.ones((4, 3)), np.ones((4, 1))), ["ndarray"]),
         ((Rows(),), ["Rows: PyDataset"]),
         ((generated().batch(1),), ["Tensor", "Generator: from_generator", "FlatMap", "Batch"]),
-    ],
-)
-def test_a_keras_loop_shows_its_data(data, expected):
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    call = KerasCall.of(model, "fit", data, {})
-    assert shown(sample_again(call).data) == expected
+    ):
+        call = KerasCall.of(model, "fit", data, {})
+        assert shown(sample_again(call).data) == expected
 
 
-@pytest.mark.parametrize(
-    ("data", "by_keras"),
-    [
-        (np.ones((4, 3)), [True]),
-        ({"a": np.ones((4, 3))}, [True]),
-        (Rows(), [True]),
-        (generated().batch(1), [False] * 4),
-    ],
-)
-def test_keras_makes_the_pipeline_of_arrays_and_py_datasets(data, by_keras):
-    assert [stage.by_keras for stage in stages_of(data, by_keras=True)] == by_keras
+@pytest.mark.imports("keras")
+def test_keras_makes_the_pipeline_of_arrays_and_py_datasets():
+    def by_keras(data, **options):
+        return [stage.by_keras for stage in stages_of(data, **options)]
 
-
-@pytest.mark.parametrize("data", [np.ones((4, 3)), [np.ones((4, 3))]])
-def test_arrays_of_other_loops_have_no_pipeline(data):
-    assert [stage.by_keras for stage in stages_of(data)] == [False]
+    arrays = np.ones((4, 3))
+    assert by_keras(arrays, by_keras=True) == [True]
+    assert by_keras({"a": arrays}, by_keras=True) == [True]
+    assert by_keras(Rows(), by_keras=True) == [True]
+    assert by_keras(generated().batch(1), by_keras=True) == [False] * 4
+    # other loops make none
+    assert by_keras(arrays) == by_keras([arrays]) == [False]

@@ -113,39 +113,43 @@ def calls_apart(x):
     return apart(x) + apart(x)
 
 
+COUNTS = [
+    # of square MatMul, Relu, Identity twice; Mul, AddV2, Sum, two Const and three Identity; identities go
+    (twice, 14, 9, 0, ["AddV2", "MatMul", "MatMul", "Mul", "Relu", "Relu", "Sum"]),
+    (mixed, 7, 6, 2, ["AddV2", "Sum"]),  # MatMul, Relu, Identity, Sum, Const, AddV2, Identity
+    (thrice_with_python, 11, 10, 6, ["EagerPyFunc"]),
+    # around the loop seven Const, Range, Sub, FloorDiv, FloorMod, NotEqual, Cast, AddV2, Maximum, Identity; in its condition Less and
+    # Identity, in its body square, two AddV2, Const and four Identity. Of what is around three Const are left
+    (loop, 28, 9, 0, ["AddV2", "AddV2", "Less", "MatMul", "Relu"]),
+    (python, 3, 2, 0, ["EagerPyFunc", "Tanh"]),  # its callees do not count
+]
+MORE_COUNTS = [
+    (compiled, 3, 3, 2, []),  # Grappler does not see it
+    (thrice, 10, 9, 6, []),
+    # Reshape with its Const, Unique, Identity; asked for, it can be compiled
+    (unique, 4, 4, 2, []),
+    # Sum and Greater with a Const each, Mul with one, Tanh, and an Identity for each branch, for the whole and for the result
+    (branch, 11, 7, 0, ["Greater", "Mul", "Sum", "Tanh"]),
+    (text, 4, 3, 0, ["AddV2", "AsString", "StringToNumber"]),
+    # twice the six of `apart`, AddV2 and Identity; Grappler doubles the result of one call, and sees no further
+    (calls_apart, 14, 8, 0, ["Mul", "Mul", "Tanh"]),
+]
+
+
 @pytest.mark.parametrize(
-    ("function", "before", "after", "inside", "outside"),
+    "counts",
     [
-        # of square MatMul, Relu, Identity twice; Mul, AddV2, Sum, two Const and three Identity; identities go
-        (twice, 14, 9, 0, ["AddV2", "MatMul", "MatMul", "Mul", "Relu", "Relu", "Sum"]),
-        (compiled, 3, 3, 2, []),  # Grappler does not see it
-        (mixed, 7, 6, 2, ["AddV2", "Sum"]),  # MatMul, Relu, Identity, Sum, Const, AddV2, Identity
-        (thrice, 10, 9, 6, []),
-        (thrice_with_python, 11, 10, 6, ["EagerPyFunc"]),
-        (
-            unique,
-            4,
-            4,
-            2,
-            [],
-        ),  # Reshape with its Const, Unique, Identity; asked for, it can be compiled
-        # around the loop seven Const, Range, Sub, FloorDiv, FloorMod, NotEqual, Cast, AddV2, Maximum, Identity; in its condition Less and
-        # Identity, in its body square, two AddV2, Const and four Identity. Of what is around three Const are left
-        (loop, 28, 9, 0, ["AddV2", "AddV2", "Less", "MatMul", "Relu"]),
-        # Sum and Greater with a Const each, Mul with one, Tanh, and an Identity for each branch, for the whole and for the result
-        (branch, 11, 7, 0, ["Greater", "Mul", "Sum", "Tanh"]),
-        (python, 3, 2, 0, ["EagerPyFunc", "Tanh"]),  # its callees do not count
-        (text, 4, 3, 0, ["AddV2", "AsString", "StringToNumber"]),
-        # twice the six of `apart`, AddV2 and Identity; Grappler doubles the result of one call, and sees no further
-        (calls_apart, 14, 8, 0, ["Mul", "Mul", "Tanh"]),
+        pytest.param(COUNTS, id="main"),
+        pytest.param(MORE_COUNTS, id="more", marks=pytest.mark.full),
     ],
-    ids=lambda value: getattr(value, "python_function", None) and value.python_function.__name__,
 )
-def test_ops_are_counted_as_in_the_graph(function, before, after, inside, outside):
-    graph = graph_of(lambda: function(X))
-    assert (sum(graph.before.values()), sum(graph.after.values())) == (before, after)
-    assert sum(len(cluster.nodes) for cluster in graph.clusters) == inside
-    assert sorted(op.op_type for op in graph.outside) == outside
+def test_ops_are_counted_as_in_the_graph(counts):
+    for function, before, after, inside, outside in counts:
+        name = function.python_function.__name__
+        graph = graph_of(lambda function=function: function(X))
+        assert (sum(graph.before.values()), sum(graph.after.values())) == (before, after), name
+        assert sum(len(cluster.nodes) for cluster in graph.clusters) == inside, name
+        assert sorted(op.op_type for op in graph.outside) == outside, name
 
 
 def test_types_before_and_after_grappler_have_lines():
@@ -239,11 +243,7 @@ def test_identities_and_variables_do_not_change_coverage():
     def more(x):
         x = tf.identity(tf.stop_gradient(tf.identity_n([x, x])[0]))
         variable.assign(x)
-        return (
-            tf.identity(mixed(variable + 0.0 * 0))
-            if False
-            else tf.identity(compiled(variable) + tf.reduce_sum(x, axis=[0]))
-        )
+        return tf.identity(compiled(variable) + tf.reduce_sum(x, axis=[0]))
 
     assert (
         coverage(graph_of(lambda: more(X))).number
@@ -258,6 +258,9 @@ def test_functions_of_tf_data_do_not_count():
     graph = graph_of(lambda: twice(tf.fill((8, 8), next(iterator))))
     assert sum(graph.before.values()) == 14
 
+
+@pytest.mark.full
+def test_functions_of_a_pipeline_within_the_step_do_not_count():
     @tf.function
     def inside(x):
         return x + tf.cast(
@@ -269,22 +272,7 @@ def test_functions_of_tf_data_do_not_count():
 
     assert graph_of(lambda: inside(X)).before["Mul"] == 1  # the step's own `reduce`, not the map
 
-
-@pytest.mark.parametrize(
-    "argument",
-    [
-        tf.data.Dataset.range(8).map(lambda i: i * i),
-        iter(tf.data.Dataset.range(99)),
-        tf.constant("a"),
-        tf.constant(True),
-        tf.ragged.constant([[1], []]),
-    ],
-    ids=lambda argument: type(argument).__name__,
-)
-def test_functions_with_all_kinds_of_arguments_have_graphs(argument):
-    @tf.function
-    def step(x, _):
-        return tf.tanh(x)
+    squares = tf.data.Dataset.range(8).map(lambda i: i * i)
 
     @tf.function
     def loop(x, elements):
@@ -292,10 +280,25 @@ def test_functions_with_all_kinds_of_arguments_have_graphs(argument):
             x = x + tf.cast(element, x.dtype)
         return x
 
-    graph = graph_of(lambda: step(X, argument))
-    assert {op: n for op, n in graph.after.items() if op != "Identity"} == {"Tanh": 1}
-    if isinstance(argument, tf.data.Dataset):
-        assert "Mul" not in graph_of(lambda: loop(X, argument)).before  # of its map
+    assert "Mul" not in graph_of(lambda: loop(X, squares)).before  # of its map
+
+
+def test_functions_with_all_kinds_of_arguments_have_graphs():
+    for argument in (
+        tf.data.Dataset.range(8).map(lambda i: i * i),
+        iter(tf.data.Dataset.range(99)),
+        tf.constant("a"),
+        tf.constant(True),
+        tf.ragged.constant([[1], []]),
+    ):
+
+        @tf.function
+        def step(x, _):
+            return tf.tanh(x)
+
+        graph = graph_of(lambda step=step, argument=argument: step(X, argument))
+        counts = {op: n for op, n in graph.after.items() if op != "Identity"}
+        assert counts == {"Tanh": 1}, type(argument)
 
 
 BATCHES = tf.data.Dataset.from_tensors(X).repeat(3)
@@ -321,6 +324,7 @@ def test_a_loop_over_a_dataset_counts_the_ops_of_its_body_once():
     assert (detail["n_inside"], detail["n_outside"]) == (2, 3)
 
 
+@pytest.mark.full
 def test_a_pipeline_made_in_a_function_is_no_part_of_its_graph():
     @tf.function
     def loop(x):
@@ -343,7 +347,10 @@ def test_forward_and_gradient_functions_count_under_a_tape():
     assert (graph.after["MatMul"], graph.after["Relu"], graph.after["ReluGrad"]) == (1 + 2, 1, 1)
 
 
-@pytest.mark.parametrize("jit", [False, True, "auto"])
+@pytest.mark.imports("keras")
+@pytest.mark.parametrize(
+    "jit", [False, *(pytest.param(jit, marks=pytest.mark.full) for jit in (True, "auto"))]
+)
 def test_keras_fit_has_graphs(jit):
     model = keras.Sequential(
         [keras.Input((4,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)]

@@ -28,8 +28,8 @@ def test_a_timeline(compiled, tmp_path):
     )
 
 
-@pytest.mark.slow
-def test_hlo_at_every_stage(compiled, tmp_path):
+@pytest.mark.full
+def test_hlo_at_every_stage(processes, compiled, tmp_path):
     n_fusions = {}
     for stage in ("unoptimized", "before_fusion", "after_fusion", "optimized"):
         compiled.export(tmp_path / f"{stage}.txt", stage=stage)

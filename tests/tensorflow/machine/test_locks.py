@@ -40,7 +40,7 @@ def temporary(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def holder(temporary):
+def holder(temporary, processes):
     """Starts a process that holds locks until its stdin is closed."""
     environment = {**os.environ, "TMPDIR": str(temporary)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -108,7 +108,7 @@ def test_timers_pause_while_waiting():
     ]
 
 
-@pytest.mark.parametrize("ends", ["in order", "kill -9"])
+@pytest.mark.parametrize("ends", ["in order", pytest.param("kill -9", marks=pytest.mark.nightly)])
 def test_second_process_measures_after_the_first_has_ended(holder, ends):
     first = holder("cpu")
     assert lines(first, 1) == ["held False"]
@@ -121,15 +121,19 @@ def test_second_process_measures_after_the_first_has_ended(holder, ends):
     assert lines(second, 2) == ["announce", "held True"]
 
 
-def test_processes_on_other_devices_do_not_wait(holder):
-    first, second = holder("gpu-0", "gpu-1"), holder("gpu-2")
-    assert lines(first, 1) == lines(second, 1) == ["held False"]
+def test_processes_that_share_a_device_wait_and_others_do_not():
+    shared = "waiting until another test of this machine is measured"
+    for names, said in ((["gpu-2"], []), (["gpu-1", "gpu-2"], [shared, ""])):
+        log = []
+        with flock("gpu-1") as give_back:
 
+            def announce(text, log=log, give_back=give_back):
+                log.append(text)
+                give_back()
 
-def test_processes_that_share_a_device_wait(holder):
-    first = holder("gpu-0", "gpu-1")
-    assert lines(first, 1) == ["held False"]
-    assert lines(holder("gpu-1", "gpu-2"), 1)[0].startswith(WAITING)
+            with held(names, announce) as waited:
+                assert waited is bool(said)
+        assert log == said, names
 
 
 def test_error_within_the_context_releases_the_lock():
@@ -158,23 +162,22 @@ def test_uncreatable_lock_folder_is_an_error(temporary):
         pass
 
 
-@pytest.mark.parametrize("reason", [errno.ENOLCK, errno.EOPNOTSUPP])
-def test_a_file_system_without_locks_is_an_error(monkeypatch, reason):
-    def refuse(*_):
-        raise OSError(reason, os.strerror(reason))
+def test_a_file_system_without_locks_is_an_error(monkeypatch):
+    for reason in (errno.ENOLCK, errno.EOPNOTSUPP):
 
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    told = f"no lock that keeps other tests from measuring .*{os.strerror(reason)}"
-    with pytest.raises(CaptureError, match=told), held(["cpu"], print):
-        pass
+        def refuse(*_, reason=reason):
+            raise OSError(reason, os.strerror(reason))
+
+        monkeypatch.setattr(fcntl, "flock", refuse)
+        told = f"no lock that keeps other tests from measuring .*{os.strerror(reason)}"
+        with pytest.raises(CaptureError, match=told), held(["cpu"], print):
+            pass
 
 
 def test_a_wait_is_bounded_and_names_the_holder(holder):
     first = holder("cpu")
     assert lines(first, 1) == ["held False"]
-    told = (
-        rf"another process \(process {first.pid}: .*\) has measured for 0 s, and this one must not"
-    )
+    told = rf"another process \(process {first.pid}: .*\) has measured for \d+ s, and this one must not"
     with pytest.raises(CaptureError, match=told) as refused, held(["cpu"], print, patience_s=0.2):
         pass
     assert refused.value.__suppress_context__, "the lines of filelock would hide the message"
@@ -312,19 +315,16 @@ def test_measuring_anyway_takes_no_lock():
         assert waited is False
 
 
-@pytest.mark.parametrize(
-    ("n_gpus", "visible", "names"),
-    [
+def test_locks_are_named_by_device():
+    for n_gpus, visible, names in (
         (0, (), ("cpu",)),
         (0, ("0", "1"), ("cpu",)),  # TensorFlow without support for GPUs
         (1, ("3",), ("gpu-3",)),
         (2, ("1", "0"), ("gpu-0", "gpu-1")),
         (1, ("GPU-8932f937", "0"), ("gpu-GPU-8932f937",)),
         (2, (), ("gpu-0", "gpu-1")),  # of a system without device files
-    ],
-)
-def test_locks_are_named_by_device(n_gpus, visible, names):
-    assert device_names(n_gpus, visible) == names
+    ):
+        assert device_names(n_gpus, visible) == names, (n_gpus, visible)
 
 
 def test_lock_file_is_named_by_host_and_device(monkeypatch):

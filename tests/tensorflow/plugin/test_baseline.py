@@ -6,6 +6,8 @@ import pytest
 
 from pytest_tfperf.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("processes")  # git, for the commit of a run
+
 STRUCTURE = """
 w = tf.Variable(tf.ones((8, 8)))
 
@@ -22,13 +24,30 @@ def stored(suite):
     return json.loads((suite.path / "__tfperf__" / "test_suite.json").read_text())
 
 
-def record(suite, *arguments, times_as_slow=100, step_time=None, n_runs=1):
+FILES = {}
+"""The baseline of STRUCTURE by path: the first test that needs it records it for all of this module."""
+
+
+@pytest.fixture
+def recorded(suite):
+    """Write STRUCTURE beside its baseline, and return `suite`."""
+    suite.write(STRUCTURE)
+    if not FILES:
+        suite("--tfperf-update").assert_outcomes(passed=1)
+        for path in (suite.path / "__tfperf__").rglob("*.json"):
+            FILES[path.relative_to(suite.path)] = path.read_bytes()
+    for path, content in FILES.items():
+        (suite.path / path).parent.mkdir(parents=True, exist_ok=True)
+        (suite.path / path).write_bytes(content)
+    return suite
+
+
+def write_times(suite, times_as_slow=100, step_time=None, n_runs=1):
     """
-    Record, and then write times into the history that are so many times as long, or a given time.
+    Write times into the history that are so many times as long, or a given time.
 
     Whatever the machine is busy with is then no slow-down: so short a run has noise without bounds that a test could count on.
     """
-    result = suite("--tfperf-update", *arguments)
     for path in suite.path.rglob("timing/*.json"):
         content = json.loads(path.read_text())
         for entry in content["tests"].values():
@@ -36,14 +55,14 @@ def record(suite, *arguments, times_as_slow=100, step_time=None, n_runs=1):
                 part["step_time"] = step_time or part["step_time"] * times_as_slow
             entry["runs"] *= n_runs
         path.write_text(json.dumps(content))
-    return result
 
 
-def test_update_then_compare_is_green(suite):
+def test_update_then_compare_is_green_and_strict_and_only_decide_what_counts(suite):
     suite.write(STRUCTURE)
-    update = record(suite)
+    update = suite("--tfperf-update")
     update.assert_outcomes(passed=1)
     update.stdout.fnmatch_lines(["tfperf: baseline: 1 entry written for 1 passing test"])
+    write_times(suite)
     entry = stored(suite)["tests"]["test_step"]
     assert entry["program"]["eager_ops"] == 0
     assert next(iter(entry["platform"].values()))["xla_clusters"] == 1
@@ -55,6 +74,14 @@ def test_update_then_compare_is_green(suite):
     result.stdout.fnmatch_lines(
         ["INCONCLUSIVE *: step_time is * than the baseline: * to *; 1 of 5 needed runs recorded"]
     )
+    structural = suite("--tfperf-baseline", "--tfperf-strict", "--tfperf-only=structural")
+    structural.assert_outcomes(passed=1)
+    structural.stdout.fnmatch_lines(["tfperf: * checks passed"])
+    timing = suite("--tfperf-baseline", "--tfperf-strict", "--tfperf-only=timing")
+    timing.assert_outcomes(failed=1)
+    timing.stdout.fnmatch_lines(
+        ["tfperf: 0 checks passed, 1 not decided: step_time INCONCLUSIVE in test_step"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,13 +92,14 @@ def test_update_then_compare_is_green(suite):
             0.01,
             "failed",
             "test_step is * times slower than the baseline: * to *, limit *",
-            marks=pytest.mark.slow,
+            marks=pytest.mark.nightly,
         ),
-        (
+        pytest.param(
             5,
             0.01,
             "failed",
             "test_step is * times slower than the baseline: * to *, limit *",
+            marks=pytest.mark.full,
         ),
         (
             5,
@@ -81,10 +109,9 @@ def test_update_then_compare_is_green(suite):
         ),
     ],
 )
-def test_step_times_are_decided_against_the_history(suite, n_runs, times_as_slow, outcome, said):
-    suite.write(STRUCTURE)
-    record(suite, times_as_slow=times_as_slow, n_runs=n_runs)
-    result = suite("--tfperf-baseline")
+def test_step_times_are_decided_against_the_history(recorded, n_runs, times_as_slow, outcome, said):
+    write_times(recorded, times_as_slow=times_as_slow, n_runs=n_runs)
+    result = recorded("--tfperf-baseline")
     result.assert_outcomes(**{outcome: 1})
     confirmed = (
         ["  confirmed in a second process: *s", "  if intended: *"] if outcome == "failed" else []
@@ -109,10 +136,11 @@ def test_step(tf_profile):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_process_that_is_slow_by_chance_is_no_regression(suite, monkeypatch):
     suite.write(SLOW_ONCE)
-    record(suite, step_time=0.04, n_runs=5)
+    suite("--tfperf-update")
+    write_times(suite, step_time=0.04, n_runs=5)
     (suite.path / "first").unlink()
     monkeypatch.setenv("SLOW", "1")
     result = suite("--tfperf-baseline", "--tfperf-report=run.json", "--tfperf-trace-dir=traces")
@@ -128,32 +156,18 @@ def test_a_process_that_is_slow_by_chance_is_no_regression(suite, monkeypatch):
     assert len(list((suite.path / "traces").rglob("*.xplane.pb"))) == 1  # the first process's
 
 
-def test_a_run_file_of_elsewhere_is_accepted_and_compared_with(suite, monkeypatch):
-    suite.write(STRUCTURE)
+def test_a_run_file_of_elsewhere_says_what_a_test_tolerates_and_is_accepted(suite, monkeypatch):
+    tolerant = "@pytest.mark.tfperf(max_regression='30%')\ndef test_step"
+    suite.write(STRUCTURE.replace("def test_step", tolerant))
     suite("--tfperf-report", "run.json").assert_outcomes(passed=1)
+    [test] = json.loads((suite.path / "run.json").read_text())["tests"]
+    assert (test["max_regression"], test["shared_cpu"]) == (0.3, False)
+    assert not (suite.path / "__tfperf__").exists()
     monkeypatch.chdir(suite.path)
     assert main(["accept", "run.json"]) == 0
     assert main(["compare", "run.json", "run.json"]) == 0
     assert stored(suite)["tests"]["test_step"]["program"]["retraces"] == 0
     suite("--tfperf-baseline", "--tfperf-only=structural").assert_outcomes(passed=1)
-
-
-def test_a_run_file_holds_what_a_test_tolerates(suite):
-    suite.write(
-        STRUCTURE.replace(
-            "def test_step", "@pytest.mark.tfperf(max_regression='30%')\ndef test_step"
-        )
-    )
-    suite("--tfperf-report", "run.json")
-    [test] = json.loads((suite.path / "run.json").read_text())["tests"]
-    assert (test["max_regression"], test["shared_cpu"]) == (0.3, False)
-
-
-def test_a_plain_run_writes_nothing(suite):
-    suite.write(STRUCTURE)
-    suite("--tfperf-baseline")
-    suite()
-    assert not (suite.path / "__tfperf__").exists()
 
 
 def test_a_missing_entry_is_red_with_the_command_that_records_it(suite):
@@ -164,16 +178,15 @@ def test_a_missing_entry_is_red_with_the_command_that_records_it(suite):
         ["*no baseline for 'test_step' in *", "*pytest --tfperf-update-new*"]
     )
     suite("--tfperf-baseline", "--tfperf-missing=allow").assert_outcomes(passed=1)
+    assert not (suite.path / "__tfperf__").exists()
 
 
-def test_an_extra_jit_function_is_red_by_its_work_and_shown_by_its_executables(suite):
-    suite.write(STRUCTURE)
-    suite("--tfperf-update")
-    suite.write(
+def test_an_extra_jit_function_is_red_by_its_work_and_shown_by_its_executables(recorded):
+    recorded.write(
         STRUCTURE.replace("    tf_profile(step,", "    tf_profile(lambda x: (step(x), extra(x)),")
         + "\n@tf.function(jit_compile=True)\ndef extra(x):\n    return x * 2\n"
     )
-    result = suite("--tfperf-baseline", "--tfperf-only=structural")
+    result = recorded("--tfperf-baseline", "--tfperf-only=structural")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -185,6 +198,7 @@ def test_an_extra_jit_function_is_red_by_its_work_and_shown_by_its_executables(s
     )
 
 
+@pytest.mark.full
 def test_a_retrace_every_tenth_step_is_red_by_its_own_metric(suite):
     body = """
 @tf.function
@@ -219,7 +233,7 @@ def test_fit(tf_profile):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_recompilation_by_a_partial_batch_is_red_also_where_it_falls_into_warm_up(suite):
     suite.write(KERAS.format(rows=40, warmup=2))
     suite("--tfperf-update").assert_outcomes(passed=1)
@@ -235,17 +249,16 @@ def test_a_recompilation_by_a_partial_batch_is_red_also_where_it_falls_into_warm
         )
 
 
-def test_another_batch_size_is_missing_and_says_so(suite):
-    suite.write(STRUCTURE)
-    suite("--tfperf-update")
-    suite.write(STRUCTURE.replace("DATA,", "[tf.ones((16, 8))],"))
-    result = suite("--tfperf-baseline")
+def test_another_batch_size_is_missing_and_says_so(recorded):
+    recorded.write(STRUCTURE.replace("DATA,", "[tf.ones((16, 8))],"))
+    result = recorded("--tfperf-baseline")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         ["*the baseline of 'test_step' in * is for another workload (batch: stored 8, now 16*"]
     )
 
 
+@pytest.mark.full
 def test_a_dataset_s_batch_size_is_seen_where_its_signature_leaves_it_open(suite):
     body = """
 import keras
@@ -263,21 +276,19 @@ def test_fit(tf_profile):
     result.stdout.fnmatch_lines(["*(batch: stored 4, now 8)"])
 
 
-def test_update_new_leaves_what_is_there(suite):
-    suite.write(STRUCTURE)
-    suite("--tfperf-update")
-    before = stored(suite)
-    suite.write(
+def test_update_new_leaves_what_is_there(recorded):
+    before = stored(recorded)
+    recorded.write(
         STRUCTURE
         + "\ndef test_other(tf_profile):\n    tf_profile(lambda: step(DATA[0]), **STEP_ARGUMENTS)\n"
     )
-    suite("--tfperf-update-new").assert_outcomes(passed=2)
-    after = stored(suite)
+    recorded("--tfperf-update-new").assert_outcomes(passed=2)
+    after = stored(recorded)
     assert after["tests"]["test_step"] == before["tests"]["test_step"]
     assert set(after["tests"]) == {"test_step", "test_other"}
 
 
-def test_a_test_that_fails_or_breaks_a_limit_is_not_recorded(suite):
+def test_a_test_that_fails_or_breaks_a_limit_or_ends_early_is_not_recorded(suite):
     suite.write(
         STRUCTURE
         + """
@@ -288,9 +299,17 @@ def test_fails(tf_profile):
 @pytest.mark.tfperf(max_xla_launches=0)
 def test_breaks(tf_profile):
     tf_profile(step, DATA, **STEP_ARGUMENTS)
+
+def test_ends_early(tf_profile):
+    for batch in tf_profile.steps(DATA):
+        break
 """
     )
-    suite("--tfperf-update").assert_outcomes(passed=1, failed=2)
+    result = suite("--tfperf-update")
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(
+        ["  not recorded: test_ends_early: the loop over tf_profile.steps was left after 0 steps*"]
+    )
     assert set(stored(suite)["tests"]) == {"test_step"}
 
 
@@ -298,51 +317,28 @@ def test_baseline_dir_mirrors_the_path_below_rootdir(suite):
     (suite.path / "deep").mkdir()
     suite.write(STRUCTURE)
     (suite.path / "test_suite.py").rename(suite.path / "deep" / "test_suite.py")
-    record(suite, "--tfperf-baseline-dir", "kept")
+    suite("--tfperf-update", "--tfperf-baseline-dir", "kept")
     assert (suite.path / "kept" / "deep" / "test_suite.json").is_file()
-    suite("--tfperf-baseline", "-o", "tfperf_baseline_dir=kept").assert_outcomes(passed=1)
+    same = ("--tfperf-baseline", "--tfperf-only=structural", "-o", "tfperf_baseline_dir=kept")
+    suite(*same).assert_outcomes(passed=1)
 
 
-def test_only_asks_for_one_kind(suite):
-    suite.write(STRUCTURE)
-    record(suite)
-    structural = suite("--tfperf-baseline", "--tfperf-only=structural")
-    structural.stdout.fnmatch_lines(["tfperf: * checks passed"])
-    timing = suite("--tfperf-baseline", "--tfperf-only=timing")
-    timing.stdout.fnmatch_lines(
-        ["tfperf: 0 checks passed, 1 not decided: step_time INCONCLUSIVE in test_step"]
-    )
-
-
-def test_strict_fails_what_is_not_decided(suite):
-    suite.write(STRUCTURE)
-    suite("--tfperf-update")
-    suite("--tfperf-baseline", "--tfperf-strict").assert_outcomes(failed=1)
-    suite("--tfperf-baseline", "--tfperf-strict", "--tfperf-only=structural").assert_outcomes(
-        passed=1
-    )
-
-
-def test_a_damaged_baseline_is_named_and_left_as_it_is(suite):
-    suite.write(STRUCTURE)
-    suite("--tfperf-update")
-    path = suite.path / "__tfperf__" / "test_suite.json"
+def test_a_damaged_baseline_is_named_and_left_as_it_is(recorded):
+    path = recorded.path / "__tfperf__" / "test_suite.json"
     damaged = path.read_text()[:40]
     path.write_text(damaged)
     for arguments in (["--tfperf-baseline"], ["--tfperf-update"]):
-        result = suite(*arguments)
+        result = recorded(*arguments)
         assert result.ret == 1
         result.stdout.fnmatch_lines([f"*baseline {path}: not JSON*"])
         assert path.read_text() == damaged
 
 
-def test_unused_entries_are_listed_and_kept(suite):
-    suite.write(STRUCTURE)
-    suite("--tfperf-update")
-    suite.write(STRUCTURE.replace("test_step", "test_renamed"))
-    result = suite("--tfperf-update")
+def test_unused_entries_are_listed_and_kept(recorded):
+    recorded.write(STRUCTURE.replace("test_step", "test_renamed"))
+    result = recorded("--tfperf-update")
     result.stdout.fnmatch_lines(["tfperf: unused baseline entry *test_suite.json: test_step"])
-    assert set(stored(suite)["tests"]) == {"test_step", "test_renamed"}
+    assert set(stored(recorded)["tests"]) == {"test_step", "test_renamed"}
 
 
 def test_update_and_baseline_together_are_a_usage_error(suite):
@@ -372,7 +368,7 @@ def test_a_py_function_and_new_ops_are_named_with_their_lines(suite):
     """Beside a prefetch that hides its time; the map, and the new op, are on lines of their own."""
     before = PIPELINE.replace("CALL", "1.0").replace("OP", "pass")
     suite.write(before)
-    record(suite)
+    suite("--tfperf-update")
     assert stored(suite)["tests"]["test_step"]["pipeline"] == [
         *("Range", "Map", "Map", "Batch", "Prefetch", "Repeat"),
     ]

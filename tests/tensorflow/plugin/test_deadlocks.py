@@ -43,8 +43,11 @@ def test_next(tf_profile):
 """
 
 
-@pytest.mark.parametrize("arguments", [(), ("--tfperf-report=run.json",)])
-def test_a_deadlock_in_each_window(suite, arguments):
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "arguments", [(), pytest.param(("--tfperf-report=run.json",), marks=pytest.mark.nightly)]
+)
+def test_a_deadlock_in_each_window(suite, arguments, processes):
     suite.write(BODY)
     result = suite("-p", "timeout", "--timeout=300", *arguments)
     result.assert_outcomes(failed=9, passed=1)

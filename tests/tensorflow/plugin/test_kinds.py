@@ -1,5 +1,7 @@
 """Kinds of tests that profile TensorFlow itself: test cases of TensorFlow, and async ones."""
 
+import pytest
+
 TEST_CASES = """
 class TestSteps(tf.test.TestCase):
     @pytest.fixture(autouse=True)
@@ -56,6 +58,7 @@ def test_test_cases_of_tensorflow(suite):
     )
 
 
+@pytest.mark.full
 def test_async_tests(suite):
     suite.write(ASYNC)
     scope = "asyncio_default_fixture_loop_scope=function"  # unset is a warning, an error before pytest 9

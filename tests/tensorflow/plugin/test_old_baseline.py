@@ -7,6 +7,8 @@ import keras  # before any test, since pytester forgets what a test imports
 import pytest
 from helpers.paths import DATA
 
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
+
 ABOUT_TPUS = ("op_guide_findings", "padding_overhead", "mxu_padding_overhead")
 OLD = DATA / "previous_version"
 RECORDED_WITH = "3.15.1"

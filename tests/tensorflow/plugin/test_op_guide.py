@@ -15,7 +15,7 @@ CUBES = [tf.ones((8, 32, 64))] * 4
 """
 
 
-def test_findings_fail_a_limit_with_line_and_rewrite(suite):
+def test_findings_fail_a_limit_with_line_and_rewrite_and_are_switched_on_and_suppressed(suite):
     suite.gives(
         BODY
         + """
@@ -32,18 +32,7 @@ def test_step(tf_profile):
     ]
     assert profile.op_guide_findings == 1
     assert profile.value("op_guide_findings").source.value == "graph"
-""",
-        "*op_guide_findings is 1, above the limit of 0 (max_op_guide_findings=0)",
-        "  where: TRANSPOSE at test_suite.py:10: Transpose, float32*8,32,64* by (0,2,1)",
-        "  try: move this transpose next to the matrix product *",
-        failed=1,
-    )
 
-
-def test_codes_are_switched_on_and_suppressed(suite):
-    suite.write(
-        BODY
-        + """
 @pytest.mark.tfperf(op_guide_findings=0, ignore_findings=["TRANSPOSE", "UNFUSED_BN"], **STEP_ARGUMENTS)
 def test_suppressed(tf_profile):
     profile = tf_profile(step, CUBES)
@@ -57,9 +46,18 @@ def test_switched_on(tf_profile):
 @pytest.mark.tfperf(op_guide_findings=2, findings="all", ignore_findings="NORMAL_SAMPLING", **STEP_ARGUMENTS)
 def test_all_but_one(tf_profile):
     tf_profile(step, CUBES)
-"""
+
+@pytest.mark.tfperf(max_op_guide_findings=0, **STEP_ARGUMENTS)
+def test_eager_is_unknown(tf_profile):
+    tf_profile(lambda x: x + 1, DATA)
+""",
+        "*op_guide_findings is 1, above the limit of 0 (max_op_guide_findings=0)",
+        "  where: TRANSPOSE at test_suite.py:10: Transpose, float32*8,32,64* by (0,2,1)",
+        "  try: move this transpose next to the matrix product *",
+        "*op_guide_findings is unknown, limit 0 (max_op_guide_findings=0): the step calls no tf.function*",
+        passed=3,
+        failed=2,
     )
-    suite().assert_outcomes(passed=3)
 
 
 def test_a_code_that_is_none_is_an_error_of_the_file(suite):
@@ -70,18 +68,7 @@ def test_a_code_that_is_none_is_an_error_of_the_file(suite):
     )
 
 
-def test_a_step_without_a_graph_is_unknown(suite):
-    suite.gives(
-        """
-@pytest.mark.tfperf(max_op_guide_findings=0, **STEP_ARGUMENTS)
-def test_eager(tf_profile):
-    tf_profile(lambda x: x + 1, DATA)
-""",
-        "*op_guide_findings is unknown, limit 0 (max_op_guide_findings=0): the step calls no tf.function*",
-        failed=1,
-    )
-
-
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("drop", "also"), [(True, ["PADDED_RESHAPE"]), (False, [])]
 )  # without, how many examples a batch holds is open

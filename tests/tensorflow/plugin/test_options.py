@@ -1,10 +1,11 @@
 """Options and ini values, in every form in which a user can set them."""
 
 import json
-import subprocess
-import sys
+import shutil
 
 import pytest
+
+from pytest_tfperf.cli.main import main
 
 STEP = """
 def test_step(tf_profile):
@@ -43,14 +44,24 @@ def as_override(path, values):
 
 native = pytest.param(
     as_native_pyproject,
-    marks=pytest.mark.skipif(
-        pytest.version_tuple < (9,), reason="pytest reads [tool.pytest] from version 9 on"
-    ),
+    marks=[
+        pytest.mark.full,
+        pytest.mark.skipif(
+            pytest.version_tuple < (9,), reason="pytest reads [tool.pytest] from version 9 on"
+        ),
+    ],
 )
-every_form = pytest.mark.parametrize("form", [as_pytest_ini, as_pyproject, native, as_override])
 
 
-@every_form
+@pytest.mark.parametrize(
+    "form",
+    [
+        as_pyproject,
+        pytest.param(as_pytest_ini, marks=pytest.mark.full),
+        native,
+        pytest.param(as_override, marks=pytest.mark.full),
+    ],
+)
 def test_windows_come_from_the_ini(suite, form):
     suite.write(STEP)
     result = suite("-rP", *form(suite.path, INIS))
@@ -76,21 +87,6 @@ def test_limits_come_from_the_ini_and_the_marker_overrides_them(suite):
     )
 
 
-def test_max_regression_comes_from_the_ini(suite):
-    suite.write(STEP)
-    suite("--tfperf-update", *as_override(suite.path, INIS)).assert_outcomes(passed=1)
-    report = suite.path / "run.json"
-    suite(
-        "--tfperf-baseline",
-        f"--tfperf-report={report}",
-        *as_override(suite.path, INIS | {"tfperf_max_regression": "7%"}),
-    )
-    checks = json.loads(report.read_text())["tests"][0]["checks"]
-    assert [check["wanted"] for check in checks if check["metric"] == "step_time"] == [
-        "at most 7 % slower"
-    ]
-
-
 def test_the_time_limit_comes_from_the_ini_and_a_cut_is_said(suite):
     suite.write(
         """
@@ -108,17 +104,8 @@ def test_step(tf_profile):
     )
 
 
-def test_missing_comes_from_the_ini(suite):
-    suite.write(STEP)
-    suite(
-        "--tfperf-baseline", *as_override(suite.path, INIS | {"tfperf_missing": "allow"})
-    ).assert_outcomes(passed=1)
-    suite("--tfperf-baseline", "--tfperf-missing=fail").assert_outcomes(failed=1)
-
-
-def test_min_checks_comes_from_the_ini(suite):
+def test_min_checks_come_from_the_ini(suite):
     suite.write("\n@pytest.mark.tfperf(max_eager_ops=0)\n" + STEP)
-    assert suite(*as_override(suite.path, INIS | {"tfperf_min_checks": "1"})).ret == 0
     result = suite(*as_override(suite.path, INIS | {"tfperf_min_checks": "2"}))
     assert result.ret == 1
     result.stdout.fnmatch_lines(
@@ -126,35 +113,26 @@ def test_min_checks_comes_from_the_ini(suite):
     )
 
 
-def test_traces_and_baselines_go_where_the_ini_says(suite):
+def test_what_is_written_and_what_is_tolerated_come_from_the_ini(suite, processes):
     suite.write(STEP)
-    suite(
-        "--tfperf-update",
-        *as_override(
-            suite.path, INIS | {"tfperf_trace_dir": "traces", "tfperf_baseline_dir": "kept"}
-        ),
-    )
+    others = {
+        "tfperf_trace_dir": "traces",
+        "tfperf_baseline_dir": "kept",
+        "tfperf_tpu": "v4",
+        "tfperf_max_regression": "7%",
+    }
+    options = ("--tfperf-update", "--tfperf-report=run.json")
+    suite(*options, *as_override(suite.path, INIS | others)).assert_outcomes(passed=1)
     assert (suite.path / "kept" / "test_suite.json").is_file()
-    assert (
-        len(
-            list(
-                (suite.path / "traces").glob(
-                    "test_suite.py__test_step/plugins/profile/*/*.xplane.pb"
-                )
-            )
-        )
-        == 1
-    )
+    traces = "test_suite.py__test_step/plugins/profile/*/*.xplane.pb"
+    assert len(list((suite.path / "traces").glob(traces))) == 1
+    [test] = json.loads((suite.path / "run.json").read_text())["tests"]
+    assert test["max_regression"] == 0.07
 
 
-def test_the_tpu_generation_is_accepted(suite):
+def test_an_option_that_cannot_be_understood_is_a_usage_error(suite):
     suite.write(STEP)
-    suite(*as_override(suite.path, INIS | {"tfperf_tpu": "v4"})).assert_outcomes(passed=1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+    for arguments, said in (
         (["-o", "tfperf_steps=many"], "*tfperf_steps: 'many' is not a whole number*"),
         (["-o", "tfperf_steps=0"], "*tfperf_steps: '0' is not a positive whole number*"),
         (["-o", "tfperf_max_seconds=5%"], "*tfperf_max_seconds: '5%' is not a quantity*"),
@@ -175,37 +153,27 @@ def test_the_tpu_generation_is_accepted(suite):
             ["--tfperf-report=run.pdf"],
             "*--tfperf-report run.pdf: the file ending must be one of .json, .html, .md, .csv*",
         ),
-    ],
-)
-def test_an_option_that_cannot_be_understood_is_a_usage_error(suite, arguments, said):
-    suite.write(STEP)
-    result = suite(*arguments)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([said])
+    ):
+        result = suite(*arguments)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR, arguments
+        result.stderr.fnmatch_lines([said])
 
 
-def test_min_checks_fails_a_run_without_any_profiled_test(suite):
+def test_min_checks_fails_a_run_without_any_profiled_test_unless_it_only_collects(suite):
     suite.write("def test_nothing():\n    pass\n")
     assert suite("--tfperf-min-checks=1").ret == 1
+    assert suite("--tfperf-min-checks=1", "--co").ret == 0
 
 
-def test_a_run_file_is_written_and_shown_again(suite):
+def test_a_run_file_is_written_and_shown_again(suite, processes, capsys):
     suite.write("\n@pytest.mark.tfperf(max_eager_ops=0)\n" + STEP)
-    suite("--tfperf-report=out/run.json", *as_override(suite.path, INIS))
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest_tfperf.cli.main",
-            "show",
-            str(suite.path / "out" / "run.json"),
-        ],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0
-    assert "test_step" in done.stdout
-    assert "tfperf: 1 check passed" in done.stdout
+    enough = as_override(suite.path, INIS | {"tfperf_min_checks": "1"})
+    assert suite("--tfperf-report=out/run.json", *enough).ret == 0
+    capsys.readouterr()
+    assert main(["show", str(suite.path / "out" / "run.json")]) == 0
+    shown = capsys.readouterr().out
+    assert "test_step" in shown
+    assert "tfperf: 1 check passed" in shown
 
 
 def test_disabled_runs_each_step_once_and_skips_its_test(suite):
@@ -242,10 +210,14 @@ def test_each_ran_once():
     )
 
 
-def test_the_command_line_wins_over_the_ini(suite):
+def test_missing_comes_from_the_ini_and_the_command_line_wins_over_it(suite):
     suite.write(STEP)
-    as_pytest_ini(suite.path, INIS | {"tfperf_trace_dir": "from_ini"})
-    suite("--tfperf-trace-dir=from_option")
+    inis = {"tfperf_missing": "allow", "tfperf_trace_dir": "from_ini"}
+    suite("--tfperf-baseline", *as_override(suite.path, INIS | inis)).assert_outcomes(passed=1)
+    shutil.rmtree(suite.path / "from_ini")
+    as_pytest_ini(suite.path, INIS | inis)
+    options = ("--tfperf-missing=fail", "--tfperf-trace-dir=from_option")
+    suite("--tfperf-baseline", *options).assert_outcomes(failed=1)
     assert (suite.path / "from_option").is_dir()
     assert not (suite.path / "from_ini").exists()
 

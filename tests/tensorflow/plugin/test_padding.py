@@ -31,6 +31,7 @@ def test_fit(tf_profile):
 """
 
 
+@pytest.mark.full
 def test_a_keras_model_fails_its_limit_with_line_and_sizes(suite):
     suite.gives(
         MODEL,
@@ -59,7 +60,7 @@ def test_open(tf_profile):
 """
 
 
-def test_between_the_bounds_a_limit_is_unknown(suite):
+def test_between_the_bounds_a_limit_is_unknown(suite, processes):
     suite.write(FUNCTION)
     result = suite("--tfperf-report=run.json", "-o", "tfperf_tpu=v4")
     result.assert_outcomes(passed=1, failed=1)
@@ -83,41 +84,62 @@ def step(x, w):
     return tf.transpose(tf.matmul(x, w))
 
 DATA = [(tf.ones((128, 1024)), tf.ones((1024, 9)))] * 3
-NAMES = ("op_guide_findings", "padding_overhead", "mxu_padding_overhead")
+NAMES = ["op_guide_findings", "padding_overhead", "mxu_padding_overhead"]
 
-{marker}
-def test_step(tf_profile):
+def asked(tf_profile):
     profile = tf_profile(step, DATA, unpack=True, **STEP_ARGUMENTS)
-    asked = [name for name in NAMES if profile.value(name).is_asked]
-    assert asked == {asked}
-    for name in set(NAMES) - set(asked):
+    found = [name for name in NAMES if profile.value(name).is_asked]
+    for name in set(NAMES) - set(found):
         with pytest.raises(UnknownMetric, match="it is about TPUs, .* neither tpu= "):
             getattr(profile, name)
+    return found
+
+def test_nothing(tf_profile, pytestconfig):
+    assert asked(tf_profile) == (NAMES if pytestconfig.getini("tfperf_tpu") else [])
+
+@pytest.mark.tfperf(max_retraces=0)
+def test_another_limit(tf_profile):
+    assert asked(tf_profile) == []
+
+@pytest.mark.tfperf(tpu="v5e")
+def test_generation(tf_profile):
+    assert asked(tf_profile) == NAMES
+
+@pytest.mark.tfperf(max_op_guide_findings=9)
+def test_findings(tf_profile):
+    assert asked(tf_profile) == NAMES[:1]
+
+@pytest.mark.tfperf(ignore_findings="TRANSPOSE")
+def test_ignored(tf_profile):
+    assert asked(tf_profile) == NAMES[:1]
+
+@pytest.mark.tfperf(max_padding_overhead=99)
+def test_padding(tf_profile):
+    assert asked(tf_profile) == NAMES[1:]
 """
-ALL = ["op_guide_findings", "padding_overhead", "mxu_padding_overhead"]
+ALL = {"op_guide_findings", "padding_overhead", "mxu_padding_overhead"}
 
 
-@pytest.mark.parametrize(
-    ("marker", "arguments", "asked"),
-    [
-        ("", (), []),
-        ("@pytest.mark.tfperf(max_retraces=0)", (), []),
-        ("", ("-o", "tfperf_tpu=v4"), ALL),
-        ("@pytest.mark.tfperf(tpu='v5e')", (), ALL),
-        ("@pytest.mark.tfperf(max_op_guide_findings=9)", (), ALL[:1]),
-        ("@pytest.mark.tfperf(ignore_findings='TRANSPOSE')", (), ALL[:1]),
-        ("@pytest.mark.tfperf(max_padding_overhead=99)", (), ALL[1:]),
-    ],
-)
-def test_metrics_about_tpus_are_recorded_where_something_asks_for_them(
-    suite, marker, arguments, asked
-):
-    suite.write(UNASKED.format(marker=marker, asked=asked))
-    suite("--tfperf-update", *arguments).assert_outcomes(passed=1)
-    [file] = (suite.path / "__tfperf__").glob("*.json")
-    stored = json.loads(file.read_text())["tests"]["test_step"]["program"]
-    assert stored["retraces"] == 0
-    assert set(stored) & set(ALL) == set(asked)
+def test_metrics_about_tpus_are_recorded_where_something_asks_for_them(suite, processes):
+    def recorded():
+        [file] = (suite.path / "__tfperf__").glob("*.json")
+        tests = json.loads(file.read_text())["tests"]
+        assert {test["program"]["retraces"] for test in tests.values()} == {0}
+        return {name: ALL & set(test["program"]) for name, test in tests.items()}
+
+    suite.write(UNASKED)
+    suite("--tfperf-update").assert_outcomes(passed=6)
+    assert recorded() == {
+        "test_nothing": set(),
+        "test_another_limit": set(),
+        "test_generation": ALL,
+        "test_findings": {"op_guide_findings"},
+        "test_ignored": {"op_guide_findings"},
+        "test_padding": ALL - {"op_guide_findings"},
+    }
+    only = ("-k", "nothing", "-o", "tfperf_tpu=v4")
+    suite("--tfperf-update", *only).assert_outcomes(passed=1, deselected=5)
+    assert recorded()["test_nothing"] == ALL
 
 
 def test_a_generation_that_there_is_not_is_told_the_nearest(suite):

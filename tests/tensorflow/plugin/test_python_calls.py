@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("processes")  # git, for the commit of a run
+
 SUITE = """
 import wrapping
 
@@ -57,7 +59,7 @@ def recorded(suite, marks=""):
         path.write_text(json.dumps(content))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_slower_step_names_the_function_that_is_called_forty_times_more(suite, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.syspath_prepend(suite.path)
@@ -74,7 +76,7 @@ def test_a_slower_step_names_the_function_that_is_called_forty_times_more(suite,
 @pytest.mark.parametrize(
     ("marks", "outcome", "said"),
     [
-        ("", "passed", []),
+        pytest.param("", "passed", [], marks=pytest.mark.full),
         (
             "pytestmark = pytest.mark.tfperf(max_python_calls_regression='1%')",
             "failed",

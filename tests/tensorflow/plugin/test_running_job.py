@@ -59,12 +59,12 @@ def test_steps_of_a_running_job_are_traced(job, tmp_path, capsys):
     assert profile["metrics"]["retraces"]["value"] == 0
 
 
-@pytest.mark.parametrize(("level", "shown"), [("0", False), ("1", True)])
-def test_the_server_keeps_to_the_levels(job, tmp_path, capsys, level, shown):
-    words = ["--ms", "100", "-o", str(tmp_path), "--python-tracer-level", level, "--json"]
-    assert main(["capture", job, *words]) == 0
-    [trace] = json.loads(capsys.readouterr().out)["traces"]
-    assert (b"_pywrap_traceme" in Path(trace).read_bytes()) is shown
+def test_the_server_keeps_to_the_levels(job, tmp_path, capsys):
+    for level, shown in {"0": False, "1": True}.items():
+        words = ["--ms", "100", "-o", str(tmp_path / level), "--python-tracer-level", level]
+        assert main(["capture", job, *words, "--json"]) == 0
+        [trace] = json.loads(capsys.readouterr().out)["traces"]
+        assert (b"_pywrap_traceme" in Path(trace).read_bytes()) is shown, level
 
 
 SUITE = """
@@ -88,7 +88,7 @@ def test_nobody_serves(tf_profile):
 """
 
 
-def test_limits_decide_a_running_job(job, pytester):
+def test_limits_decide_a_running_job(job, pytester, processes):
     pytester.makepyfile(SUITE.format(address=job))
     result = pytester.runpytest_inprocess(
         "-p", "no:cacheprovider", "--tfperf-report=run.json", "--tfperf-trace-dir=traces"
@@ -105,7 +105,8 @@ def test_limits_decide_a_running_job(job, pytester):
     assert len(list((pytester.path / "traces").rglob("*.xplane.pb"))) >= 3
 
 
-def test_counts_of_a_running_job_have_a_baseline(job, pytester):
+@pytest.mark.full
+def test_counts_of_a_running_job_have_a_baseline(job, pytester, processes):
     pytester.makepyfile(SUITE.format(address=job))
     options = ("-p", "no:cacheprovider", "-k", "passes")
     pytester.runpytest_inprocess("--tfperf-update", *options).assert_outcomes(passed=1)
@@ -127,7 +128,7 @@ def test_a_trace_without_a_step_is_an_error(profile):
     assert profile.profiles == {}
 
 
-def test_each_worker_of_several_has_a_profile(profile):
+def test_each_worker_of_several_has_a_profile(profile, processes):
     names = ("c1_cpu_basic", "c5_seven")
     traces = [(TESTS / f"data/traces/{name}.xplane.pb").read_bytes() for name in names]
     with serving(answers(traces[0])) as one, serving(answers(traces[1])) as two:

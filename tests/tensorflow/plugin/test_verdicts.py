@@ -22,26 +22,6 @@ def test_plain():
 """
 
 
-def test_a_broken_limit_fails_the_test_itself_with_cause_and_remedy(suite):
-    result = suite.gives(
-        MIXED,
-        "test_suite.py .P.*",
-        "*eager_ops is 1, above the limit of 0 (max_eager_ops=0)",
-        "  where: eager: AddV2 at test_suite.py:* ×3",
-        "  try: move them into the tf.function that the step calls",
-        "tfperf: 1 check passed, 1 failed",
-        "PERF test_suite.py::test_bad - *",
-        passed=2,
-        failed=1,
-    )
-    assert result.ret == 1
-
-
-def test_verbose_says_perf(suite):
-    suite.write(MIXED)
-    suite("-v").stdout.fnmatch_lines(["test_suite.py::test_bad PERF*"])
-
-
 REPORTS = ("--junitxml=junit.xml", "--tfperf-report=run.json")
 
 
@@ -56,58 +36,67 @@ def agree(path, result):
     assert (path / "run.json").is_file()
 
 
-def test_junit_agrees_with_the_exit_code(suite):
+def test_a_broken_limit_fails_the_test_itself_with_cause_and_remedy(suite, processes):
     suite.write(MIXED)
-    agree(suite.path, suite(*REPORTS))
+    result = suite(*REPORTS)
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "test_suite.py .P.*",
+            "*eager_ops is 1, above the limit of 0 (max_eager_ops=0)",
+            "  where: eager: AddV2 at test_suite.py:* ×3",
+            "  try: move them into the tf.function that the step calls",
+            "tfperf: 1 check passed, 1 failed",
+            "PERF test_suite.py::test_bad - *",
+        ]
+    )
+    agree(suite.path, result)
+    suite("-v", "-k", "bad").stdout.fnmatch_lines(["test_suite.py::test_bad PERF*"])
 
 
-@pytest.mark.slow
-def test_under_xdist_the_controller_writes_reports_and_baselines(suite, pytester):
+@pytest.mark.nightly
+def test_under_xdist_the_controller_writes_reports_and_baselines(suite, pytester, processes):
     suite.write(MIXED)
     options = ("-n1", "--tfperf-update", "--tfperf-record-noisy")
     agree(suite.path, pytester.runpytest_subprocess(*options, *REPORTS))
     assert (suite.path / "__tfperf__" / "test_suite.json").is_file()
 
 
-@pytest.mark.parametrize(
-    ("argument", "said"),
-    [
-        (
-            "max_inputbound=0.05",
-            "unknown argument 'max_inputbound'; did you mean 'max_input_bound'?",
-        ),
-        ("max_input_bound='5 ms'", "max_input_bound: '5 ms' is not a quantity"),
-        ("input_bound=0", "unknown argument 'input_bound'"),
-        ("warmup=-1", "warmup: -1 is not a whole number"),
-        ("0.05", "takes keyword arguments only, but was given 0.05"),
-    ],
-)
-def test_a_bad_marker_is_a_collection_error_of_its_file_alone(suite, argument, said):
-    write_a_bad_marker(suite, argument)
-    result = suite("--continue-on-collection-errors")
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines([f"*test_it: @pytest.mark.tfperf: {said}*"])
+BAD_MARKERS = {
+    "max_inputbound=0.05": "unknown argument 'max_inputbound'; did you mean 'max_input_bound'?",
+    "max_input_bound='5 ms'": "max_input_bound: '5 ms' is not a quantity",
+    "input_bound=0": "unknown argument 'input_bound'",
+    "warmup=-1": "warmup: -1 is not a whole number",
+    "0.05": "takes keyword arguments only, but was given 0.05",
+}
 
 
-def test_a_bad_marker_is_a_collection_error_under_xdist_too(suite, pytester):
-    write_a_bad_marker(suite, "max_inputbound=0.05")
-    result = pytester.runpytest_subprocess("--continue-on-collection-errors", "-n1")
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*test_it: @pytest.mark.tfperf: unknown argument 'max_inputbound'; did you mean 'max_input_bound'?*"
-        ]
-    )
+def test_a_bad_marker_is_a_collection_error_of_its_file_alone(suite):
+    write_bad_markers(suite.path)
+    agree_on_bad_markers(suite("--continue-on-collection-errors"))
 
 
-def write_a_bad_marker(suite, argument):
-    suite.path.joinpath("test_broken.py").write_text(
-        f"import pytest\n\n@pytest.mark.tfperf({argument})\ndef test_it(tf_profile): pass\n"
-    )
-    suite.path.joinpath("test_fine.py").write_text("def test_fine(): pass\n")
+@pytest.mark.nightly
+def test_a_bad_marker_is_a_collection_error_under_xdist_too(pytester, processes):
+    write_bad_markers(pytester.path)
+    agree_on_bad_markers(pytester.runpytest_subprocess("--continue-on-collection-errors", "-n1"))
 
 
-def test_the_nearest_marker_wins_and_names_merge(suite):
+def write_bad_markers(folder):
+    for n, argument in enumerate(BAD_MARKERS):
+        (folder / f"test_broken_{n}.py").write_text(
+            f"import pytest\n\n@pytest.mark.tfperf({argument})\ndef test_it(tf_profile): pass\n"
+        )
+    (folder / "test_fine.py").write_text("def test_fine(): pass\n")
+
+
+def agree_on_bad_markers(result):
+    result.assert_outcomes(passed=1, errors=len(BAD_MARKERS))
+    for said in BAD_MARKERS.values():
+        result.stdout.fnmatch_lines([f"*test_it: @pytest.mark.tfperf: {said}*"])
+
+
+def test_the_nearest_marker_wins_and_names_merge_and_limits_of_a_call_override_it(suite):
     suite.write(
         """
 pytestmark = pytest.mark.tfperf(max_eager_ops=0, max_retraces=0)
@@ -132,24 +121,12 @@ def test_parameter(tf_profile, n):
     tf_profile(lambda: tf.constant(np.ones(3)), **STEP_ARGUMENTS)
     assert seen(tf_profile) == ["max_eager_ops=0" if n == 1 else "max_eager_ops=9", "max_retraces=0"]
 
-def test_helper_is_not_profiled():
-    assert not tf.profiler.experimental.__dict__.get("nothing")
+def test_call(tf_profile):
+    tf_profile(lambda: tf.ones(3) + 1, limits={"max_eager_ops": 2}, **STEP_ARGUMENTS)
+    assert seen(tf_profile) == ["max_eager_ops=2", "max_retraces=0"]
 """
     )
     suite().assert_outcomes(passed=5)
-
-
-def test_limits_of_a_call_override_the_marker_s(suite):
-    suite.write(
-        """
-@pytest.mark.tfperf(max_eager_ops=0)
-def test_two(tf_profile):
-    tf_profile(lambda: tf.constant(np.ones(3)), **STEP_ARGUMENTS)
-    tf_profile(lambda: tf.ones(3) + 1, name="eager", limits={"max_eager_ops": 2}, **STEP_ARGUMENTS)
-    assert set(tf_profile.profiles) == {"", "eager"}
-"""
-    )
-    suite().assert_outcomes(passed=1)
 
 
 def test_skip_xfail_and_own_failures_are_what_they_are_without_us(suite):
@@ -188,14 +165,6 @@ def test_it(tf_profile):
     )
 
 
-def test_a_test_that_asks_and_profiles_nothing_fails(suite):
-    suite.gives(
-        "@pytest.mark.tfperf(max_eager_ops=0)\ndef test_it(tf_profile): pass\n",
-        "*the test is to be profiled, and nothing was measured: *",
-        failed=1,
-    )
-
-
 def test_tensorflow_missing_fails_the_profile_with_the_install_command_and_nothing_else(pytester):
     pytester.makepyfile(
         """
@@ -216,25 +185,6 @@ def test_plain(): pass
     output = result.stdout.str()
     assert output.count("pip install tensorflow") == 1
     assert not [word for word in ("exception", "contextlib") if word in output]
-
-
-def test_unittest_test_cases_are_profiled_too(suite):
-    suite.gives(
-        """
-import unittest
-
-class TestCase(unittest.TestCase):
-    @pytest.fixture(autouse=True)
-    def profiler(self, tf_profile):
-        self.tf_profile = tf_profile
-
-    @pytest.mark.tfperf(max_eager_ops=0)
-    def test_it(self):
-        self.tf_profile(lambda: tf.ones(3) + 1, **STEP_ARGUMENTS)
-""",
-        "*eager_ops is 2, above the limit of 0*",
-        failed=1,
-    )
 
 
 MARKER_ALONE = """
@@ -280,23 +230,35 @@ def test_good():
     )
 
 
-def test_a_marker_alone_over_several_functions_does_not_guess_which_is_the_step(suite):
+def test_a_marker_alone_says_what_it_cannot_know(suite):
     suite.gives(
         MARKER_ALONE
         + """
 @pytest.mark.tfperf(max_retraces=0)
-def test_two():
+def test_does_not_guess_which_of_two_functions_is_the_step():
     for n in range(5):
         train(DATA[0], n)
     for n in range(20):
         metric(DATA[0])
+
+@pytest.mark.tfperf(max_retraces=0)
+def test_without_any_step():
+    assert 1
+
+@pytest.mark.tfperf(max_step_time="1 min")
+def test_has_no_times_outside_of_keras():
+    for n in range(4):
+        metric(DATA[0])
 """,
         "this test calls several functions (metric most often, train 5 times): which of them is the step cannot be known*",
-        failed=1,
+        "no step found in this test: it ran no Keras fit, evaluate or predict, called no tf.function*",
+        "*step_time is unknown, limit 60 s *: nothing was timed*",
+        failed=3,
     )
 
 
-def test_a_marker_alone_knows_the_batch_of_keras_arrays(suite):
+@pytest.mark.full
+def test_a_marker_alone_knows_the_batch_of_keras_arrays(suite, processes):
     body = """
 import keras
 
@@ -314,55 +276,12 @@ def test_fit():
     result.stdout.fnmatch_lines(["*(batch: stored 4, now 8)"])
 
 
-def test_a_profile_that_ended_early_is_not_recorded_and_says_so(suite):
-    suite.write(
-        """
-def test_break(tf_profile):
-    for batch in tf_profile.steps(DATA):
-        break
-"""
-    )
-    result = suite("--tfperf-update")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        ["  not recorded: test_break: the loop over tf_profile.steps was left after 0 steps*"]
-    )
-    assert not (suite.path / "__tfperf__").exists()
-
-
-def test_collecting_only_asks_for_no_checks(suite):
-    suite.write("def test_nothing():\n    pass\n")
-    assert suite("--tfperf-min-checks=1", "--co").ret == 0
-
-
-def test_keys_are_names_from_the_module_down_also_in_packages(suite):
+def test_keys_are_names_from_the_module_down_also_in_packages(suite, processes):
     suite.write(MIXED)
     (suite.path / "__init__.py").write_text("")
-    suite("--tfperf-update")
+    suite("--tfperf-update", "-k", "good")
     text = (suite.path / "__tfperf__" / "test_suite.json").read_text()
     assert '"test_good"' in text
-
-
-def test_a_marker_alone_without_any_step_is_an_error_that_says_what_a_step_is(suite):
-    suite.gives(
-        "@pytest.mark.tfperf(max_retraces=0)\ndef test_it():\n    assert 1\n",
-        "no step found in this test: it ran no Keras fit, evaluate or predict, called no tf.function*",
-        failed=1,
-    )
-
-
-def test_a_marker_alone_has_no_times_outside_of_keras(suite):
-    suite.gives(
-        MARKER_ALONE
-        + """
-@pytest.mark.tfperf(max_step_time="1 min")
-def test_it():
-    for n in range(4):
-        metric(DATA[0])
-""",
-        "*step_time is unknown, limit 60 s *: nothing was timed*",
-        failed=1,
-    )
 
 
 def test_a_marker_alone_lets_keras_loops_run_to_their_end(suite):
@@ -370,11 +289,11 @@ def test_a_marker_alone_lets_keras_loops_run_to_their_end(suite):
         """
 import keras
 
-@pytest.mark.tfperf(max_retraces=0, max_step_time="1 min")
+@pytest.mark.tfperf(max_retraces=0, max_step_time="1 min", **STEP_ARGUMENTS)
 def test_it():
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "mse", jit_compile=False)
-    history = model.fit(np.ones((400, 3)), np.ones((400, 1)), batch_size=4, epochs=4, verbose=0)
+    history = model.fit(np.ones((64, 3)), np.ones((64, 1)), batch_size=4, epochs=4, verbose=0)
     assert len(history.history["loss"]) == 4
     assert model.predict(np.ones((64, 3)), verbose=0).shape == (64, 1)
 """,
@@ -389,14 +308,18 @@ def test_a_marked_test_that_profiles_nothing_fails(suite):
 @pytest.mark.tfperf
 def test_unused(tf_profile): pass
 
+@pytest.mark.tfperf(max_eager_ops=0)
+def test_unused_with_a_limit(tf_profile): pass
+
 @pytest.mark.tfperf
 def test_left(tf_profile):
     for _ in tf_profile.steps(DATA):
         break
 """,
         "*the test is to be profiled, and nothing was measured: call tf_profile*",
+        "*the test is to be profiled, and nothing was measured: call tf_profile*",
         "*the test is to be profiled, and nothing was measured: the loop over tf_profile.steps was left*",
-        failed=2,
+        failed=3,
     )
 
 
@@ -459,40 +382,39 @@ NOT_CHECKED = (
 )
 
 
-@pytest.mark.parametrize("more", [(), ("-n", "2")])
-def test_limits_of_a_module_that_no_profile_meets_are_named(suite, more):
+def test_limits_of_a_module_that_no_profile_meets_are_named(suite):
     suite.write(LIMITED)
-    result = suite(*more)
+    result = suite()
     result.assert_outcomes(passed=3, failed=1, skipped=1)
     assert result.stdout.lines.count(NOT_CHECKED) == 1
 
 
-@pytest.mark.parametrize(("options", "status"), [((), 0), (("--tfperf-strict",), 1)])
-def test_strict_fails_a_run_that_leaves_limits_unchecked(suite, options, status):
+@pytest.mark.nightly
+def test_limits_that_no_profile_meets_are_named_once_under_xdist(suite, processes):
     suite.write(LIMITED)
-    result = suite(*options, "-k", "helper or one")
-    assert (result.ret, NOT_CHECKED in result.stdout.lines) == (status, True)
+    result = suite("-n", "2")
+    result.assert_outcomes(passed=3, failed=1, skipped=1)
+    assert result.stdout.lines.count(NOT_CHECKED) == 1
 
 
-@pytest.mark.parametrize(
-    "suite_text",
-    [
+def test_strict_fails_a_run_that_leaves_limits_unchecked(suite):
+    suite.write(LIMITED)
+    for options, status in (((), 0), (("--tfperf-strict",), 1)):
+        result = suite(*options, "-k", "helper or one")
+        assert (result.ret, NOT_CHECKED in result.stdout.lines) == (status, True), options
+
+
+def test_tests_without_limits_and_disabled_runs_name_none(suite):
+    suite.write(LIMITED)
+    suite("--tfperf-disable", "-k", "helper or one").stdout.no_fnmatch_line("*not checked*")
+    for settings_alone_or_no_marker in (
         LIMITED.replace("max_retraces=0", "steps=5"),
         LIMITED.replace("pytestmark", "unused"),
-    ],
-    ids=["settings alone", "no marker"],
-)
-def test_tests_without_limits_are_not_named(suite, suite_text):
-    suite.write(suite_text)
-    result = suite("--tfperf-strict", "-k", "helper or one")
-    assert result.ret == 0
-    result.stdout.no_fnmatch_line("*not checked*")
-
-
-def test_a_disabled_run_names_no_limits(suite):
-    suite.write(LIMITED)
-    result = suite("--tfperf-disable", "-k", "helper or one")
-    result.stdout.no_fnmatch_line("*not checked*")
+    ):
+        suite.write(settings_alone_or_no_marker)
+        result = suite("--tfperf-strict", "-k", "helper or one")
+        assert result.ret == 0
+        result.stdout.no_fnmatch_line("*not checked*")
 
 
 ADDED = (

@@ -96,23 +96,26 @@ def test_zero_fields_may_be_omitted():
     ]
 
 
-@pytest.mark.parametrize("start", [-1, 127, 128, 2**56 - 1, 2**56, 2**60, -(2**61), 2**61])
-def test_a_start_of_any_encoded_length_is_exact(start):
-    assert rows(decode_one(line("a", event("x", start, 5), event("x", 1, 2)))) == [
-        ("a", "x", start, 5),
-        ("a", "x", 1, 2),
-    ]
+def test_a_start_of_any_encoded_length_is_exact():
+    for start in (-1, 127, 128, 2**56 - 1, 2**56, 2**60, -(2**61), 2**61):
+        assert rows(decode_one(line("a", event("x", start, 5), event("x", 1, 2)))) == [
+            ("a", "x", start, 5),
+            ("a", "x", 1, 2),
+        ]
 
 
-@pytest.mark.parametrize(
-    ("start", "duration"),
-    [(2**61 + 1, 0), (-(2**61) - 1, 0), (-(2**63), 0), (2**63 - 1, 0), (0, 2**61 + 1), (0, -1)],
-)
-def test_an_impossible_time_is_an_error(start, duration):
-    with pytest.raises(
-        TraceError, match=f"XEvent at byte .* an event starts at {start} ps and takes {duration} ps"
+def test_an_impossible_time_is_an_error():
+    for start, duration in (
+        (2**61 + 1, 0),
+        (-(2**61) - 1, 0),
+        (-(2**63), 0),
+        (2**63 - 1, 0),
+        (0, 2**61 + 1),
+        (0, -1),
     ):
-        decode_one(line("a", event("x", start, duration)))
+        message = f"XEvent at byte .* an event starts at {start} ps and takes {duration} ps"
+        with pytest.raises(TraceError, match=message):
+            decode_one(line("a", event("x", start, duration)))
 
 
 def test_lines_that_start_years_apart_are_an_error():
@@ -128,11 +131,12 @@ def test_a_line_that_starts_before_1970_is_an_error():
         decode_one(line("a", timestamp_ns=-1))
 
 
-@pytest.mark.parametrize("first_id", [0, -1, 2**31, 2**56, 2**62, -(2**63)])
-def test_names_are_found_under_any_metadata_id(first_id):
-    decoded = decode_one(line("a", event("x", 0, 1, s="t"), event("y", 1, 1)), first_id=first_id)
-    assert [row[1] for row in rows(decoded)] == ["x", "y"]
-    assert Events.of(decoded).texts("s") == ["t", ""]
+def test_names_are_found_under_any_metadata_id():
+    for first_id in (0, -1, 2**31, 2**56, 2**62, -(2**63)):
+        events = line("a", event("x", 0, 1, s="t"), event("y", 1, 1))
+        decoded = decode_one(events, first_id=first_id)
+        assert [row[1] for row in rows(decoded)] == ["x", "y"], first_id
+        assert Events.of(decoded).texts("s") == ["t", ""], first_id
 
 
 def test_an_event_without_metadata_is_named_by_its_id():
@@ -149,13 +153,11 @@ def test_a_name_that_is_not_utf8_has_replacement_characters():
     assert decode_trace(space(field(2, b"\xff"))).planes[0].name == "\ufffd"
 
 
-@pytest.mark.parametrize("size", [126, 127, 128, 129, 16383, 16384, 70000])
-def test_an_event_of_any_size_is_followed_by_the_next(size):
-    stat = field(4, field(6, bytes(size)))
-    assert rows(decode_one(line("a", field(4, field(1, 1) + stat), event("x", 1, 2)))) == [
-        ("a", "x", 0, 0),
-        ("a", "x", 1, 2),
-    ]
+def test_an_event_of_any_size_is_followed_by_the_next():
+    for size in (126, 127, 128, 129, 16383, 16384, 70000):
+        large = field(4, field(1, 1) + field(4, field(6, bytes(size))))
+        found = rows(decode_one(line("a", large, event("x", 1, 2))))
+        assert found == [("a", "x", 0, 0), ("a", "x", 1, 2)], size
 
 
 def test_hostnames_errors_and_warnings_are_kept():
@@ -213,42 +215,42 @@ ORDERS = [
 ]
 
 
-@pytest.mark.parametrize("parts", ORDERS, ids=range(len(ORDERS)))
-def test_fields_of_an_event_may_have_any_order(parts):
-    decoded = decode_one(
-        line("a", event("x", 1, 2, s=3), field(4, b"".join(parts)), event("x", 4, 5, s=6))
-    )
-    assert rows(decoded) == [("a", "x", 1, 2), ("a", "x", 30, 40), ("a", "x", 4, 5)]
-    assert Events.of(decoded).integers("s").tolist() == [3, 50, 6]
+def test_fields_of_an_event_may_have_any_order():
+    for number, parts in enumerate(ORDERS):
+        decoded = decode_one(
+            line("a", event("x", 1, 2, s=3), field(4, b"".join(parts)), event("x", 4, 5, s=6))
+        )
+        expected = [("a", "x", 1, 2), ("a", "x", 30, 40), ("a", "x", 4, 5)]
+        assert rows(decoded) == expected, number
+        assert Events.of(decoded).integers("s").tolist() == [3, 50, 6], number
 
 
-@pytest.mark.parametrize("unknown", UNKNOWN)
-@pytest.mark.parametrize("place", range(5))
-def test_unknown_fields_of_an_event_are_skipped(unknown, place):
-    parts = [ID, OFFSET, DURATION, STAT]
-    parts.insert(place, unknown)
-    decoded = decode_one(line("a", event("x", 1, 2, s=3), field(4, b"".join(parts))))
-    assert rows(decoded) == [("a", "x", 1, 2), ("a", "x", 30, 40)]
-    assert Events.of(decoded).integers("s").tolist() == [3, 50]
+def test_unknown_fields_of_an_event_are_skipped():
+    for unknown in UNKNOWN:
+        for place in range(5):
+            parts = [ID, OFFSET, DURATION, STAT]
+            parts.insert(place, unknown)
+            decoded = decode_one(line("a", event("x", 1, 2, s=3), field(4, b"".join(parts))))
+            assert rows(decoded) == [("a", "x", 1, 2), ("a", "x", 30, 40)], (unknown, place)
+            assert Events.of(decoded).integers("s").tolist() == [3, 50], (unknown, place)
 
 
-@pytest.mark.parametrize("count", [b"", field(4, field(1, 1) + field(4, 50))])
-def test_an_aggregated_event_starts_at_its_line(count):
-    decoded = decode_one(
-        line("a", event("x", 1, 2, s=3), field(4, ID + DURATION + count + field(5, 1000)))
-    )
-    assert rows(decoded) == [("a", "x", 1, 2), ("a", "x", 0, 40)]
+def test_an_aggregated_event_starts_at_its_line():
+    for count in (b"", field(4, field(1, 1) + field(4, 50))):
+        aggregated = field(4, ID + DURATION + count + field(5, 1000))
+        found = rows(decode_one(line("a", event("x", 1, 2, s=3), aggregated)))
+        assert found == [("a", "x", 1, 2), ("a", "x", 0, 40)], count
 
 
-@pytest.mark.parametrize("unknown", UNKNOWN)
-def test_unknown_fields_of_lines_planes_and_spaces_are_skipped(unknown):
-    parts = (
-        unknown,
-        line("a", unknown, event("x", 1, 2), unknown, event("x", 3, 4), unknown),
-        unknown,
-    )
-    (decoded,) = decode_trace(unknown + space(plane("p", *parts)) + unknown).planes
-    assert rows(decoded) == [("a", "x", 1, 2), ("a", "x", 3, 4)]
+def test_unknown_fields_of_lines_planes_and_spaces_are_skipped():
+    for unknown in UNKNOWN:
+        parts = (
+            unknown,
+            line("a", unknown, event("x", 1, 2), unknown, event("x", 3, 4), unknown),
+            unknown,
+        )
+        (decoded,) = decode_trace(unknown + space(plane("p", *parts)) + unknown).planes
+        assert rows(decoded) == [("a", "x", 1, 2), ("a", "x", 3, 4)], unknown
 
 
 def test_name_and_time_of_a_line_may_follow_its_events():
@@ -266,9 +268,8 @@ def test_metadata_may_precede_the_events():
     assert decoded.names == ("early",)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_a_line_field_of_the_wrong_wire_type_is_skipped():
+    for wrong in (
         field(2, 5),
         field(3, "text"),
         field(1, "text"),
@@ -276,11 +277,9 @@ def test_metadata_may_precede_the_events():
         field(1, 2.0),
         field(11, 3),
         field(2, 2.0),
-    ],
-)
-def test_a_line_field_of_the_wrong_wire_type_is_skipped(wrong):
-    (part,) = decode_one(line("a", wrong, id=3)).lines
-    assert (part.id, part.name) == (3, "a")
+    ):
+        (part,) = decode_one(line("a", wrong, id=3)).lines
+        assert (part.id, part.name) == (3, "a"), wrong
 
 
 # damage
@@ -300,45 +299,43 @@ def test_a_trace_names_its_file(tmp_path):
     assert read_trace(path).path == read_trace(str(path)).path == str(path)
 
 
-@pytest.mark.parametrize("raw", [b"", space(hostnames=["h"]), field(99, 1)])
-def test_bytes_without_a_plane_are_an_error(raw):
-    with pytest.raises(TraceError, match=f"trace <bytes>: no plane in {len(raw)} bytes"):
-        decode_trace(raw)
+def test_bytes_without_a_plane_are_an_error():
+    for raw in (b"", space(hostnames=["h"]), field(99, 1)):
+        with pytest.raises(TraceError, match=f"trace <bytes>: no plane in {len(raw)} bytes"):
+            decode_trace(raw)
 
 
-@pytest.mark.parametrize(
-    ("raw", "what"),
-    [
-        (b"\x0a\x05\x12\x01p", "XSpace at byte 2 of 5: field 1 needs 5 bytes, 3 are left"),
-        (b"\x0a\x03\x12\x05p", "XPlane at byte 4 of 5: field 2 needs 5 bytes, 1 are left"),
-        (b"\x0a\x80", "XSpace at byte 1 of 2: a varint does not end"),
-        (b"\x08" + b"\x80" * 10 + b"\x01", "XSpace at byte 1 of 12: a varint does not end"),
-        (b"\x0b", "XSpace at byte 1 of 1: wire type 3 of field 1 is not in use"),
-        (b"\x00\x01", "XSpace at byte 1 of 2: field number 0"),
-        (b"\x02\x00", "XSpace at byte 1 of 2: field number 0"),
-        (
-            space(field(3, field(4, b"\x08\x01\x10"))),
-            "XEvent at byte 9 of 9: a varint does not end",
-        ),
-        (
-            space(field(3, b"\x22\x05\x08\x01")),
-            "XLine at byte 4 of 8: an event needs 5 bytes, 2 are left",
-        ),
-        (space(field(3, b"\x22")), "XLine.events at byte 5 of 5: a varint does not end"),
-    ],
-)
-def test_an_error_names_file_part_byte_and_reason(raw, what):
-    with pytest.raises(
-        TraceError,
-        match=re.escape(f"some.pb is not an XSpace trace (.xplane.pb), or it is damaged ({what})"),
-    ):
-        decode_trace(raw, "some.pb")
+DAMAGED = [
+    (b"\x0a\x05\x12\x01p", "XSpace at byte 2 of 5: field 1 needs 5 bytes, 3 are left"),
+    (b"\x0a\x03\x12\x05p", "XPlane at byte 4 of 5: field 2 needs 5 bytes, 1 are left"),
+    (b"\x0a\x80", "XSpace at byte 1 of 2: a varint does not end"),
+    (b"\x08" + b"\x80" * 10 + b"\x01", "XSpace at byte 1 of 12: a varint does not end"),
+    (b"\x0b", "XSpace at byte 1 of 1: wire type 3 of field 1 is not in use"),
+    (b"\x00\x01", "XSpace at byte 1 of 2: field number 0"),
+    (b"\x02\x00", "XSpace at byte 1 of 2: field number 0"),
+    (
+        space(field(3, field(4, b"\x08\x01\x10"))),
+        "XEvent at byte 9 of 9: a varint does not end",
+    ),
+    (
+        space(field(3, b"\x22\x05\x08\x01")),
+        "XLine at byte 4 of 8: an event needs 5 bytes, 2 are left",
+    ),
+    (space(field(3, b"\x22")), "XLine.events at byte 5 of 5: a varint does not end"),
+]
 
 
-@pytest.mark.parametrize("tag", [b"\xa2\x00", b"\xa2\x80\x00"])
-def test_an_overlong_tag_is_an_error(tag):
-    with pytest.raises(TraceError, match="XLine at byte"):
-        decode_one(line("a", event("x", 1, 2), tag + b"\x02\x08\x01"))
+def test_an_error_names_file_part_byte_and_reason():
+    for raw, what in DAMAGED:
+        message = f"some.pb is not an XSpace trace (.xplane.pb), or it is damaged ({what})"
+        with pytest.raises(TraceError, match=re.escape(message)):
+            decode_trace(raw, "some.pb")
+
+
+def test_an_overlong_tag_is_an_error():
+    for tag in (b"\xa2\x00", b"\xa2\x80\x00"):
+        with pytest.raises(TraceError, match="XLine at byte"):
+            decode_one(line("a", event("x", 1, 2), tag + b"\x02\x08\x01"))
 
 
 def sample():
@@ -399,11 +396,21 @@ def survives(raw):
     return True
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_flipped_bits_give_an_error_or_a_trace(seed):
-    chance, raw = random.Random(seed), b"".join(sample())
+def test_flipped_bits_give_an_error_or_a_trace():
+    for seed in range(2):
+        assert_flips_survive(random.Random(seed), 100)
+
+
+@pytest.mark.nightly
+def test_many_flipped_bits_give_an_error_or_a_trace():
+    for seed in range(2, 5):
+        assert_flips_survive(random.Random(seed), 1000)
+
+
+def assert_flips_survive(chance, n_copies):
+    raw = b"".join(sample())
     damaged = []
-    for _ in range(1000):
+    for _ in range(n_copies):
         copy = bytearray(raw)
         for _ in range(chance.choice((1, 1, 2, 8))):
             copy[chance.randrange(len(copy))] ^= 1 << chance.randrange(8)
@@ -411,10 +418,19 @@ def test_flipped_bits_give_an_error_or_a_trace(seed):
     assert {False, True} == set(damaged)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_random_bytes_anywhere_give_an_error_or_a_trace(seed):
-    chance = random.Random(seed)
-    for _ in range(300):
+def test_random_bytes_anywhere_give_an_error_or_a_trace():
+    for seed in range(2):
+        assert_random_bytes_survive(random.Random(seed), 50)
+
+
+@pytest.mark.nightly
+def test_many_random_bytes_anywhere_give_an_error_or_a_trace():
+    for seed in range(2, 5):
+        assert_random_bytes_survive(random.Random(seed), 1000)
+
+
+def assert_random_bytes_survive(chance, n_texts):
+    for _ in range(n_texts):
         raw = chance.randbytes(chance.randrange(60))
         wrapped = field(2, "s") + field(1, 1)
         for damaged in (
@@ -517,25 +533,34 @@ def facts(trace):
     ]
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_trace_equals_that_of_the_protobuf_library(seed):
-    message = random_space(seed)
-    trace = decode_trace(message.SerializeToString())
-    assert facts(trace) == facts_of_protobuf(message)
-    assert (trace.hostnames, trace.errors, trace.warnings) == (("h",), ("e",), ("w",))
+def test_a_trace_equals_that_of_the_protobuf_library():
+    for seed in range(5):
+        message = random_space(seed)
+        trace = decode_trace(message.SerializeToString())
+        assert facts(trace) == facts_of_protobuf(message), seed
+        assert (trace.hostnames, trace.errors, trace.warnings) == (("h",), ("e",), ("w",)), seed
 
 
-REAL = sorted(Path(os.environ[VARIABLE]).glob("*.xplane.pb")) if VARIABLE in os.environ else []
+def test_stored_traces_equal_those_of_the_protobuf_library():
+    paths = sorted(DATA.glob("**/*.xplane.pb"))
+    assert paths
+    for path in paths:
+        assert_equals_the_protobuf_library(path)
 
 
-@pytest.mark.parametrize(
-    "path", [*sorted(DATA.glob("**/*.xplane.pb")), *REAL], ids=lambda path: path.name
-)
-def test_a_stored_trace_equals_that_of_the_protobuf_library(path):
+@pytest.mark.full
+def test_real_traces_equal_those_of_the_protobuf_library():
+    if VARIABLE not in os.environ:
+        pytest.skip(f"{VARIABLE} names no folder of real traces")
+    for path in sorted(Path(os.environ[VARIABLE]).glob("*.xplane.pb")):
+        assert_equals_the_protobuf_library(path)
+
+
+def assert_equals_the_protobuf_library(path):
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
     message = xplane_pb2.XSpace.FromString(path.read_bytes())
     trace = read_trace(path)
     read_everything(trace)
-    assert facts(trace) == facts_of_protobuf(message)
-    assert all(np.diff(part.line_index).min(initial=0) >= 0 for part in trace.planes)
+    assert facts(trace) == facts_of_protobuf(message), path
+    assert all(np.diff(part.line_index).min(initial=0) >= 0 for part in trace.planes), path

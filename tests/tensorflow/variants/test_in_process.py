@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks import tensorflow_runtime
+from pytest_tfperf.variants import in_process, rounds
 from pytest_tfperf.variants.comparison import Comparison
 from pytest_tfperf.variants.outputs import leaves_from_json, leaves_to_json
 
@@ -20,12 +21,11 @@ COMPILED = tf.function(lambda: tf.nn.relu(X @ X) + 1.0, jit_compile=True)
 
 
 @pytest.fixture
-def brief(profile):
-    """A profiler whose turns take two seconds in all."""
-    settings = profile._profiles.settings
-    profiler = type(profile)(replace(settings, plan=replace(settings.plan, max_seconds=2)))
-    yield profiler
-    profiler.close()
+def brief(profile, monkeypatch):
+    """A profiler with eight rounds of turns, and no more."""
+    for module in (in_process, rounds):
+        monkeypatch.setattr(module, "SECONDS", 0.1)
+    return profile
 
 
 def test_variants_are_profiled_and_take_turns(brief):
@@ -45,11 +45,7 @@ def test_variants_that_return_different_things(profile):
         profile.compare({"plain": STEP, "xla": lambda: STEP() * 1.01})
 
 
-def test_variants_that_are_meant_to_differ(brief):
-    found = brief.compare({"plain": STEP, "half": lambda: STEP() * 0.5}, check_outputs=False)
-    assert found.step_time("half") > 0
-
-
+@pytest.mark.full
 def test_variants_that_train_the_same_model_are_refused(profile):
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
@@ -60,6 +56,7 @@ def test_variants_that_train_the_same_model_are_refused(profile):
         )
 
 
+@pytest.mark.full
 def test_a_second_comparison_of_the_same_variants_has_a_name(brief):
     steps = {"plain": STEP, "again": lambda: STEP()}
     brief.compare(steps)
@@ -69,26 +66,26 @@ def test_a_second_comparison_of_the_same_variants_has_a_name(brief):
     assert set(brief.profiles) == {"plain", "again", "later plain", "later again"}
 
 
-def test_restore_puts_the_variables_back(brief):
+def test_variants_may_be_meant_to_differ_and_restore_puts_the_variables_back(brief):
     one, other = tf.Variable(1.0), tf.Variable(1.0)
-    brief.compare(
-        {"a": lambda: one.assign_add(1.0), "b": lambda: other.assign_add(1.0)}, restore=[one, other]
+    found = brief.compare(
+        {"a": lambda: one.assign_add(1.0), "b": lambda: other.assign_add(2.0)},
+        check_outputs=False,
+        restore=[one, other],
     )
+    assert found.step_time("b") > 0
     assert (one.numpy(), other.numpy()) == (1.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
+def test_what_is_no_variants(profile):
+    for given, error, message in (
         ([STEP, COMPILED], TypeError, "dict of steps by name"),
         ({"plain": STEP}, CaptureError, "two or more variants"),
         ({"plain": STEP, "xla": 3}, TypeError, "'xla'"),
         ({"plain": STEP, "xla": lambda x: x}, CaptureError, "'xla'"),
-    ],
-)
-def test_what_is_no_variants(profile, given, error, message):
-    with pytest.raises(error, match=message):
-        profile.compare(given)
+    ):
+        with pytest.raises(error, match=message):
+            profile.compare(given)
 
 
 def test_with_data_a_process_is_needed_that_can_start_others(profile):
@@ -106,32 +103,28 @@ def test_disabled_each_variant_runs_once(profile):
     profiler.close()
 
 
-@pytest.mark.parametrize(
-    ("grows", "logical", "variable", "whole"),
-    [
+def test_whether_this_process_takes_all_memory_of_a_gpu(monkeypatch):
+    monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
+    assert not tensorflow_runtime.takes_whole_gpus() or tf.config.list_physical_devices("GPU")
+    for grows, logical, variable, whole in (
         (False, None, None, True),
         (True, None, None, False),
         (False, ["1 GiB"], None, False),
         (False, None, "true", False),
         (False, None, "0", True),
-    ],
-)
-def test_whether_this_process_takes_all_memory_of_a_gpu(
-    monkeypatch, grows, logical, variable, whole
-):
-    monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
-    assert not tensorflow_runtime.takes_whole_gpus() or tf.config.list_physical_devices("GPU")
-    if variable is not None:
-        monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", variable)
-    config = SimpleNamespace(
-        list_physical_devices=lambda kind: [kind],
-        get_logical_device_configuration=lambda _: logical,
-        experimental=SimpleNamespace(get_memory_growth=lambda _: grows),
-    )
-    monkeypatch.setattr(
-        tensorflow_runtime, "load_tensorflow", lambda: SimpleNamespace(config=config)
-    )
-    assert tensorflow_runtime.takes_whole_gpus() is whole
+    ):
+        config = SimpleNamespace(
+            list_physical_devices=lambda kind: [kind],
+            get_logical_device_configuration=lambda _, logical=logical: logical,
+            experimental=SimpleNamespace(get_memory_growth=lambda _, grows=grows: grows),
+        )
+        tensorflow = SimpleNamespace(config=config)
+        with monkeypatch.context() as patch:
+            patch.setattr(tensorflow_runtime, "load_tensorflow", lambda tf=tensorflow: tf)
+            if variable is not None:
+                patch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", variable)
+            found = tensorflow_runtime.takes_whole_gpus()
+        assert found is whole, (grows, logical, variable)
 
 
 def test_a_variant_from_another_process_has_its_limits_and_cannot_be_exported(profile):
@@ -164,9 +157,8 @@ def test_a_variant_from_another_process_has_its_limits_and_cannot_be_exported(pr
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize("step", [tf.function(lambda x, y: x + y), lambda x, y: x + y])
-def test_what_a_variant_measures_in_its_process(profile, step):
-    given = []
+def test_what_a_variant_measures_in_its_process(profile):
+    given, step = [], tf.function(lambda x, y: x + y)
     profiles = profile._profiles
     state = tf.Variable(1.0)
 
@@ -191,9 +183,8 @@ def test_what_a_variant_measures_in_its_process(profile, step):
     assert state.numpy() == 1.0
 
 
-@pytest.mark.parametrize(
-    ("leaf", "same"),
-    [
+def test_what_a_step_returns_goes_from_process_to_process():
+    for leaf, same in (
         (None, None),
         (True, True),
         (3, 3),
@@ -206,15 +197,12 @@ def test_what_a_variant_measures_in_its_process(profile, step):
         (np.array(["a", "b"]), [b"a", b"b"]),
         (tf.zeros((0, 3)), np.zeros((0, 3))),
         (float("inf"), float("inf")),
-    ],
-)
-def test_what_a_step_returns_goes_from_process_to_process(leaf, same):
-    there = leaves_from_json(json.loads(json.dumps(leaves_to_json({"output": leaf}))))["output"]
-    assert there is same or np.array_equal(
-        there.numpy() if hasattr(there, "numpy") else there, same
-    )
-    if hasattr(leaf, "dtype") and leaf.dtype != "<U1":
-        assert there.dtype == leaf.dtype
+    ):
+        there = leaves_from_json(json.loads(json.dumps(leaves_to_json({"output": leaf}))))["output"]
+        values = there.numpy() if hasattr(there, "numpy") else there
+        assert there is same or np.array_equal(values, same), leaf
+        if hasattr(leaf, "dtype") and leaf.dtype != "<U1":
+            assert there.dtype == leaf.dtype, leaf
 
 
 def test_of_what_is_no_value_the_type_goes_to_the_other_process():

@@ -183,31 +183,33 @@ def test_the_seed_of_the_order_is_noted_and_the_users_seeds_are_untouched(clock)
     assert all(note.startswith("order of turns: seed ") for note in seeds)
 
 
-@pytest.fixture(params=[True, False])
-def collecting(request):
-    """Python's garbage collector, on or off."""
+@pytest.fixture
+def collector():
+    """Put Python's garbage collector back after the test."""
     before = gc.isenabled()
-    (gc.enable if request.param else gc.disable)()
-    yield request.param
+    yield
     (gc.enable if before else gc.disable)()
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_garbage_is_not_collected_in_turns_and_the_collector_is_as_it_was(clock, collecting, fails):
-    states, step, usual = [], clock.step("xla", 0.02), gc.get_threshold()
+def test_garbage_is_not_collected_in_turns_and_the_collector_is_as_it_was(clock, collector, fails):
+    step, usual = clock.step("xla", 0.02), gc.get_threshold()
+    for collects in (True, False):
+        (gc.enable if collects else gc.disable)()
+        states = []
 
-    def watching():
-        states.append(gc.isenabled() and gc.get_threshold() == usual)
-        if fails and len(states) == 9:
-            raise ZeroDivisionError
-        return step()
+        def watching(states=states):
+            states.append(gc.isenabled() and gc.get_threshold() == usual)
+            if fails and len(states) == 9:
+                raise ZeroDivisionError
+            return step()
 
-    variants = variants_of({"plain": clock.step("plain", 0.02), "xla": watching})
-    with pytest.raises(ZeroDivisionError) if fails else nullcontext():
-        compare_steps(variants, {}, EXACT, 30.0)
-    assert states[-1] is False
-    assert gc.isenabled() is collecting
-    assert gc.get_threshold() == usual
+        variants = variants_of({"plain": clock.step("plain", 0.02), "xla": watching})
+        with pytest.raises(ZeroDivisionError) if fails else nullcontext():
+            compare_steps(variants, {}, EXACT, 30.0)
+        assert states[-1] is False
+        assert gc.isenabled() is collects
+        assert gc.get_threshold() == usual
 
 
 def test_it_is_announced_and_the_line_is_taken_back(clock):
@@ -250,10 +252,10 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("steps", "error", "message"), BAD)
-def test_what_cannot_be_compared_is_refused_with_what_to_do(steps, error, message):
-    with pytest.raises(error, match=message):
-        variants_of(steps)
+def test_what_cannot_be_compared_is_refused_with_what_to_do():
+    for steps, error, message in BAD:
+        with pytest.raises(error, match=message):
+            variants_of(steps)
 
 
 def test_coroutines_are_refused():
@@ -271,36 +273,20 @@ def test_data_are_one_for_all_or_one_for_each_by_name():
     assert data_of(steps, {"b": [2], "a": [1]}) == {"a": [1], "b": [2]}
 
 
-@pytest.mark.parametrize(
-    ("steps", "data", "error", "message"),
-    [
-        (
-            {"a": len, "b": len},
-            {"a": [1]},
-            CaptureError,
-            "the data are of 'a', and the variants are 'a', 'b'",
-        ),
-        ({"a": len, "b": len}, {"a": [1], "c": [1]}, CaptureError, "the data are of 'a', 'c', and"),
-        (
-            {"a": len, "b": len},
-            {"a": [1], "b": 3},
-            TypeError,
-            "the data of 'b' must be something to iterate over, but are int: 3",
-        ),
-        (
-            {"a": len, "b": len},
-            3,
-            TypeError,
-            "the data of 'a' must be something to iterate over, but are int: 3",
-        ),
+def test_data_that_are_no_data_of_the_variants():
+    two = {"a": len, "b": len}
+    no_iterable = "must be something to iterate over, but are int: 3"
+    for steps, data, error, message in (
+        (two, {"a": [1]}, CaptureError, "the data are of 'a', and the variants are 'a', 'b'"),
+        (two, {"a": [1], "c": [1]}, CaptureError, "the data are of 'a', 'c', and"),
+        (two, {"a": [1], "b": 3}, TypeError, f"the data of 'b' {no_iterable}"),
+        (two, 3, TypeError, f"the data of 'a' {no_iterable}"),
         ({"a": len}, [1], CaptureError, "two or more variants, and got 'a'"),
         ({"a": len, "b": 1}, [1], TypeError, "variant 'b' must be a callable"),
         ([len], [1], TypeError, "compare takes a dict of steps by name"),
-    ],
-)
-def test_data_that_are_no_data_of_the_variants(steps, data, error, message):
-    with pytest.raises(error, match=message):
-        data_of(steps, data)
+    ):
+        with pytest.raises(error, match=message):
+            data_of(steps, data)
 
 
 def test_defaults_are_no_arguments_that_a_step_needs():
@@ -329,6 +315,7 @@ def short(monkeypatch):
         monkeypatch.setattr(module, "SECONDS", 0.1)
 
 
+@pytest.mark.full
 def test_a_jit_function_against_the_same_without(short):
     found = compare_steps(
         variants_of({"plain": product(False), "xla": product(True)}), {}, EXACT, 30.0
@@ -339,6 +326,7 @@ def test_a_jit_function_against_the_same_without(short):
     assert ratio.ratio * found.speedup("plain", over="xla").ratio == pytest.approx(1)
 
 
+@pytest.mark.nightly  # of times: other work of the machine may fall on one of the two
 def test_a_step_is_as_fast_as_itself(short):
     step = product(False)
     found = compare_steps(variants_of({"one": step, "other": step}), {}, EXACT, 30.0)
@@ -376,6 +364,7 @@ def trained(seed=1):
 BATCH = np.ones((4, 3), "float32"), np.ones((4, 2), "float32")
 
 
+@pytest.mark.imports("keras")
 def test_a_model_that_two_variants_train_is_refused_before_their_outputs_are_looked_at():
     model = trained()
     with pytest.raises(
@@ -393,6 +382,7 @@ def test_a_model_that_two_variants_train_is_refused_before_their_outputs_are_loo
         )
 
 
+@pytest.mark.imports("keras")
 def test_models_built_twice_from_one_seed_may_train_and_those_of_two_seeds_differ():
     one, same, other = trained(), trained(), trained(seed=2)
     steps = {"one": lambda: one.train_on_batch(*BATCH), "same": lambda: same.train_on_batch(*BATCH)}
@@ -424,6 +414,7 @@ def test_a_variant_that_was_profiled_before_keeps_its_first_output_and_is_not_ca
     assert len(calls) == 5
 
 
+@pytest.mark.full
 def test_profiles_made_of_the_variants_first_stand_side_by_side(profile, short):
     variants = variants_of({"plain": product(False), "xla": product(True)})
     profiles = {variant.name: profile(variant, name=variant.name) for variant in variants}
