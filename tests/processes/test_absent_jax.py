@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.full]
 STEP = """
 import pytest
 {first}
@@ -52,7 +53,7 @@ def stub(tmp_path, name, body):
     return os.pathsep.join([str(package.parent), os.environ.get("PYTHONPATH", "")])
 
 
-@pytest.mark.parametrize("platform", [pytest.param("tpu", marks=pytest.mark.slow), "cuda"])
+@pytest.mark.parametrize("platform", ["cuda", pytest.param("tpu", marks=pytest.mark.nightly)])
 def test_a_platform_that_is_not_here(tmp_path, platform):
     said = passed_and_said(tmp_path, IMPORTED, JAX_PLATFORMS=platform)
     assert "CaptureError: JAX cannot start its devices: " in said
@@ -61,7 +62,7 @@ def test_a_platform_that_is_not_here(tmp_path, platform):
     assert "xla_bridge.py" not in said  # no traceback of JAX
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_jax_without_jaxlib_is_the_user_s_error(tmp_path):
     missing = "raise ModuleNotFoundError('no jaxlib here', name='jaxlib')"
     first = "try:\n    import jax\nexcept ModuleNotFoundError:\n    pass"
@@ -69,7 +70,6 @@ def test_jax_without_jaxlib_is_the_user_s_error(tmp_path):
     assert "jax requires jaxlib to be installed" in said or "no framework is loaded" in said
 
 
-@pytest.mark.slow
 def test_a_version_that_is_too_old(tmp_path):
     old = "__version__ = '0.5.3'\njit = None"
     said = passed_and_said(tmp_path, IMPORTED, PYTHONPATH=stub(tmp_path, "jax", old))

@@ -1,6 +1,7 @@
 """The GitHub Action, step by step, in real clones: what it compares with, writes, uploads, comments and pushes."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,13 @@ from helpers.git_repository import commit, git, repository, write
 from helpers.github_job import ARTIFACT, Api, Job, serving
 from helpers.paired_project import INI
 
+pytestmark = [
+    pytest.mark.full,  # PyYAML reads action.yml
+    pytest.mark.usefixtures("processes"),
+    pytest.mark.skipif(shutil.which("git") is None, reason="needs git"),
+]
+
 MARKER = "<!-- pytest-tfperf tfperf -->"
-COMMENT = "Comment on the pull request"
 ACCEPT = "Push the recorded baselines"
 PLAN = "Find the base"
 INPUTS = {"options": "-p helpers.fake_profiler", "tests": "'test steps.py'"}
@@ -59,35 +65,31 @@ def clone(origin, folder, branch="pull-same", *options):
     return folder / "clone"
 
 
-@pytest.fixture
-def api():
-    return Api()
+class PullRequest:
+    """A pull request, and the comments of it after each job."""
+
+    def __init__(self, origin, folder):
+        self.api, self.comments, self._origin, self._folder = Api(), [], origin, folder
+        self.api.add(MARKER + "\nnot the action's", kind="User")
+
+    def job(self, branch):
+        """The job that a push of this branch starts."""
+        folder = self._folder / branch
+        folder.mkdir()
+        inputs = {"tolerance": "2%", **INPUTS}
+        with serving(self.api) as url:
+            here = clone(self._origin, folder, branch)
+            job = Job(folder, here, url, base="main", inputs=inputs).run()
+        self.comments.append([comment["body"] for comment in self.api.comments])
+        return job
 
 
-@pytest.fixture
-def url(api):
-    with serving(api) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def pull_requests(origin, tmp_path_factory):
-    """The jobs of a pull request before and after a push that made it slower, and the comments after each."""
-    api, jobs, comments = Api(), [], []
-    api.add(MARKER + "\nnot the action's", kind="User")
-    with serving(api) as url:
-        for branch in ("pull-same", "pull-slower"):
-            folder = tmp_path_factory.mktemp(branch)
-            inputs = {"tolerance": "2%", **INPUTS}
-            job = Job(folder, clone(origin, folder, branch), url, base="main", inputs=inputs)
-            jobs.append(job.run())
-            comments.append([comment["body"] for comment in api.comments])
-    return jobs, comments
-
-
-def test_a_pull_request_that_is_as_fast_passes(origin, pull_requests):
-    job = pull_requests[0][0]
+def test_a_pull_request_that_is_as_fast_passes(origin, tmp_path):
+    request = PullRequest(origin, tmp_path)
+    job = request.job("pull-same")
     assert job.status == 0, job.output
+    check_comment(request.comments[0])
+    assert "REGRESSION" not in request.comments[0][1]
     # the commit that it started from, and not what main is by now
     assert job.steps["plan"]["outputs"] == {
         "mode": "compare",
@@ -101,24 +103,26 @@ def test_a_pull_request_that_is_as_fast_passes(origin, pull_requests):
     assert git(job.clone, "status", "--porcelain") == ""
 
 
-def test_a_slower_pull_request_fails_with_pytest_s_status(pull_requests):
-    job = pull_requests[0][1]
+def check_comment(comments):
+    """Check that the action wrote one comment of its own, with links."""
+    others, body = comments
+    assert others == MARKER + "\nnot the action's"
+    assert body.startswith(f"{MARKER}\n# ")
+    assert "[job](https://github.example/team/model/actions/runs/42)" in body
+    assert f"[page and run file]({ARTIFACT})" in body
+
+
+def test_a_slower_pull_request_fails_with_pytest_s_status_and_updates_the_comment(origin, tmp_path):
+    request = PullRequest(origin, tmp_path)
+    request.api.add(MARKER + "\nof the run before")
+    job = request.job("pull-slower")
+    check_comment(request.comments[0])
+    assert "REGRESSION" in request.comments[0][1]
     assert (job.status, job.steps["run"]["outputs"]["status"]) == (1, "1"), job.output
     assert "REGRESSION" in job.summary
     assert "limit 2 %" in job.output
     assert "::error file=test steps.py" in job.output
     assert job.artifacts == {"tfperf": ["run.html", "run.json", "run.md"]}
-
-
-def test_the_second_run_updates_the_comment_of_the_first(pull_requests):
-    (_, first), (others, second) = pull_requests[1]
-    assert others == MARKER + "\nnot the action's"
-    for body in (first, second):
-        assert body.startswith(f"{MARKER}\n# ")
-        assert "[job](https://github.example/team/model/actions/runs/42)" in body
-        assert f"[page and run file]({ARTIFACT})" in body
-    assert "REGRESSION" not in first
-    assert "REGRESSION" in second
 
 
 class TestBase:
@@ -140,39 +144,42 @@ class TestBase:
         assert job.steps["plan"]["outputs"]["base"] == sha(origin, "main")
         assert git(job.clone, "rev-list", "--count", "HEAD").strip() == "1"
 
-    @pytest.mark.parametrize(
-        "base", ["origin/nowhere", "--upload-pack=touch harm", "v1\nmode=record"]
-    )
-    def test_a_base_that_nobody_has_ends_the_job(self, origin, tmp_path, base):
-        job = self.planned(origin, tmp_path, inputs={"base": base})
-        assert job.status == 1
-        assert "::error title=tfperf::base " in job.output
-        assert "its origin has none either" in job.output
-        assert job.run().steps.keys() == {"plan"}
-        assert not (job.clone / "harm").exists()
+    def test_a_base_that_nobody_has_ends_the_job(self, origin, tmp_path):
+        for number, base in enumerate(
+            ["origin/nowhere", "--upload-pack=touch harm", "v1\nmode=record"]
+        ):
+            (folder := tmp_path / str(number)).mkdir()
+            job = self.planned(origin, folder, inputs={"base": base})
+            assert job.status == 1, base
+            assert "::error title=tfperf::base " in job.output
+            assert "its origin has none either" in job.output
+            assert job.run().steps.keys() == {"plan"}
+            assert not (job.clone / "harm").exists()
 
     def test_without_a_pull_request_nothing_is_compared(self, origin, tmp_path):
         job = self.planned(origin, tmp_path, event="schedule", ref="refs/heads/main")
         assert job.steps["plan"]["outputs"] == {"mode": "alone", "base": ""}
 
-    @pytest.mark.parametrize(
-        ("accept", "ref", "mode"),
-        [
-            ("true", "refs/heads/main", "record"),
-            ("true", "refs/heads/other", "alone"),
-            ("false", "refs/heads/main", "alone"),
-        ],
-    )
-    def test_only_the_default_branch_records(self, origin, tmp_path, accept, ref, mode):
-        settings = {"event": "push", "ref": ref, "inputs": {"accept": accept}}
-        job = self.planned(origin, tmp_path, **settings)
-        assert job.steps["plan"]["outputs"]["mode"] == mode
+    def test_only_the_default_branch_records(self, origin, tmp_path):
+        for number, (accept, ref, mode) in enumerate(
+            [
+                ("true", "refs/heads/main", "record"),
+                ("true", "refs/heads/other", "alone"),
+                ("false", "refs/heads/main", "alone"),
+            ]
+        ):
+            (folder := tmp_path / str(number)).mkdir()
+            settings = {"event": "push", "ref": ref, "inputs": {"accept": accept}}
+            job = self.planned(origin, folder, **settings)
+            assert job.steps["plan"]["outputs"]["mode"] == mode, (accept, ref)
 
 
-def test_inputs_are_never_run(origin, tmp_path, api, url):
+def test_inputs_are_never_run(origin, tmp_path):
     options = "--no-such-option \"$(touch harm)\" '; touch harm' `touch harm`"
     inputs = {"options": options, "tests": "; touch harm", "tolerance": "$(touch harm)"}
-    job = Job(tmp_path, clone(origin, tmp_path), url, inputs=inputs).run()
+    api = Api()
+    with serving(api) as url:
+        job = Job(tmp_path, clone(origin, tmp_path), url, inputs=inputs).run()
     assert (job.status, job.artifacts) == (4, {})
     assert not [*tmp_path.rglob("harm")]
     ended = "pytest ended with exit status 4 before it wrote results."
@@ -194,79 +201,6 @@ def test_the_install_command_runs_first(origin, tmp_path):
     job = Job(tmp_path, job.clone, "", inputs={"install": "touch made", "working-directory": "src"})
     job.run("Install")
     assert (job.status, (job.clone / "src" / "made").exists()) == (0, True)
-
-
-@pytest.fixture
-def commented(tmp_path, url):
-    """Run the step that comments, on a report of this text, and return the job."""
-
-    def run(text, **settings):
-        job = Job(tmp_path, tmp_path, url, **settings)
-        (tmp_path / "run.md").write_text(text)
-        job.steps["run"] = {"outputs": {"folder": str(tmp_path), "status": "1"}}
-        return job.run(COMMENT)
-
-    return run
-
-
-@pytest.mark.parametrize("token", ["secret", ""])
-def test_a_token_that_may_not_write_is_a_sentence_in_the_summary(api, commented, token):
-    api.refusal = 403
-    job = commented("# results\n", token=token)
-    assert (job.status, api.comments) == (0, [])
-    assert job.summary.startswith("The pull request has no comment with these results: ")
-    assert "a pull request from a fork" in job.summary
-    assert job.summary.count(".") == 1
-    assert "::notice title=tfperf::no comment: " in job.output
-
-
-def test_an_api_that_fails_is_named(api, commented):
-    api.refusal = 502
-    job = commented("# results\n")
-    assert job.status == 0
-    assert "502" in job.summary
-
-
-def test_the_comment_is_found_on_a_later_page(api, commented):
-    for number in range(150):
-        api.add(f"comment {number}")
-    api.comments[120]["body"] = f"{MARKER}\nold"
-    commented("# results\n")
-    assert len(api.comments) == 150
-    assert "# results" in api.comments[120]["body"]
-    assert [path.partition("page=")[2] for method, path in api.requests if method == "GET"] == [
-        "100&page=1",
-        "100&page=2",
-    ]
-
-
-def test_a_comment_of_a_bot_without_a_text_is_another_s(api, commented):
-    api.add(None)
-    assert commented("# results\n").status == 0
-    assert "# results" in api.comments[1]["body"]
-
-
-def test_jobs_of_other_names_have_comments_of_their_own(api, commented):
-    for name in ("cpu", "gpu --> x", "cpu"):
-        commented(f"# {name}\n", inputs={"artifact-name": name})
-    assert [comment["body"].splitlines()[0] for comment in api.comments] == [
-        "<!-- pytest-tfperf cpu -->",
-        "<!-- pytest-tfperf gpu_--__x -->",
-    ]
-
-
-def test_a_long_report_is_cut_at_a_line(api, commented):
-    commented("é" * 99 + "\n" + ("x" * 99 + "\n") * 700)
-    body = api.comments[0]["body"]
-    assert 65_000 < len(body) <= 65_536
-    lines = body.splitlines()
-    assert set(lines[2:-2]) == {"x" * 99}
-    assert lines[-1].startswith("[job](")
-
-
-def test_other_events_have_no_comment(api, commented):
-    assert commented("# results\n", event="push").status == 0
-    assert api.requests == []
 
 
 class TestRecording:

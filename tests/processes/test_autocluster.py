@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
 SUITE = """
 import keras
 import numpy as np
@@ -170,12 +171,10 @@ def compared(folder, recorded):
     )
 
 
-@pytest.mark.slow
 def test_what_is_clustered_is_counted(recorded):
     assert counted(recorded.tests["test_counts"]) == AUTOCLUSTERED
 
 
-@pytest.mark.slow
 def test_a_broken_limit_shows_where_the_run_began(recorded, folder):
     assert recorded.status == 1
     assert "test_suite.py ..FP" in recorded.output
@@ -184,7 +183,6 @@ def test_a_broken_limit_shows_where_the_run_began(recorded, folder):
     assert ET.parse(folder / "junit.xml").getroot().find("testsuite").get("failures") == "2"
 
 
-@pytest.mark.slow
 def test_a_crash_in_a_step_fails_its_test_and_leaves_no_traces_behind(recorded, folder):
     assert (
         "SIGABRT in the call of a test in a process of its own (autocluster=True)"
@@ -197,7 +195,6 @@ def test_a_crash_in_a_step_fails_its_test_and_leaves_no_traces_behind(recorded, 
     ] == []
 
 
-@pytest.mark.slow
 def test_the_flags_are_in_the_record_of_the_test_alone(recorded):
     flags = {
         key: test["environment"]["setting"]["tf_xla_flags"] for key, test in recorded.tests.items()
@@ -206,14 +203,12 @@ def test_the_flags_are_in_the_record_of_the_test_alone(recorded):
     assert flags == {"test_stays": "", "test_counts": ours, "test_limit": ours}
 
 
-@pytest.mark.slow
 def test_baselines_are_written_where_the_run_began(recorded, folder):
     assert "baseline: 10 entries written for 2 passing tests" in recorded.output
     entries = json.loads((folder / "__tfperf__" / "test_suite.json").read_text())
     assert "test_counts/two shapes" in str(entries)
 
 
-@pytest.mark.slow
 def test_a_flag_of_the_user_s_wins_and_is_said(compared):
     """With auto_jit=0 only what the program itself asks for is clustered: a scope, a session with a level."""
     assert counted(compared.tests["test_counts"]) == ASKED_FOR
@@ -222,7 +217,6 @@ def test_a_flag_of_the_user_s_wins_and_is_said(compared):
     assert f"test_counts/plain: {said}" in compared.output
 
 
-@pytest.mark.slow
 def test_the_baseline_is_compared_in_the_process_and_the_flags_are_what_changed(compared):
     """The process is that of an xdist worker's test here."""
     assert compared.status == 0
@@ -232,50 +226,3 @@ def test_the_baseline_is_compared_in_the_process_and_the_flags_are_what_changed(
         in compared.output
     )
     assert "[scope]: xla_clusters fell" not in compared.output
-
-
-def test_a_test_that_cannot_be_seen_to_profile_is_told_how_to(pytester):
-    pytester.makepyfile(
-        """
-        import pytest
-        pytestmark = pytest.mark.tfperf(autocluster=True)
-        def test_it(request): request.getfixturevalue("tf_profile")
-        def test_plain(): pass
-        """
-    )
-    result = pytester.runpytest_inprocess()
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(
-        ["autocluster=True needs a process of its own: name tf_profile among the test's arguments*"]
-    )
-
-
-def test_disabled_its_step_runs_once_where_it_is(pytester, monkeypatch):
-    monkeypatch.setattr(subprocess, "Popen", None)
-    pytester.makepyfile(
-        """
-        import pytest
-        @pytest.mark.tfperf(autocluster=True)
-        def test_it(tf_profile): tf_profile(lambda: None)
-        """
-    )
-    pytester.runpytest_inprocess("--tfperf-disable").assert_outcomes(skipped=1)
-
-
-def test_flags_that_a_conftest_overwrites_are_missed(pytester, monkeypatch):
-    monkeypatch.setenv("TF_XLA_FLAGS", "")
-    pytester.makeconftest("import os\nos.environ['TF_XLA_FLAGS'] = '--tf_xla_min_cluster_size=2'")
-    pytester.makepyfile(
-        """
-        import pytest
-        @pytest.mark.tfperf(autocluster=True)
-        def test_it(tf_profile): pass
-        """
-    )
-    result = pytester.runpytest_inprocess()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(
-        [
-            "autocluster=True had set --tf_xla_auto_jit=2 --tf_xla_cpu_global_jit in TF_XLA_FLAGS, and it was*"
-        ]
-    )

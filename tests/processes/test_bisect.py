@@ -1,6 +1,7 @@
 """`--tfperf-exit bisect` in processes: whatever becomes of pytest, the status is 0, 1 or 125."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,10 @@ from helpers.git_repository import git, write
 from helpers.paired_project import Project
 from helpers.processes import until, with_variable
 
+pytestmark = [
+    pytest.mark.usefixtures("processes"),
+    pytest.mark.skipif(shutil.which("git") is None, reason="needs git"),
+]
 HEAD = "import os, signal, sys\nimport pytest\n"
 GOOD = f"""{HEAD}
 @pytest.mark.tfperf(max_retraces=0)
@@ -46,77 +51,68 @@ def project(tmp_path):
     return Project(tmp_path, {"test_step.py": GOOD}, {})
 
 
-ENDINGS = (
-    (GOOD, 0, "good"),
-    (BAD, 1, "bad, retraces FAIL in test_a"),
-    (GOOD + "    os._exit(0)\n", 125, "pytest ended with exit status 0: status 125"),
-    ("import none_such\n", 125, "the run did not come to its end (pytest's status 2)"),
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "status", "why"),
-    [
-        *ENDINGS,
-        *(pytest.param(*one, marks=pytest.mark.slow) for one in [
-        (GOOD + "    assert 0\n", 125, "a test failed for another reason than its performance"),
-        (GOOD + "def test_b(): assert 0\n", 125, "a test failed for another reason"),
-        (GOOD.replace("max_retraces=0", "max_regression='5%'"), 125, "step_time INCONCLUSIVE in test_a"),
-        ("def test_plain(): pass\n", 125, "no profiled test ran that checks anything"),
-        ("", 125, "the run did not come to its end (pytest's status 5)"),
-        (GOOD.replace("max_retraces", "max_none"), 125, "pytest's status 2"),
-        (GOOD + "    os.kill(os.getpid(), signal.SIGSEGV)\n", 125, "pytest ended with SIGSEGV: status 125"),
-        (GOOD + "    pytest.exit('no more', returncode=200)\n", 125, "pytest's status 200"),
-        ]),
-    ],
-)  # fmt: skip
-def test_what_a_test_does_decides_the_status(project, text, status, why):
-    write(project.path, {"test_step.py": text})
+def test_a_bad_commit_has_status_1(project):
+    write(project.path, {"test_step.py": BAD})
     found, output = run(project)
-    assert found == status, output
-    assert f"tfperf: status {status} for git bisect: {why}" in output or why in output
+    assert found == 1, output
+    assert "tfperf: status 1 for git bisect: bad, retraces FAIL in test_a" in output
 
 
-@pytest.mark.parametrize(
-    ("conftest", "arguments", "why"),
-    [
+# what a test file holds, the status of its run, and why; the reasons of results are in tests/unit/report/test_bisect_status.py
+ENDINGS = [
+    (GOOD, 0, "status 0 for git bisect: good"),
+    (GOOD + "    os._exit(0)\n", 125, "pytest ended with exit status 0: status 125"),
+    (GOOD + "    os.kill(os.getpid(), signal.SIGSEGV)\n", 125, "ended with SIGSEGV: status 125"),
+    (GOOD + "    pytest.exit('no more', returncode=200)\n", 125, "pytest's status 200"),
+    ("import none_such\n", 125, "the run did not come to its end (pytest's status 2)"),
+    ("", 125, "the run did not come to its end (pytest's status 5)"),
+]
+
+
+@pytest.mark.full
+def test_however_pytest_ends_the_status_is_one_of_three(project):
+    for text, status, why in ENDINGS:
+        write(project.path, {"test_step.py": text})
+        found, output = run(project)
+        assert found == status, (text, output)
+        assert why in output, text
+
+
+@pytest.mark.full
+def test_a_run_that_cannot_begin_is_not_tested(project):
+    for conftest, arguments, why in [
         ("import none_such\n", (), "pytest ended with exit status 4: status 125"),
         ("def pytest_collection_modifyitems(): 1 / 0\n", (), "pytest's status 3"),
         ("", ("--no-such-option",), "pytest ended with exit status 4: status 125"),
         ("", ("--tfperf-against=none",), "pytest ended with exit status 4: status 125"),
-        ("", ("no_such_file.py",), "exit status 4"),
-    ],
-)
-def test_a_run_that_cannot_begin_is_not_tested(project, conftest, arguments, why):
-    write(project.path, {"conftest.py": conftest})
-    found, output = run(project, *arguments)
-    assert found == 125, output
-    assert why in output
+    ]:
+        write(project.path, {"conftest.py": conftest})
+        found, output = run(project, *arguments)
+        assert found == 125, (conftest, arguments, output)
+        assert why in output, (conftest, arguments)
 
 
+@pytest.mark.full
 def test_without_the_option_the_status_is_that_of_pytest(project):
     write(project.path, {"conftest.py": "import none_such\n"})
     found, output = run(project, "--tfperf-exit=pytest")
     assert (found, "git bisect" in output) == (4, False)
 
 
+@pytest.mark.full
 def test_workers_run_the_tests_too(project):
     write(project.path, {"test_step.py": BAD})
     found, output = run(project, "-p", "xdist", "-n2")
     assert (found, output.count("for git bisect")) == (1, 1), output
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("number", "status"),
-    [
-        (signal.SIGTERM, 125),
-        pytest.param(
-            *(signal.SIGKILL, -signal.SIGKILL),
-            marks=pytest.mark.skipif(sys.platform != "linux", reason="a death signal is Linux's"),
-        ),
-    ],
+    ("number", "status"), [(signal.SIGTERM, 125), (signal.SIGKILL, -signal.SIGKILL)]
 )
 def test_a_signal_to_end_it_reaches_the_run(project, tmp_path, number, status):
+    if number == signal.SIGKILL and sys.platform != "linux":
+        pytest.skip("a death signal is Linux's")
     begun = tmp_path / "begun"
     text = f"\nimport time\ndef test_b():\n    open({str(begun)!r}, 'w').close()\n    time.sleep(100)\n"
     write(project.path, {"test_step.py": HEAD + text})
@@ -133,7 +129,7 @@ def test_a_signal_to_end_it_reaches_the_run(project, tmp_path, number, status):
     until(lambda: not with_variable("TFPERF_TEST_RUN", "ended"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_git_bisect_finds_a_planted_slow_down_among_thirty_commits(tmp_path):
     """Two commits between cannot be imported, which bisect skips; the first and the last are named good and bad."""
     steps = (

@@ -227,7 +227,7 @@ def sorted_run():
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
+def browser(tmp_path_factory, processes):
     with Browser(tmp_path_factory.mktemp("chromium")) as started:
         yield started
 
@@ -279,6 +279,7 @@ VIOLATIONS = """axe.run(document, {resultTypes: ["violations"]}).then((found) =>
   (one) => `${one.impact} ${one.id}: ${one.nodes.map((node) => node.html.slice(0, 200)).slice(0, 3).join(" | ")}`))"""
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not AXE, reason="TFPERF_AXE names no axe.min.js (npm install axe-core)")
 @pytest.mark.parametrize("shown", ["run", "drawn", "trace"])
 def test_axe_finds_no_violation(opened, trace_page, shown):
@@ -293,6 +294,7 @@ def test_axe_finds_no_violation(opened, trace_page, shown):
         assert page.js(VIOLATIONS) == []
 
 
+@pytest.mark.full
 def test_a_page_of_a_trace_is_silent_and_nothing_overlaps(trace_page):
     page = trace_page()
     page.js(OPEN_ALL)
@@ -307,6 +309,7 @@ def test_a_page_of_a_trace_is_silent_and_nothing_overlaps(trace_page):
     assert faults(page) == []
 
 
+@pytest.mark.full
 def test_a_waterfall_zooms_and_moves(trace_page):
     page = trace_page()
     whole = page.js(BOXES)
@@ -325,13 +328,22 @@ def test_a_waterfall_zooms_and_moves(trace_page):
     assert faults(page) == []
 
 
+FULL = pytest.mark.full
+
+
+@pytest.mark.imports("browser")
 @pytest.mark.parametrize(
-    "run",
-    [shown_run.a_run(), drawn_run(), histories_run(), nasty_run()],
+    "made",
+    [
+        shown_run.a_run,
+        pytest.param(drawn_run, marks=FULL),
+        pytest.param(histories_run, marks=FULL),
+        pytest.param(nasty_run, marks=FULL),
+    ],
     ids=["shown", "drawn", "histories", "nasty"],
 )
-def test_a_page_is_silent_loads_nothing_and_fits_in_light_and_dark(opened, run):
-    page = opened(run)
+def test_a_page_is_silent_loads_nothing_and_fits_in_light_and_dark(opened, made):
+    page = opened(made())
     page.js(OPEN_ALL)
     for width in (320, 400, 1400):
         page.look(width)
@@ -359,6 +371,7 @@ def test_a_page_is_silent_loads_nothing_and_fits_in_light_and_dark(opened, run):
     assert page.js(dead) == 0
 
 
+@pytest.mark.imports("browser")
 def test_names_that_mean_harm_are_shown_and_do_none(opened):
     page = opened(nasty_run())
     assert page.js("document.title").startswith("tfperf: 2 tests")
@@ -374,6 +387,7 @@ def test_names_that_mean_harm_are_shown_and_do_none(opened):
     ) == ["file:", "file:"]
 
 
+@pytest.mark.full
 def test_a_mark_and_a_bar_say_what_they_are_where_the_pointer_is(opened):
     page = opened(drawn_run())
     under = """((selector, share = 0.5) => {
@@ -404,6 +418,7 @@ def press_until(page, condition, key="Tab", most=100):
     raise AssertionError(f"{most} times {key}, and not yet {condition}")
 
 
+@pytest.mark.imports("browser")
 def test_a_search_leaves_the_tests_and_rows_that_have_its_words(opened):
     page = opened(shown_run.a_run())
     assert page.js(SHOWN) == ["t1", "t2"]
@@ -427,6 +442,7 @@ def test_a_search_leaves_the_tests_and_rows_that_have_its_words(opened):
     )
 
 
+@pytest.mark.full
 def test_a_table_is_sorted_by_quantities_not_by_their_digits(opened):
     page = opened(sorted_run())
     page.js(OPEN_ALL)
@@ -455,6 +471,7 @@ def test_a_table_is_sorted_by_quantities_not_by_their_digits(opened):
             assert page.js("document.activeElement.parentElement.ariaSort") == direction
 
 
+@pytest.mark.full
 def test_the_tab_key_reaches_all_there_is_to_press_and_shows_where_it_is(opened):
     page = opened(shown_run.a_run())
     page.js(OPEN_ALL)
@@ -473,6 +490,7 @@ def test_the_tab_key_reaches_all_there_is_to_press_and_shows_where_it_is(opened)
     assert page.js("[...wanted].map((left) => left.outerHTML)") == []
 
 
+@pytest.mark.full
 def test_a_button_opens_all_tests_and_then_closes_them(opened):
     page = opened(
         run_of(
@@ -490,6 +508,7 @@ def test_a_button_opens_all_tests_and_then_closes_them(opened):
     ]
 
 
+@pytest.mark.full
 def test_a_link_opens_the_test_that_it_leads_to(opened):
     page = opened(
         run_of(
@@ -504,6 +523,7 @@ def test_a_link_opens_the_test_that_it_leads_to(opened):
     assert page.js("t1.open") is True
 
 
+@pytest.mark.full
 def test_without_script_all_can_be_read_and_what_would_do_nothing_is_not_there(opened):
     page = opened(shown_run.a_run(), script=False)
     assert (
@@ -517,6 +537,7 @@ def test_without_script_all_can_be_read_and_what_would_do_nothing_is_not_there(o
     assert page.js("document.querySelector('#t1 .group > ul').checkVisibility()") is True
 
 
+@pytest.mark.full
 def test_print_is_light_has_what_is_open_with_all_its_groups_and_cuts_nothing_off(opened):
     page = opened(drawn_run())
     page.look(media="print", width=700, scheme="dark")

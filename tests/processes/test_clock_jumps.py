@@ -23,8 +23,8 @@ def test_same(tf_profile):
 """
 
 
-@pytest.mark.slow
-def test_a_paired_run_and_a_baseline(tmp_path):
+@pytest.mark.nightly
+def test_a_paired_run_and_a_baseline(tmp_path, processes):
     there = {
         "conftest.py": CONFTEST,
         "test_suite.py": SUITE,

@@ -1,5 +1,6 @@
 """Wheels with the compiled decoder and without it, and the decoder under AddressSanitizer."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -7,12 +8,14 @@ import sys
 import sysconfig
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from helpers.paths import ROOT
 
 from pytest_tfperf.trace.event_decoder import SOURCE
 
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
 COMPILER = os.environ.get("CC", "cc")
 needs_compiler = pytest.mark.skipif(shutil.which(COMPILER) is None, reason="needs a C compiler")
 PLATFORM = sysconfig.get_platform().replace("-", "_").replace(".", "_")
@@ -49,31 +52,55 @@ def test_a_wheel_has_the_compiled_decoder_and_not_its_source(checkout, tmp_path)
     assert "compiled_decoder.c" not in names
 
 
-@pytest.mark.parametrize(
-    ("environment", "said"),
-    [
-        ({"CC": "no-such-compiler"}, "No C compiler: NumPy decodes traces."),
-        ({"CC": ""}, "No C compiler: NumPy decodes traces."),
-        ({"CC": "false -m64"}, "No C compiler that works: NumPy decodes traces. Command"),
-        ({"CC": "true"}, "No C compiler that works: NumPy decodes traces."),
-        ({"CC": "cc '"}, "NumPy decodes traces. No closing quotation"),
-        ({"CC": str(ROOT / "README.md")}, "No C compiler that works: NumPy decodes traces."),
-        ({"CC": "cc -c"}, "No C compiler that works: NumPy decodes traces."),
-        ({"CC": "cc -E"}, "No C compiler that works: NumPy decodes traces."),
-        ({"HATCH_BUILD_NO_HOOKS": "true"}, ""),
-    ],
-)
-def test_a_wheel_without_it_is_for_every_platform(environment, said, checkout, tmp_path):
+def test_a_wheel_without_it_is_for_every_platform(checkout, tmp_path):
     (checkout / SOURCE.relative_to(ROOT)).with_suffix(".so").write_bytes(b"left by another build")
-    tag, names, output = wheel(checkout, tmp_path, **environment)
-    assert tag == "none-any"
-    assert not {name for name in names if "compiled_decoder" in name}
-    assert "event_decoder.py" in names
-    assert said in output
+    for number, (environment, said) in enumerate(
+        [
+            ({"CC": "false -m64"}, "No C compiler that works: NumPy decodes traces. Command"),
+            ({"HATCH_BUILD_NO_HOOKS": "true"}, ""),
+        ]
+    ):
+        tag, names, output = wheel(checkout, tmp_path / str(number), **environment)
+        assert tag == "none-any", environment
+        assert not {name for name in names if "compiled_decoder" in name}, environment
+        assert "event_decoder.py" in names
+        assert said in output
+
+
+def test_a_compiler_that_does_not_work_is_said_and_compiles_nothing(checkout, monkeypatch):
+    """What the build hook makes of values of CC."""
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    said = []
+    app = SimpleNamespace(display_info=said.append, display_warning=said.append)
+    hook = module.EventDecoder(str(checkout), {}, None, None, str(checkout), "wheel", app)
+    for compiler, wanted in [
+        ("no-such-compiler", "No C compiler: NumPy decodes traces."),
+        ("", "No C compiler: NumPy decodes traces."),
+        ("false -m64", "No C compiler that works: NumPy decodes traces. Command"),
+        ("true", "No C compiler that works: NumPy decodes traces."),
+        ("cc '", "NumPy decodes traces. No closing quotation"),
+        (str(ROOT / "README.md"), "No C compiler that works: NumPy decodes traces."),
+        *(
+            [
+                (f"{COMPILER} -c", "No C compiler that works: NumPy decodes traces."),
+                (f"{COMPILER} -E", "No C compiler that works: NumPy decodes traces."),
+            ]
+            if shutil.which(COMPILER)
+            else []
+        ),
+    ]:
+        monkeypatch.setenv("CC", compiler)
+        data = {}
+        hook.initialize("standard", data)
+        assert data == {}, compiler
+        assert wanted in said.pop(), compiler
+        assert said == []
 
 
 @needs_compiler
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_no_byte_outside_of_a_trace_is_read(tmp_path):
     """Damaged traces, decoded by code that checks each access to memory."""
     where = [COMPILER, "-print-file-name=libasan.so"]

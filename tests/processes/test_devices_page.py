@@ -13,10 +13,13 @@ from pytest_tfperf.cli.main import main
 from pytest_tfperf.report.html.page import render_html
 from pytest_tfperf.values import Column, Table
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None,
-    reason="no Chromium on the path: apt install chromium, or any browser of its kind",
-)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(
+        CHROMIUM is None,
+        reason="no Chromium on the path: apt install chromium, or any browser of its kind",
+    ),
+]
 AXE = os.environ.get("TFPERF_AXE", "")
 NASTY = (
     "</script></title><script>harm=1</script>\"'><img src=x onerror=harm=2>&amp;{{ 7*7 }}\u202e"
@@ -32,7 +35,7 @@ VIOLATIONS = """axe.run(document, {resultTypes: ["violations"]}).then((found) =>
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
+def browser(tmp_path_factory, processes):
     with Browser(tmp_path_factory.mktemp("chromium")) as started:
         yield started
 
@@ -72,22 +75,22 @@ def test_64_of_80_devices_are_drawn_the_worst_first(browser, job_page):
     assert {bar[2] for bar in rows} == {rows[0][2]}, "all bars are of one scale"
 
 
-@pytest.mark.parametrize("width", [320, 768, 1600])
 @pytest.mark.parametrize("shown", ["job", "nasty"])
-def test_devices_fit_each_width_and_harm_nothing(browser, job_page, tmp_path, width, shown):
+def test_devices_fit_each_width_and_harm_nothing(browser, job_page, tmp_path, shown):
     page = Page(browser, job_page if shown == "job" else nasty_page(tmp_path))
     page.js(OPEN_ALL)
-    page.look(width)
-    assert page.js("document.documentElement.scrollWidth") == width
-    for _, _, bar_width, beside, _ in page.js(BARS):
-        assert bar_width > width / 4
-        assert beside
+    for width in (320, 768, 1600):
+        page.look(width)
+        assert page.js("document.documentElement.scrollWidth") == width
+        for _, _, bar_width, beside, _ in page.js(BARS):
+            assert bar_width > width / 4, width
+            assert beside, width
     assert page.js("typeof harm") == "undefined"
     assert page.told("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded") == []
 
 
 @pytest.mark.skipif(not AXE, reason="TFPERF_AXE names no axe.min.js (npm install axe-core)")
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("shown", ["job", "nasty"])
 def test_axe_finds_no_violation(browser, job_page, tmp_path, shown):
     page = Page(browser, job_page if shown == "job" else nasty_page(tmp_path))

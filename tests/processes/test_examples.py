@@ -8,6 +8,7 @@ import sys
 import pytest
 from helpers.paths import ROOT
 
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
 EXAMPLES = ROOT / "examples"
 PIPELINE = EXAMPLES / "input_pipeline"
 
@@ -17,7 +18,6 @@ def run(folder, *arguments):
     return subprocess.run(command, capture_output=True, text=True)
 
 
-@pytest.mark.slow
 def test_all_examples_run():
     done = run(EXAMPLES, "-v", "-c", os.devnull, "--rootdir", str(EXAMPLES), "--tfperf-disable")
     assert done.returncode == 0, done.stdout
@@ -27,7 +27,7 @@ def test_all_examples_run():
     assert all(f"{folder}/test_" in done.stdout for folder in folders), done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # the verdicts of some depend on times
 @pytest.mark.parametrize(
     "example",
     ["grappler", "input_pipeline", "mixed_precision", "custom_metric", "tpu_padding", "xla_mnist"],
@@ -37,7 +37,6 @@ def test_an_example_passes(example):
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.slow
 def test_a_sequential_pipeline_turns_exactly_its_test_red_with_the_stage_named(tmp_path):
     shutil.copytree(PIPELINE, tmp_path / "copy")
     source = tmp_path / "copy" / "pipeline.py"

@@ -1,5 +1,5 @@
 """
-Forty tests that TensorFlow really runs (tests/forty) say the same however they are spread, ordered and run again; and what is left of
+Forty tests that TensorFlow really runs (tests/suites/forty_tests) say the same however they are spread, ordered and run again; and what is left of
 one that ends while it is traced.
 """
 
@@ -17,6 +17,7 @@ from helpers.processes import until, with_variable
 
 from pytest_tfperf.metrics import MACHINE, METRICS
 
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("processes")]
 FORTY = SUITES / "forty_tests"
 INI = "[pytest]\npythonpath = .\naddopts = -p tfperf -p no:cacheprovider\ntfperf_warmup = 2\ntfperf_steps = 4\ntfperf_trace_steps = 3\n"
 FAILED = {
@@ -155,7 +156,6 @@ def outcomes(tests):
     }
 
 
-@pytest.mark.slow
 def test_the_forty_are_what_was_counted_by_hand(alone):
     status, tests = alone
     assert status == pytest.ExitCode.TESTS_FAILED
@@ -172,7 +172,6 @@ def test_the_forty_are_what_was_counted_by_hand(alone):
     } == {key: number for key, (_, number) in counted.items()}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_however_they_run_they_say_the_same(run, alone, way):
     (status, expected), (its_status, found) = alone, run(*way)
@@ -303,7 +302,6 @@ class Hanging:
         ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "arguments", "variables"),
     [

@@ -11,8 +11,9 @@ from importlib.metadata import version
 import pytest
 from helpers.paths import SUITES
 
+pytestmark = pytest.mark.usefixtures("processes")
 FOLDER = SUITES / "frameworks"
-ONLY_JAX = {"four_devices errors", "forms"}
+ONLY_JAX = {"limits", "four_devices errors", "forms"}
 """Modules whose tests import no other framework."""
 PLUGINS = "pytest_tfperf.plugin.hooks", "loaded_frameworks", "no:unraisableexception"
 """The last leaves out a plugin of pytest that collects all garbage five times at the end."""
@@ -24,7 +25,16 @@ NO_TORCH = "PyTorch is not installed: its usual build takes gigabytes"
 ENVIRONMENT = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "JAX_PLATFORMS": "cpu"}
 
 
-@pytest.mark.slow
+@pytest.mark.imports("jax")
+def test_a_broken_limit_fails_a_test_of_jax_and_says_why():
+    printed = printed_by("limits", "1 failed, 1 passed")
+    assert "retraces is 7, above the limit of 0 (max_retraces=0)" in printed
+    assert "(x f32[1] → f32[2])" in printed
+    assert "PERF limits.py::test_another_shape_in_each_step" in printed
+    assert printed.splitlines()[-1] == "imported: jax"
+
+
+@pytest.mark.nightly
 def test_backends_of_keras():
     """The process of the test runs no model: it loads the backend that Keras is told to use, alone."""
     environment = {"KERAS_BACKEND": "jax", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
@@ -32,7 +42,7 @@ def test_backends_of_keras():
     assert printed.splitlines()[-1] == "imported: jax keras"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason=NO_TORCH)
 def test_pytorch_is_loaded_and_not_tensorflow_if_keras_is_told_to_use_it():
     done = run("named_backend.py", KERAS_BACKEND="torch")
@@ -42,15 +52,15 @@ def test_pytorch_is_loaded_and_not_tensorflow_if_keras_is_told_to_use_it():
     assert "tensorflow" not in imported
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("modules", "n_tests"),
     [
-        pytest.param("keras_on_jax", 9, marks=pytest.mark.slow),
-        pytest.param("keras_on_torch", 5, marks=pytest.mark.slow),
         ("four_devices errors", 14),
-        # two workers get half of the file each: this is the middle, by tests and by time
-        pytest.param("beside_tensorflow known_metrics", 14, marks=pytest.mark.slow),
-        pytest.param("forms", 11, marks=pytest.mark.slow),
+        pytest.param("forms", 11, marks=pytest.mark.nightly),
+        pytest.param("keras_on_jax", 9, marks=pytest.mark.nightly),
+        pytest.param("keras_on_torch", 5, marks=pytest.mark.nightly),
+        ("beside_tensorflow known_metrics", 14),
     ],
 )
 def test_steps(modules, n_tests, tmp_path):
@@ -86,7 +96,7 @@ def run(*arguments, **environment):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_marker_alone_around_the_first_step_of_jax_says_that_it_came_late():
     """TensorFlow was there before, and is traced alone; the next test is traced in both."""
     first, _, second = run("late_jax.py").stdout.partition("_ test_alone[True] _")
@@ -95,7 +105,7 @@ def test_a_marker_alone_around_the_first_step_of_jax_says_that_it_came_late():
     assert "<lambda> (x f32[1] → f32[2]), <lambda> (x f32[1] → f32[3])" in second
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_metrics_and_the_steps_that_the_marker_alone_finds(tmp_path):
     """The tests of both modules compile often, and share a process. Eight find no step, or fail limits."""
     report = f"--tfperf-report={tmp_path / 'run.json'}"
@@ -117,6 +127,7 @@ def test_metrics_and_the_steps_that_the_marker_alone_finds(tmp_path):
     assert printed.count("several functions (more than one is named <lambda>)") == 3
 
 
+@pytest.mark.nightly
 def test_processes_that_wait_for_each_other():
     """Neither holds the lock of the machine while it waits for the other's step."""
     with socket.socket() as free:

@@ -9,6 +9,7 @@ from helpers.builders import profile, record_of, run_of
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.report.run_file import write_run
 
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
 PAGE = 4096
 MANY = 40  # tests, so that files have several pages
 

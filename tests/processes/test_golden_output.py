@@ -4,7 +4,7 @@ import os
 import re
 
 import pytest
-from helpers.golden import assert_golden
+from helpers.golden import FOLDER, assert_golden
 from helpers.paths import TESTS
 
 SUITE = """
@@ -43,7 +43,6 @@ def test_without_profile():
     pass
 """
 OPTIONS = {
-    "plain": [],
     "v": ["-v"],
     "q": ["-q"],
     "qq": ["-qq"],
@@ -56,7 +55,7 @@ OPTIONS = {
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory):
-    """A suite whose baseline was recorded before its code changed, and a function that runs it again."""
+    """The folder of a suite whose code changes after its baseline was recorded."""
     folder = tmp_path_factory.mktemp("golden")
     (folder / "test_suite.py").write_text(SUITE)
     (folder / "pytest.ini").write_text("[pytest]\n")
@@ -64,7 +63,8 @@ def suite(tmp_path_factory):
 
 
 @pytest.fixture
-def output(suite, pytester, monkeypatch):
+def output(suite, pytester, monkeypatch, processes):
+    """Runs the suite after its code has changed, and returns what pytest prints."""
     monkeypatch.setenv("PYTHONPATH", str(TESTS), prepend=os.pathsep)
     monkeypatch.chdir(suite)
 
@@ -95,22 +95,27 @@ def _without_what_differs(text, folder):
     return re.sub(r"^(\d+ failed.* in) [\d.]+s$", r"\1 TIME", text, flags=re.MULTILINE)
 
 
+def test_output(output):
+    assert_golden("output_plain.txt", output(80, "--tfperf-baseline"))
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("name", OPTIONS)
 def test_output_by_options(output, name):
     text = output(80, "--tfperf-baseline", *OPTIONS[name])
     assert_golden(f"output_{name}.txt", text)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("columns", [60, 140])
 def test_output_by_width(output, columns):
     assert_golden(f"output_{columns}_columns.txt", output(columns, "--tfperf-baseline"))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_output_in_colour(output):
     """Rows of the table and checks have colours, and nothing else differs from the plain output."""
     coloured = output(80, "--tfperf-baseline", "--color=yes").partition("INCONCLUSIVE")[0]
     assert "\x1b[31m  retraces" in coloured
     plain = re.sub(r"\x1b\[[\d;]*m", "", coloured)
-    assert plain.partition("  metric")[2] in output(80, "--tfperf-baseline")
+    assert plain.partition("  metric")[2] in (FOLDER / "output_plain.txt").read_text("utf-8")

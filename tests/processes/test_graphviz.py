@@ -1,4 +1,4 @@
-"""What Graphviz itself makes of our graphs: it is another program, which no machine has to have, so that -m slow alone asks for it."""
+"""What Graphviz itself makes of our graphs: it is another program, which no machine has to have, so that only the full tests ask for it."""
 
 import os
 import shutil
@@ -12,7 +12,8 @@ from pytest_tfperf.export.formats import export_hlo
 from pytest_tfperf.hlo.dot import dot_of, svg_of
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.full,
+    pytest.mark.usefixtures("processes"),
     pytest.mark.skipif(
         shutil.which("dot") is None and not os.environ.get("TFPERF_TESTS_IN_CI"),
         reason="Graphviz is not installed",
@@ -33,19 +34,20 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_graphviz_shows_any_text_as_it_is(name):
-    made = replace(module(main=[op(name, "iota", "f32[8]", op_name=name)]), name=name)
-    picture = ElementTree.fromstring(svg_of(dot_of(made)))
-    shown = ["".join(part.itertext()) for part in picture.iter("{http://www.w3.org/2000/svg}text")]
-    expected = name.replace("\t", " ")
-    assert shown == ["ENTRY main", f"iota {expected}", "f32[8]", expected]
-    tips = [
-        part.get("{http://www.w3.org/1999/xlink}title")
-        for part in picture.iter("{http://www.w3.org/2000/svg}a")
-    ]
-    if r"\N" not in name:  # in a tip Graphviz 2 replaces it, however it is escaped
-        assert any(tip.startswith(f"ROOT %{expected} = f32[8] iota()") for tip in tips)
+def test_graphviz_shows_any_text_as_it_is():
+    for name in ODD:
+        made = replace(module(main=[op(name, "iota", "f32[8]", op_name=name)]), name=name)
+        picture = ElementTree.fromstring(svg_of(dot_of(made)))
+        texts = picture.iter("{http://www.w3.org/2000/svg}text")
+        shown = ["".join(part.itertext()) for part in texts]
+        expected = name.replace("\t", " ")
+        assert shown == ["ENTRY main", f"iota {expected}", "f32[8]", expected], name
+        tips = [
+            part.get("{http://www.w3.org/1999/xlink}title")
+            for part in picture.iter("{http://www.w3.org/2000/svg}a")
+        ]
+        if r"\N" not in name:  # in a tip Graphviz 2 replaces it, however it is escaped
+            assert any(tip.startswith(f"ROOT %{expected} = f32[8] iota()") for tip in tips), name
 
 
 def test_graphviz_draws_every_node_frame_and_edge():

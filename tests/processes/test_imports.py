@@ -8,6 +8,7 @@ import pytest
 
 import pytest_tfperf
 
+pytestmark = pytest.mark.usefixtures("processes")
 HEAVY = {"tensorflow", "keras", "numpy", "jinja2", "tabulate", "filelock", "rich"}
 LIGHT = {
     f"pytest_tfperf.{name}"
@@ -24,13 +25,36 @@ LIGHT = {
 }
 
 
-def test_a_process_that_imports_the_hooks_loads_little():
-    command = [sys.executable, "-X", "importtime", "-c", "import pytest_tfperf.plugin.hooks"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "pytest_tfperf.plugin.hooks" in names
-    assert not HEAVY & {name.split(".")[0] for name in names}
-    assert {name for name in names if name.startswith("pytest_tfperf.")} <= LIGHT
+# prints the modules that are loaded after each import, as lists of JSON
+IMPORTS = """
+import json, sys
+
+def show():
+    print(json.dumps(sorted(sys.modules)))
+
+import pytest_tfperf
+assert set(pytest_tfperf.__all__) <= set(dir(pytest_tfperf))
+show()
+import pytest_tfperf.plugin.hooks
+show()
+for name in pytest_tfperf.__all__:
+    assert getattr(pytest_tfperf, name).__name__ == name
+show()
+"""
+
+
+def test_a_process_that_imports_the_plugin_or_the_package_loads_little():
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True
+    )
+    package, hooks, all_names = (set(json.loads(line)) for line in done.stdout.splitlines())
+    assert not {name for name in package if name.startswith("pytest_tfperf.")}
+    assert "pytest_tfperf.plugin.hooks" in hooks
+    assert not HEAVY & hooks
+    assert {name for name in hooks if name.startswith("pytest_tfperf.")} <= LIGHT
+    assert not {"tensorflow", "keras", "jax"} & all_names
+    with pytest.raises(AttributeError, match="module 'pytest_tfperf' has no attribute 'TfProfil'"):
+        _ = pytest_tfperf.TfProfil
 
 
 UNPROFILED = """
@@ -56,20 +80,3 @@ def test_tests_that_profile_nothing_load_no_framework(pytester):
     result.assert_outcomes(passed=2, skipped=1)
     run = json.loads((pytester.path / "run.json").read_text())
     assert [test["environment"] for test in run["tests"]] == [{}, {}]
-
-
-def test_the_package_exports_its_types_and_loads_them_when_asked_for():
-    code = (
-        "import sys, pytest_tfperf\n"
-        "assert not [name for name in sys.modules if name.startswith('pytest_tfperf.')]\n"
-        "assert set(pytest_tfperf.__all__) <= set(dir(pytest_tfperf))\n"
-        "pytest_tfperf.TfperfError, pytest_tfperf.UnknownMetric\n"
-        "loaded = {name for name in sys.modules if name.startswith('pytest_tfperf.')}\n"
-        "assert loaded == {'pytest_tfperf.errors'}, loaded\n"
-        "for name in pytest_tfperf.__all__:\n"
-        "    assert getattr(pytest_tfperf, name).__name__ == name\n"
-        "assert not {'tensorflow', 'keras'} & set(sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-    with pytest.raises(AttributeError, match="module 'pytest_tfperf' has no attribute 'TfProfil'"):
-        _ = pytest_tfperf.TfProfil

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("processes")]
 
 JOB = '''
 import json, os, signal, time

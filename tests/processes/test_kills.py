@@ -84,7 +84,8 @@ def content(root):
     return {str(path.relative_to(root)): path.read_bytes() for path in files}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize(
     "words",
     [["accept", "1.json", "--rootdir", "project"], ["report", "1.json", "-o", "project/page.html"]],

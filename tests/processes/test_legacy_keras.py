@@ -7,8 +7,8 @@ pytest.importorskip(
 )
 
 
-@pytest.mark.slow
-def test_loops_are_followed_under_the_marker_alone(pytester, monkeypatch):
+@pytest.mark.nightly
+def test_loops_are_followed_under_the_marker_alone(pytester, monkeypatch, processes):
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
     pytester.makepyfile(
         """

@@ -11,7 +11,7 @@ from helpers.paired_project import INI, Project
 from helpers.paths import TESTS
 from helpers.reruns import AGAIN as RUNS_ALL_AGAIN
 
-pytestmark = pytest.mark.slow  # each is some runs of pytest
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
 MODEL = "HERE = {here}\n"
 CONFTEST = """
 import json
@@ -144,22 +144,23 @@ FEW = [
 ]  # a process is a second
 
 
+NIGHTLY = pytest.mark.nightly
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "expected"),
     [
         ([], {}, AGAIN),
-        (
-            ["-p", "xdist", "-n2", "-W", "default"],
-            {},
-            AGAIN,
-        ),  # pytest-benchmark warns that it does nothing there
-        (
+        # pytest-benchmark warns that it does nothing there
+        pytest.param(["-p", "xdist", "-n2", "-W", "default"], {}, AGAIN, marks=NIGHTLY),
+        pytest.param(
             ["-k", " or ".join(FEW)],
             {"OWN": "1"},
             {kind: [name for name in names if name in FEW] for kind, names in AGAIN.items()},
+            marks=NIGHTLY,
         ),
-        pytest.param([], {"OWN": "1"}, AGAIN, marks=pytest.mark.slow),
-        pytest.param([], {"AGAINST": "1", "against": "HEAD"}, ONCE, marks=pytest.mark.slow),
+        pytest.param([], {"OWN": "1"}, AGAIN, marks=NIGHTLY),
+        pytest.param([], {"AGAINST": "1", "against": "HEAD"}, ONCE, marks=NIGHTLY),
     ],
     ids=["plain", "workers", "own processes", "all own processes", "versions"],
 )
@@ -221,12 +222,12 @@ def slow(tmp_path_factory):
 @pytest.mark.parametrize(
     ("method", "options"),
     [
-        pytest.param("signal", {}, id="signal, plain", marks=pytest.mark.slow),
+        pytest.param("signal", {}, id="signal, plain", marks=NIGHTLY),
         pytest.param("thread", {}, id="thread, plain"),
-        pytest.param("signal", {"OWN": "1"}, id="signal, own process", marks=pytest.mark.slow),
-        pytest.param("thread", {"OWN": "1"}, id="thread, own process", marks=pytest.mark.slow),
-        pytest.param("signal", VERSIONS, id="signal, versions", marks=pytest.mark.slow),
-        pytest.param("thread", VERSIONS, id="thread, versions", marks=pytest.mark.slow),
+        pytest.param("signal", {"OWN": "1"}, id="signal, own process", marks=NIGHTLY),
+        pytest.param("thread", {"OWN": "1"}, id="thread, own process", marks=NIGHTLY),
+        pytest.param("signal", VERSIONS, id="signal, versions", marks=NIGHTLY),
+        pytest.param("thread", VERSIONS, id="thread, versions", marks=NIGHTLY),
     ],
 )
 def test_a_limit_of_time_leaves_nothing(slow, method, options):
@@ -247,6 +248,7 @@ def test_a_limit_of_time_leaves_nothing(slow, method, options):
         ], run.text
 
 
+@pytest.mark.nightly
 def test_a_limit_of_time_in_a_worker_costs_its_test(slow):
     run = slow.run(
         "-p",
@@ -261,6 +263,7 @@ def test_a_limit_of_time_in_a_worker_costs_its_test(slow):
     assert said(slow) == {"failed": ["test_slow"], "passed": ["test_next"]}, run.text
 
 
+@pytest.mark.nightly
 def test_a_process_that_dies_when_its_test_runs_again_fails_it(tmp_path):
     body = """
 import os
@@ -294,6 +297,7 @@ def test_next(tf_profile):
 """
 
 
+@pytest.mark.nightly
 def test_a_version_that_runs_a_test_again_is_refused(tmp_path):
     project = project_of(tmp_path, TWICE)
     (project.path / "conftest.py").write_text(CONFTEST + RUNS_ALL_AGAIN)
@@ -306,9 +310,9 @@ def test_a_version_that_runs_a_test_again_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "options"),
     [
-        ([], {}),
-        pytest.param(["-p", "xdist", "-n2"], {}, marks=pytest.mark.slow),
-        pytest.param([], {"against": "HEAD"}, marks=pytest.mark.slow),
+        pytest.param([], {}, marks=NIGHTLY),
+        pytest.param(["-p", "xdist", "-n2"], {}, marks=NIGHTLY),
+        pytest.param([], {"against": "HEAD"}, marks=NIGHTLY),
     ],
     ids=["plain", "workers", "versions"],
 )
@@ -329,6 +333,7 @@ def test_what_failed_is_run_first_or_alone_and_the_first_failure_stops(
         assert run.status in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)
 
 
+@pytest.mark.nightly
 def test_the_debugger_shows_the_profiles_and_what_is_broken(inside):
     inside.makepyfile(BROKEN)
     command = [
@@ -371,6 +376,7 @@ def inside(pytester, monkeypatch):
     return pytester
 
 
+@pytest.mark.nightly
 def test_a_test_whose_subtests_fail_is_not_recorded(inside):
     inside.makepyfile(
         """
@@ -387,6 +393,7 @@ def test_some(tf_profile, subtests):
     assert not (inside.path / "__tfperf__").exists()
 
 
+@pytest.mark.nightly
 def test_benchmarks_are_saved_by_the_run_itself_alone(inside):
     inside.makepyfile(
         """

@@ -12,7 +12,7 @@ sys.modules["run_pages"] = run_pages  # dataclasses look for their module there
 SPEC.loader.exec_module(run_pages)
 
 
-def starts_tensorflow(page):
+def measures_steps(page):
     commands = [one.argument for one in run_pages.actions(page.read_text("utf-8"))]
     return any(word in one for one in commands for word in ("pytest", "doctor", "capture"))
 
@@ -21,14 +21,14 @@ PAGES = [
     pytest.param(
         page,
         id=page.relative_to(ROOT).as_posix(),
-        marks=[pytest.mark.slow] if starts_tensorflow(page) else [],
+        marks=pytest.mark.nightly if measures_steps(page) else pytest.mark.full,
     )
     for page in run_pages.pages()
 ]
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_shows_what_its_commands_print(page, tmp_path):
+def test_a_page_shows_what_its_commands_print(page, tmp_path, processes):
     folder = tmp_path / "project"
     folder.mkdir()
     assert run_pages.differences(page, folder) == []

@@ -158,7 +158,7 @@ def test_trace(tf_profile):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("body", "passed"),
     [
@@ -167,6 +167,6 @@ def test_trace(tf_profile):
     ],
     ids=["this process", "another process"],
 )
-def test_scheduled_steps(pytester, body, passed):
+def test_scheduled_steps(pytester, processes, body, passed):
     pytester.makepyfile(cluster=CLUSTER, test_steps=body)
     pytester.runpytest_subprocess("-Wignore").assert_outcomes(passed=passed)

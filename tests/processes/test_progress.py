@@ -9,6 +9,8 @@ from textwrap import dedent
 import pytest
 from helpers.paths import ROOT
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 SUITE = dedent("""\
     import os
     import pytest
@@ -32,14 +34,15 @@ def written(tmp_path, *options, columns=80, name="test_a.py", **environment):
     (tmp_path / name).write_text(SUITE, encoding="utf-8")
     ours, theirs = os.openpty()
     clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
-    command = f"{sys.executable} -m pytest -p no:cacheprovider --color=no -c {os.devnull} --rootdir=.".split()
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--color=no"]
+    where = "-c", os.devnull, "--rootdir=."
     settings = {
         "COLUMNS": str(columns),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTHONPATH": str(ROOT),
     }
     run = subprocess.Popen(
-        [*command, *options, name],
+        [*command, *where, *options, name],
         cwd=tmp_path,
         stdout=theirs,
         stderr=theirs,
@@ -79,13 +82,8 @@ def on_screen(text, columns):
     return ["".join(letters).rstrip() for letters in rows]
 
 
-@pytest.mark.parametrize(
-    ("columns", "options"), [(80, ()), (60, ("-q",)), (80, ("-v",)), (200, ("-vv",))]
-)
-def test_what_stays_is_what_pytest_writes_without_it(tmp_path, columns, options):
-    with_it, without = (
-        written(tmp_path, *options, columns=columns, **more) for more in ({}, {"QUIET": "1"})
-    )
+def check_what_stays(with_it, without, columns):
+    """Check that a terminal shows the same as after a run without the line."""
     assert "about 3 s" in with_it
     assert "\b" not in without
     shown, plain = (
@@ -95,34 +93,41 @@ def test_what_stays_is_what_pytest_writes_without_it(tmp_path, columns, options)
     assert shown == plain
 
 
-@pytest.mark.parametrize(
-    ("columns", "first", "second"),
-    [
-        (80, " tfperf test_step[short]: measuring, about 3 s", " tfperf: measuring, about 3 s"),
-        (
-            200,
-            " tfperf test_step[short]: measuring, about 3 s",
-            f" tfperf test_step[{'long' * 20}]: measuring, about 3 s",
-        ),
-        (45, " tfperf: measuring, about 3 s", " tfperf: measuring, about 3 s"),
-    ],
-)
-def test_it_takes_the_room_that_the_line_has(tmp_path, columns, first, second):
-    assert re.findall(r" tfperf[^\b\n]*about 3 s", written(tmp_path, columns=columns)) == [
-        first,
-        second,
-    ]
+MEASURING = " tfperf: measuring, about 3 s"
+SHORT = " tfperf test_step[short]: measuring, about 3 s"
 
 
-@pytest.mark.parametrize("options", [("-s",), ("--capture=tee-sys",)])
-def test_where_the_test_may_write_on_that_line_it_is_silent(tmp_path, options):
-    assert "measuring" not in written(tmp_path, *options)
+def test_the_line_is_shown_as_it_fits_and_leaves_nothing(tmp_path):
+    with_it, without = (written(tmp_path, **more) for more in ({}, {"QUIET": "1"}))
+    assert re.findall(r" tfperf[^\b\n]*about 3 s", with_it) == [SHORT, MEASURING]
+    check_what_stays(with_it, without, 80)
 
 
-def test_in_ci_it_is_silent_for_20_seconds(tmp_path):
-    assert "measuring" not in written(tmp_path, CI="true")
+@pytest.mark.full
+def test_what_stays_is_what_pytest_writes_without_it(tmp_path):
+    for columns, options in ((60, ("-q",)), (80, ("-v",)), (200, ("-vv",))):
+        with_it, without = (
+            written(tmp_path, *options, columns=columns, **more) for more in ({}, {"QUIET": "1"})
+        )
+        check_what_stays(with_it, without, columns)
 
 
+@pytest.mark.full
+def test_it_takes_the_room_that_the_line_has(tmp_path):
+    long = f" tfperf test_step[{'long' * 20}]: measuring, about 3 s"
+    for columns, first, second in ((200, SHORT, long), (45, MEASURING, MEASURING)):
+        found = re.findall(r" tfperf[^\b\n]*about 3 s", written(tmp_path, columns=columns))
+        assert found == [first, second], columns
+
+
+@pytest.mark.full
+def test_it_is_silent_where_the_test_may_write_on_that_line_and_at_first_in_ci(tmp_path):
+    for options in (("-s",), ("--capture=tee-sys",)):
+        assert "measuring" not in written(tmp_path, *options), options
+    assert "measuring" not in written(tmp_path, CI="true")  # for 20 seconds
+
+
+@pytest.mark.full
 def test_in_ci_it_writes_a_line_then(tmp_path):
     """Each text is a line of its own, and nothing goes back on a line."""
     lines = written(tmp_path, CI="true", EVERY="0").splitlines()
@@ -134,18 +139,16 @@ def test_in_ci_it_writes_a_line_then(tmp_path):
 WORKERS = ("-p", "xdist", "-n", "2")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ci", [{}, {"CI": "true"}])
-def test_workers_write_lines(tmp_path, ci):
-    lines = written(tmp_path, *WORKERS, EVERY="0", **ci).splitlines()
-    assert "tfperf: test_step[short]: measuring, about 3 s" in lines
-    assert "measuring" not in written(tmp_path, *WORKERS, "-s", EVERY="0", **ci)
+@pytest.mark.full
+def test_workers_write_lines(tmp_path):
+    for ci in ({}, {"CI": "true"}):
+        lines = written(tmp_path, *WORKERS, EVERY="0", **ci).splitlines()
+        assert "tfperf: test_step[short]: measuring, about 3 s" in lines, ci
+    assert "measuring" not in written(tmp_path, *WORKERS, "-s", EVERY="0")
+    assert "measuring" not in written(tmp_path, *WORKERS)  # at first
 
 
-def test_workers_are_silent_at_first(tmp_path):
-    assert "measuring" not in written(tmp_path, *WORKERS)
-
-
+@pytest.mark.full
 def test_workers_are_silent_without_a_terminal(tmp_path):
     (tmp_path / "test_a.py").write_text(SUITE, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "2", "test_a.py"]

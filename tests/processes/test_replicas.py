@@ -78,8 +78,8 @@ def test_trace(tf_profile):
 """
 
 
-@pytest.mark.slow
-def test_metrics_are_those_of_all_replicas(pytester):
+@pytest.mark.nightly
+def test_metrics_are_those_of_all_replicas(pytester, processes):
     pytester.makepyfile(
         f"""
 import keras

@@ -8,7 +8,7 @@ from helpers.running_jobs import running_job
 
 from pytest_tfperf.cli.main import main
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("processes")]
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 AN_HOUR_AHEAD = {

@@ -7,8 +7,8 @@ import pytest
 from helpers.paths import ROOT
 
 
-@pytest.mark.slow
-def test_every_form_works():
+@pytest.mark.nightly
+def test_every_form_works(processes):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, str(ROOT / "tests" / "suites" / "smoke")], capture_output=True, text=True

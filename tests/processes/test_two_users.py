@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from helpers.paths import ROOT, TESTS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("processes")]
 
 FIRST, SECOND, SUPERUSER = 23456, 34567, 0
 SUITE = """

@@ -13,6 +13,7 @@ import pytest
 from helpers.git_repository import commit, git
 from helpers.paths import TESTS
 
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
 PRELUDE = """
 import os, signal, sys, threading, time
 from pathlib import Path
@@ -232,14 +233,12 @@ def failed(tmp_path_factory):
     return project, *project.run()
 
 
-@pytest.mark.slow
 def test_variants_are_compared(passed):
     _, outcomes, output = passed
     assert set(outcomes.values()) == {None}, output
     assert len(outcomes) == 5
 
 
-@pytest.mark.slow
 def test_a_later_call_finds_what_the_earlier_found(passed):
     project, _, _ = passed
     found = [line.split(" ", 1) for line in (project.path / "log").read_text().splitlines()]
@@ -247,18 +246,12 @@ def test_a_later_call_finds_what_the_earlier_found(passed):
     assert len({what for _, what in found}) == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("run", ["passed", "failed"])
-def test_what_was_set_up_in_the_processes_is_torn_down_there(run, request):
-    project, _, _ = request.getfixturevalue(run)
-    assert sorted((project.path / "torn down").read_text().splitlines()) == [
-        "False",
-        "True",
-        "True",
-    ]
+def test_what_was_set_up_in_the_processes_is_torn_down_there(passed, failed):
+    for project in (passed[0], failed[0]):
+        where = (project.path / "torn down").read_text().splitlines()
+        assert sorted(where) == ["False", "True", "True"]
 
 
-@pytest.mark.slow
 def test_the_others_stand_still_meanwhile(passed):
     project, _, _ = passed
     names = (project.path / "clock").read_text().split()
@@ -267,60 +260,48 @@ def test_the_others_stand_still_meanwhile(passed):
     assert changes <= 2 * int((project.path / "n_rounds").read_text()) + 4
 
 
-@pytest.mark.slow
 def test_nothing_is_left(passed, failed):
     assert passed[0].nothing_is_left()
     assert failed[0].nothing_is_left()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("test", "parts"),
-    [
-        (
-            "test_raises",
-            [
-                "variant 'bad' fails in its process:",
-                "ValueError: no such element",
-                "seen on the way",
-            ],
-        ),
-        ("test_raises_in_a_later_turn", ["variant 'bad' fails in its process:", "StopIteration"]),
-        (
-            "test_crashes",
-            ["the process of variant 'bad' ended with SIGSEGV", "its stderr:", "Current thread"],
-        ),
-        ("test_hangs_before", ["the process of variant 'a' did not answer within 1 s"]),
-        ("test_exits", ["variant 'a' stopped the run in its process: no more"]),
-        ("test_skips", ["variant 'a' is skipped in its process: ", "not here"]),
-        (
-            "test_another_way",
-            ["the process of variant 'a' came to the end of the test without this call of compare"],
-        ),
-        (
-            "test_other_variants",
-            ["run again, this call of compare has other variants: a, c and no b"],
-        ),
-        (
-            "test_of_another_name",
-            ["the process of variant 'a' has no test of this name:", "collected a second time"],
-        ),
-        (
-            "test_ends_at_once",
-            ["not one round of turns was run: the data of b ended within a turn"],
-        ),
+ENDS = {
+    "test_raises": [
+        "variant 'bad' fails in its process:",
+        "ValueError: no such element",
+        "seen on the way",
     ],
-)
-def test_what_becomes_of_a_process_fails_the_test_that_started_it(failed, test, parts):
+    "test_raises_in_a_later_turn": ["variant 'bad' fails in its process:", "StopIteration"],
+    "test_crashes": [
+        "the process of variant 'bad' ended with SIGSEGV",
+        "its stderr:",
+        "Current thread",
+    ],
+    "test_hangs_before": ["the process of variant 'a' did not answer within 1 s"],
+    "test_exits": ["variant 'a' stopped the run in its process: no more"],
+    "test_skips": ["variant 'a' is skipped in its process: ", "not here"],
+    "test_another_way": [
+        "the process of variant 'a' came to the end of the test without this call of compare"
+    ],
+    "test_other_variants": ["run again, this call of compare has other variants: a, c and no b"],
+    "test_of_another_name": [
+        "the process of variant 'a' has no test of this name:",
+        "collected a second time",
+    ],
+    "test_ends_at_once": ["not one round of turns was run: the data of b ended within a turn"],
+}
+
+
+def test_what_becomes_of_a_process_fails_the_test_that_started_it(failed):
     _, outcomes, output = failed
-    text = next(text for name, text in outcomes.items() if name.partition("[")[0] == test)
-    assert text is not None, output
-    assert "CaptureError" in text
-    for part in parts:
-        assert part in text
+    for test, parts in ENDS.items():
+        text = next(text for name, text in outcomes.items() if name.partition("[")[0] == test)
+        assert text is not None, (test, output)
+        assert "CaptureError" in text, test
+        for part in parts:
+            assert part in text, test
 
 
-@pytest.mark.slow
 def test_after_a_failure_the_next_test_goes_on(failed):
     assert failed[1]["test_goes_on"] is None
 
@@ -335,6 +316,7 @@ def test_long(tf_profile):
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_of_a_run_that_is_stopped(tmp_path, number):
     project = Project(tmp_path, test_long=INTERRUPTED)
@@ -357,6 +339,7 @@ def test_worker(tf_profile, worker_id, number):
 """
 
 
+@pytest.mark.nightly
 def test_workers_of_xdist_have_variants_too(tmp_path):
     outcomes, output = Project(tmp_path, test_shared=SHARED).run("-p", "xdist", "-n", "2")
     assert outcomes == {"test_worker[1]": None, "test_worker[2]": None}, output
@@ -369,7 +352,7 @@ def test_nested(tf_profile):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_under_a_paired_run_variants_take_turns_with_each_other_and_not_with_the_ref(tmp_path):
     project = Project(tmp_path, test_nested=AGAINST)
     git(project.path, "init", "-q")
@@ -414,7 +397,7 @@ def test_pipelines(tf_profile):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_real_pipelines(tmp_path):
     project = Project(tmp_path, test_live=LIVE)
     (project.path / "conftest.py").write_text(

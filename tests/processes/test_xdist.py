@@ -5,7 +5,9 @@ import os
 
 import pytest
 from helpers.paths import TESTS
+from helpers.runs_within import measure_with_stand_in
 
+pytestmark = pytest.mark.usefixtures("processes")
 MANY = """
 import pytest
 
@@ -15,12 +17,6 @@ import pytest
 def test_step(tf_profile, n):
     tf_profile(0.5, retraces=n % 7, eager_ops=n % 2)
     tf_profile(0.25, "second", retraces=n % 3, eager_ops=1)
-"""
-SHUFFLED = """
-import random
-
-def pytest_collection_modifyitems(items):
-    random.Random(7).shuffle(items)  # alike in all workers
 """
 DIES = """
 import os
@@ -40,6 +36,9 @@ def test_step(tf_profile, n):
 """
 
 
+ALWAYS = "-p", "no:cacheprovider", "--tfperf-report=run.json"
+
+
 @pytest.fixture
 def run(pytester, monkeypatch):
     """Runs pytest in a process of its own, and gives what it printed and the tests of its run file by their names."""
@@ -48,19 +47,23 @@ def run(pytester, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(pytester.path))
 
     def run(*arguments):
-        done = pytester.runpytest_subprocess(
-            "-p",
-            "helpers.fake_profiler",
-            "-p",
-            "no:cacheprovider",
-            "--tfperf-report=run.json",
-            *arguments,
-        )
-        tests = json.loads((pytester.path / "run.json").read_text())["tests"]
-        assert len({test["nodeid"] for test in tests}) == len(tests)
-        return done, {test["key"]: test for test in tests}
+        options = "-p", "helpers.fake_profiler", *ALWAYS
+        return said(pytester, pytester.runpytest_subprocess(*options, *arguments))
 
     return run
+
+
+@pytest.fixture
+def run_here(pytester, monkeypatch):
+    """The same without workers, in this process."""
+    measure_with_stand_in(monkeypatch)
+    return lambda *arguments: said(pytester, pytester.runpytest_inprocess(*ALWAYS, *arguments))
+
+
+def said(pytester, done):
+    tests = json.loads((pytester.path / "run.json").read_text())["tests"]
+    assert len({test["nodeid"] for test in tests}) == len(tests)
+    return done, {test["key"]: test for test in tests}
 
 
 def decided(test):
@@ -82,42 +85,41 @@ def decided(test):
     )
 
 
-@pytest.mark.parametrize(
-    "ways",
-    [
-        [["-n2"]],
-        pytest.param(
-            [
-                ["-p", "no:xdist"],
-                ["-n4"],
-                ["-n2", "--dist=loadfile"],
-                ["-n2", "--dist=loadgroup"],
-                ["-n2", "--dist=worksteal"],
-            ],
-            marks=pytest.mark.slow,
-        ),
-    ],
-    ids=["two workers", "all other ways"],
-)
-def test_forty_tests_say_the_same_however_they_are_spread(run, pytester, ways):
+@pytest.fixture
+def forty(run, run_here, pytester):
+    """Checks that forty tests say the same in a run with these options as they do alone."""
     pytester.makepyfile(test_a=MANY.format(first=0), test_b=MANY.format(first=20))
-    alone, expected = run("-n0")
-    alone.assert_outcomes(
-        passed=12, failed=28
-    )  # of 14 in a row 4 are odd and 0 to 3 beyond a multiple of 7
-    for way in ways:
+    alone, expected = run_here()
+    # of 14 in a row 4 are odd and 0 to 3 beyond a multiple of 7
+    alone.assert_outcomes(passed=12, failed=28)
+
+    def check(*way):
         done, found = run(*way)
         assert {key: decided(test) for key, test in found.items()} == {
             key: decided(test) for key, test in expected.items()
-        }
+        }, way
         assert done.ret == alone.ret
-        times = {
-            check["verdict"]
-            for test in found.values()
-            for check in test["checks"]
-            if check["metric"] == "step_time"
-        }
-        assert times == {"PASS"}
+        checks = [check for test in found.values() for check in test["checks"]]
+        times = {check["verdict"] for check in checks if check["metric"] == "step_time"}
+        assert times == {"PASS"}, way
+
+    return check
+
+
+def test_forty_tests_say_the_same_however_they_are_spread(forty):
+    forty("-n2")
+
+
+@pytest.mark.nightly
+def test_forty_tests_say_the_same_in_all_other_ways(forty):
+    for way in (
+        ["-p", "no:xdist"],
+        ["-n4"],
+        ["-n2", "--dist=loadfile"],
+        ["-n2", "--dist=loadgroup"],
+        ["-n2", "--dist=worksteal"],
+    ):
+        forty(*way)
 
 
 SPANS = """
@@ -151,8 +153,8 @@ def test_profiled(tf_profile, n):
     "way",
     [
         ["-n2"],
-        pytest.param(["-n4", "--dist=worksteal"], marks=pytest.mark.slow),
-        pytest.param(["-n2", "--dist=each"], marks=pytest.mark.slow),
+        pytest.param(["-n4", "--dist=worksteal"], marks=pytest.mark.nightly),
+        pytest.param(["-n2", "--dist=each"], marks=pytest.mark.nightly),
     ],
 )
 def test_profiled_tests_run_alone_and_their_limits_are_decided(run, pytester, monkeypatch, way):
@@ -196,7 +198,7 @@ def test_waits(tf_profile):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_waiting_for_other_workers_does_not_count_towards_a_time_limit(run, pytester):
     pytester.makepyfile(WAITS)
     done, found = run("-n2", "-p", "timeout")
@@ -217,7 +219,10 @@ def test_unseen(own, limit, request):
 """
 
 
-def test_where_nobody_could_see_that_a_test_profiles_its_limits_on_times_are_unknown(run, pytester):
+@pytest.mark.full
+def test_where_nobody_could_see_that_a_test_profiles_its_limits_on_times_are_unknown(
+    run, run_here, pytester
+):
     pytester.makepyfile(UNSEEN)
     limits = ["-o", "tfperf_limits=max_step_time = 1 s"]
     done, _ = run("-n2", *limits)
@@ -227,25 +232,16 @@ def test_where_nobody_could_see_that_a_test_profiles_its_limits_on_times_are_unk
     )
     done, _ = run("-n2", *limits, "--tfperf-only=structural")
     done.assert_outcomes(passed=2)
-    done, _ = run("-n0", *limits)
+    done, _ = run_here(*limits)
     done.assert_outcomes(passed=2)
 
 
-def test_an_order_of_chance_changes_nothing(run, pytester):
-    pytester.makepyfile(test_a=MANY.format(first=0))
-    _, expected = run("-n0")
-    pytester.makeconftest(SHUFFLED)
-    _, found = run("-n0")
-    assert list(found) != list(expected)
-    assert {key: decided(test) for key, test in found.items()} == {
-        key: decided(test) for key, test in expected.items()
-    }
-
-
-def test_a_worker_that_is_killed_costs_its_own_test_only_and_leaves_no_lock(run, pytester):
+@pytest.mark.full
+def test_a_worker_that_is_killed_costs_its_own_test_only_and_leaves_no_lock(
+    run, run_here, pytester
+):
     pytester.makepyfile(DIES)
-    run(
-        "-n0",
+    run_here(
         "--tfperf-update",
         "--deselect=test_a_worker_that_is_killed_costs_its_own_test_only_and_leaves_no_lock.py::test_step[2]",
     )
@@ -273,6 +269,7 @@ def test_alike(tf_profile):
 """
 
 
+@pytest.mark.nightly
 def test_what_fails_in_one_worker_of_several_that_run_it_is_not_recorded(run, pytester):
     pytester.makepyfile(UNLIKE)
     done, found = run("-n2", "--dist=each", "--tfperf-update")
@@ -298,6 +295,7 @@ def test_plain():
 """
 
 
+@pytest.mark.full
 def test_the_controller_writes_baselines_and_times_are_decided(run, pytester):
     pytester.makepyfile(test_suite=TIMED)
     done, _ = run("-n2", "--tfperf-update", "--tfperf-record-noisy")
@@ -316,42 +314,6 @@ def test_the_controller_writes_baselines_and_times_are_decided(run, pytester):
     done.stdout.re_match_lines([r"(?=.*I.*I)[I.]{3} +\["])
 
 
-STOPS = """
-import os
-
-import pytest
-
-@pytest.mark.tfperf(max_retraces=0)
-@pytest.mark.parametrize("n", range(9))
-def test_step(tf_profile, n):
-    if n == 4 and "STOP" in os.environ:
-        {stop}
-    tf_profile(0.5, retraces=0)
-"""
-
-
-@pytest.mark.parametrize(
-    ("stop", "arguments", "status"),
-    [
-        ("raise KeyboardInterrupt", [], pytest.ExitCode.INTERRUPTED),
-        ("assert 0", ["-x"], pytest.ExitCode.TESTS_FAILED),
-    ],
-    ids=["Ctrl-C", "the first failure"],
-)
-def test_a_run_that_is_stopped_reports_what_was_measured_and_calls_no_baseline_unused(
-    run, pytester, monkeypatch, stop, arguments, status
-):
-    pytester.makepyfile(STOPS.format(stop=stop))
-    run("-n0", "--tfperf-update")
-    monkeypatch.setenv("STOP", "1")
-    done, found = run("-n0", "--tfperf-baseline", "--tfperf-only=structural", *arguments)
-    assert done.ret == status
-    assert sorted(key for key, test in found.items() if test["outcome"] == "passed") == [
-        f"test_step[{n}]" for n in range(4)
-    ]
-    assert "unused baseline" not in done.stdout.str()
-
-
 SEES = """
 import os
 
@@ -368,6 +330,7 @@ def test_sees_too({arguments}):
 SHARE = """{"gw0": "0,2", "gw1": "1"}[os.environ["PYTEST_XDIST_WORKER"]]"""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "at_import", "in_test", "ini"),
     [
@@ -396,3 +359,32 @@ def test_gpus_are_shared_out_where_a_run_profiles(
     )
     done.assert_outcomes(passed=4)
     assert ("3 GPUs are shared out among 2 workers" in done.stdout.str()) is bool(ini)
+
+
+REAL = """
+import pytest
+import tensorflow as tf
+
+FEW = dict(warmup=2, steps=4, trace_steps=3)
+
+@pytest.mark.tfperf(max_retraces=1, max_step_time="1 min")
+@pytest.mark.parametrize("n", range(4))
+def test_step(tf_profile, n):
+    step = tf.function(lambda x, number: x * number)
+    tf_profile(step, [(tf.ones(4), number % (n + 1)) for number in range(12)], **FEW)
+"""
+
+
+@pytest.mark.full
+def test_workers_profile_real_tensorflow(pytester):
+    """A function is traced for each number, and so n times after the first step."""
+    pytester.makepyfile(REAL)
+    done, found = said(pytester, pytester.runpytest_subprocess("-n2", "-Wignore", *ALWAYS))
+    done.assert_outcomes(passed=2, failed=2)
+    metrics = {key: test["profiles"][0]["metrics"] for key, test in found.items()}
+    assert {key: values["retraces"]["value"] for key, values in metrics.items()} == {
+        f"test_step[{n}]": n for n in range(4)
+    }
+    checks = [(one["metric"], one["verdict"]) for test in found.values() for one in test["checks"]]
+    assert checks.count(("step_time", "PASS")) == 4
+    assert checks.count(("retraces", "FAIL")) == 2

@@ -12,12 +12,9 @@ import subprocess
 import sys
 from fnmatch import fnmatch
 
-from helpers.paths import ROOT
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import numpy as np
 import pytest
+from helpers.paths import ROOT
 
 from pytest_tfperf.analysis.steps.breakdown import break_down
 from pytest_tfperf.analysis.steps.detect import find_steps
@@ -29,7 +26,7 @@ from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import covered, merge, subtract
 from pytest_tfperf.trace.xspace import read_trace
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
 
 WHEEL = "xprof==2.24.2"
 COLUMNS = {
@@ -269,46 +266,49 @@ def _counts(name):
     )
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_the_kept_logdir_opens_in_xprof(answers, logdir, name):
-    assert answers[name]["tools"][0] == "overview_page"
-    assert "trace_viewer@" in answers[name]["tools"]
-    (kept,) = (logdir / name).glob("plugins/profile/*/*.xplane.pb")
-    assert answers[name]["hosts"] == [kept.name.removesuffix(".xplane.pb")]
+def test_the_kept_logdir_opens_in_xprof(answers, logdir):
+    for name in RUNS:
+        assert answers[name]["tools"][0] == "overview_page", name
+        assert "trace_viewer@" in answers[name]["tools"], name
+        (kept,) = (logdir / name).glob("plugins/profile/*/*.xplane.pb")
+        assert answers[name]["hosts"] == [kept.name.removesuffix(".xplane.pb")]
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_every_difference_from_xprof_has_a_reason(answers, traces, name):
-    steps = find_steps(traces[name])
-    breakdown = break_down(traces[name], steps)
-    rows = rows_of(answers[name])
-    found = {"steps"} if len(rows) != len(steps) else set()
-    for row in rows:
-        index = steps.names.index(row["stepnum"])
-        ours = {part: column[index] * 1e-9 for part, column in breakdown.parts_ps.items()} | {
-            "period": steps.period_ps[index] * 1e-9
+def test_every_difference_from_xprof_has_a_reason(answers, traces):
+    for name in RUNS:
+        steps = find_steps(traces[name])
+        breakdown = break_down(traces[name], steps)
+        rows = rows_of(answers[name])
+        found = {"steps"} if len(rows) != len(steps) else set()
+        for row in rows:
+            index = steps.names.index(row["stepnum"])
+            ours = {part: column[index] * 1e-9 for part, column in breakdown.parts_ps.items()}
+            ours["period"] = steps.period_ps[index] * 1e-9
+            found |= {
+                column for column, key in COLUMNS.items() if abs(ours[column] - row[key]) > 1e-6
+            }
+            assert ours["period"] >= row["stepTimeMs"] - 1e-6, (name, row)
+            # while an op runs on another thread, XProf's step may wait for input, and ours computes
+            not_waiting = max(row["infeedTimeMs"] - ours["input"], 0)
+            most = row["hostComputeTimeMs"] + not_waiting + 1e-6
+            assert ours["host_compute"] <= most, (name, row, ours)
+        allowed = {
+            column
+            for patterns, columns in reasons()
+            if any(fnmatch(f"live_{name}", each) for each in patterns)
+            for column in columns
         }
-        found |= {column for column, key in COLUMNS.items() if abs(ours[column] - row[key]) > 1e-6}
-        assert ours["period"] >= row["stepTimeMs"] - 1e-6
-        assert ours["host_compute"] <= row["hostComputeTimeMs"] + 1e-6
-    allowed = {
-        column
-        for patterns, columns in reasons()
-        if any(fnmatch(f"live_{name}", each) for each in patterns)
-        for column in columns
-    }
-    assert found <= allowed
+        assert found <= allowed, name
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_what_xprof_shows_follows_from_the_events(answers, traces, name):
-    rows = rows_of(answers[name])
-    assert len(rows) == (0 if name == "two" else N_TRACED - 2)
-    for row in rows:
-        expected = as_xprof_counts(traces[name], row["stepnum"])
-        assert {column: row[COLUMNS[column]] for column in expected} == pytest.approx(
-            expected, abs=1e-6
-        )
+def test_what_xprof_shows_follows_from_the_events(answers, traces):
+    for name in RUNS:
+        rows = rows_of(answers[name])
+        assert len(rows) == (0 if name == "two" else N_TRACED - 2), name
+        for row in rows:
+            expected = as_xprof_counts(traces[name], row["stepnum"])
+            shown = {column: row[COLUMNS[column]] for column in expected}
+            assert shown == pytest.approx(expected, abs=1e-6), (name, row)
 
 
 def test_the_stored_answers_of_the_page_side_by_side_are_those_of_xprof(xprof, tmp_path):

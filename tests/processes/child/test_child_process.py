@@ -10,9 +10,11 @@ from helpers.scripted_child import scripted
 from pytest_tfperf.child import process as process_module
 from pytest_tfperf.child.process import ChildProcess
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.machine.cores import pinned
 
 COLLECTED = "task = receive(); send(collected=['test_a.py::test'], profiled=['test_a.py::test'], errors={});"
+
+
+pytestmark = pytest.mark.usefixtures("processes")
 
 
 @pytest.fixture
@@ -39,11 +41,13 @@ def pid_of(child):
     return child._process.pid
 
 
+@pytest.mark.full
 def test_a_process_in_a_missing_folder_cannot_be_started(cleanup, tmp_path):
     with pytest.raises(PairedError, match=r"the one on main cannot be started in .*nowhere: "):
         ChildProcess(scripted("", folder=tmp_path / "nowhere"), cleanup)
 
 
+@pytest.mark.full
 def test_nothing_is_left_of_a_start_that_is_interrupted(cleanup, tmp_path, monkeypatch):
     started = []
 
@@ -58,6 +62,7 @@ def test_nothing_is_left_of_a_start_that_is_interrupted(cleanup, tmp_path, monke
     assert not state(pid)
 
 
+@pytest.mark.full
 def test_collected_tests_are_known(start, tmp_path):
     child = start(
         "task = receive(); send(collected=[os.getcwd(), os.environ['A'], *task['files']], profiled=[], errors={})",
@@ -67,20 +72,18 @@ def test_collected_tests_are_known(start, tmp_path):
     assert child.collected == {str(tmp_path), "b", "test_a.py"}
 
 
-@pytest.mark.parametrize(
-    ("errors", "file", "text"),
-    [
+@pytest.mark.full
+def test_errors_of_a_file_are_its_own_and_those_of_its_folders(start):
+    for errors, file, text in (
         ({"tests/test_a.py": "E1", "tests/test_b.py": "E2"}, "tests/test_a.py::test", "E1"),
         ({"tests": "E1", "test": "E2"}, "tests/deep/test_a.py::TestA::test[x::y]", "E1"),
         ({"": "E1", ".": "E2"}, "test_a.py::test", "E1\nE2"),
         ({"tests/test_a": "E1"}, "tests/test_a.py::test", ""),
         ({}, "test_a.py::test", ""),
-    ],
-)
-def test_errors_of_a_file_are_its_own_and_those_of_its_folders(start, errors, file, text):
-    child = start(f"receive(); send(collected=[], profiled=[], errors={errors!r})")
-    collect(child)
-    assert child.errors_of(file) == text
+    ):
+        child = start(f"receive(); send(collected=[], profiled=[], errors={errors!r})")
+        collect(child)
+        assert child.errors_of(file) == text, errors
 
 
 def test_a_process_stands_still_unless_it_is_asked(start):
@@ -92,6 +95,7 @@ def test_a_process_stands_still_unless_it_is_asked(start):
     until(lambda: state(pid_of(child)) == "T")
 
 
+@pytest.mark.full
 def test_its_child_processes_stand_still_with_it(start):
     child = start(
         "child = subprocess.Popen(['sleep', '600']); receive(); send(collected=[], profiled=[], errors={'': str(child.pid)}); receive()"
@@ -104,6 +108,7 @@ def test_its_child_processes_stand_still_with_it(start):
     until(lambda: not state(grandchild))
 
 
+@pytest.mark.full
 def test_reports_and_warnings_of_the_running_test(start):
     child = start(
         f"{COLLECTED}\nfor i in range(2): send(warning=receive()['run']); send(report={{'i': i}}); send(ended=True)"
@@ -117,6 +122,7 @@ def test_reports_and_warnings_of_the_running_test(start):
     assert (child.reports, child.warnings) == ([{"i": 1}], ["again"])
 
 
+@pytest.mark.full
 def test_an_event_that_is_put_back_is_the_next(start):
     child = start(f"{COLLECTED} receive(); send(a=1); receive(); send(b=2); receive()")
     collect(child)
@@ -128,27 +134,25 @@ def test_an_event_that_is_put_back_is_the_next(start):
     assert child.next_event() == {"b": 2}
 
 
-@pytest.mark.parametrize(
-    ("code", "how"),
-    [
+def test_the_end_of_a_process_is_reported_with_its_output(start):
+    for code, how in (
         ("sys.exit(3)", "ended with exit status 3"),
         ("os.kill(os.getpid(), signal.SIGKILL)", "ended with SIGKILL"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", "ended with SIGSEGV"),
         ("raise ValueError('no such model')", "ended with exit status 1"),
-    ],
-)
-def test_the_end_of_a_process_is_reported_with_its_output(start, code, how):
-    child = start(f"{COLLECTED}\nprint('said before', flush=True)\nreceive()\n{code}")
-    collect(child)
-    child.run("test", None)
-    with pytest.raises(
-        PairedError, match=f"the one on main {how}\n  its stderr:\n  said before"
-    ) as error:
-        child.next_event()
-    assert ("no such model" in str(error.value)) == ("model" in code)
-    assert child.has_ended
+    ):
+        child = start(f"{COLLECTED}\nprint('said before', flush=True)\nreceive()\n{code}")
+        collect(child)
+        child.run("test", None)
+        with pytest.raises(
+            PairedError, match=f"the one on main {how}\n  its stderr:\n  said before"
+        ) as error:
+            child.next_event()
+        assert ("no such model" in str(error.value)) == ("model" in code)
+        assert child.has_ended, code
 
 
+@pytest.mark.full
 def test_a_run_that_stops_before_it_has_collected_is_an_error(start):
     child = start(
         "print('some words', flush=True); receive(); send(stopped='no GPU here'); time.sleep(600)"
@@ -161,6 +165,7 @@ def test_a_run_that_stops_before_it_has_collected_is_an_error(start):
     assert child.has_ended
 
 
+@pytest.mark.full
 def test_a_process_that_ends_before_its_task_is_an_error(start):
     child = start("sys.exit(4)")
     child._process.wait()
@@ -168,6 +173,7 @@ def test_a_process_that_ends_before_its_task_is_an_error(start):
         collect(child)
 
 
+@pytest.mark.full
 def test_a_process_may_be_killed_while_it_stands_still(start):
     child = start(f"{COLLECTED} receive()")
     collect(child)
@@ -178,6 +184,7 @@ def test_a_process_may_be_killed_while_it_stands_still(start):
     assert child.has_ended
 
 
+@pytest.mark.full
 def test_the_end_of_a_process_is_noticed_while_a_fork_keeps_its_connection(start, monkeypatch):
     monkeypatch.setattr(process_module, "_GLANCE_S", 0.05)
     child = start(
@@ -191,6 +198,7 @@ def test_the_end_of_a_process_is_noticed_while_a_fork_keeps_its_connection(start
     until(lambda: not state(grandchild))
 
 
+@pytest.mark.full
 def test_a_process_that_closes_its_connection_is_killed(start, monkeypatch):
     monkeypatch.setattr(process_module, "GRACE_S", 0.05)
     child = start(f"{COLLECTED} lines.close(); channel.close(); time.sleep(600)")
@@ -209,12 +217,14 @@ def test_a_process_that_hangs_is_killed(start):
     assert child.has_ended
 
 
+@pytest.mark.full
 def test_a_silent_process_is_killed_by_default_too(start, monkeypatch):
     monkeypatch.setattr(process_module, "READY_S", 0.1)
     with pytest.raises(PairedError, match="did not answer"):
         collect(start("time.sleep(600)"))
 
 
+@pytest.mark.full
 def test_a_long_message_arrives(start, monkeypatch):
     long = "x" * 3_000_000
     child = start(f"{COLLECTED} send(length=len(receive()['text'])); receive()")
@@ -223,12 +233,14 @@ def test_a_long_message_arrives(start, monkeypatch):
     assert child.next_event() == {"length": len(long)}
 
 
+@pytest.mark.full
 def test_a_process_that_does_not_read_is_killed(start, monkeypatch):
     monkeypatch.setattr(process_module, "READY_S", 0.1)
     with pytest.raises(PairedError, match="did not answer within 0 s"):
         collect(start("time.sleep(600)"), files=["x" * 3_000_000])
 
 
+@pytest.mark.full
 def test_a_closed_process_ends_in_order(start, tmp_path):
     child = start(f"{COLLECTED} assert receive() is None; open('orderly', 'w')")
     collect(child)
@@ -239,6 +251,7 @@ def test_a_closed_process_ends_in_order(start, tmp_path):
     assert child._process.returncode == 0
 
 
+@pytest.mark.full
 def test_an_interrupted_process_ends_in_order(start, tmp_path):
     child = start(
         f"try: {COLLECTED} time.sleep(600)\nexcept KeyboardInterrupt: open('orderly', 'w')"
@@ -251,6 +264,7 @@ def test_an_interrupted_process_ends_in_order(start, tmp_path):
     assert child._process.returncode == 0
 
 
+@pytest.mark.full
 def test_a_closed_process_that_does_not_end_is_killed(start, monkeypatch):
     monkeypatch.setattr(process_module, "GRACE_S", 0.05)
     child = start(f"{COLLECTED} time.sleep(600)")
@@ -259,6 +273,7 @@ def test_a_closed_process_that_does_not_end_is_killed(start, monkeypatch):
     assert child._process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.full
 def test_the_cleanup_ends_a_process_with_its_child_processes(start, cleanup):
     child = start(
         "child = subprocess.Popen(['sleep', '600']); receive(); send(collected=[], profiled=[], errors={'': str(child.pid)}); receive()"
@@ -269,6 +284,7 @@ def test_the_cleanup_ends_a_process_with_its_child_processes(start, cleanup):
     until(lambda: not state(grandchild) and not state(pid_of(child)))
 
 
+@pytest.mark.full
 def test_output_is_shown_or_kept(start, capfd):
     shown = start(f"os.write(1, b'shown'); {COLLECTED}", shows_output=True)
     collect(shown)
@@ -278,6 +294,7 @@ def test_output_is_shown_or_kept(start, capfd):
     assert capfd.readouterr().out == "shown"
 
 
+@pytest.mark.full
 def test_a_process_runs_on_its_cores_alone(start):
     core = max(os.sched_getaffinity(0))
     before = os.sched_getaffinity(0)
@@ -288,13 +305,3 @@ def test_a_process_runs_on_its_cores_alone(start):
     collect(child)
     assert child.collected == {str(core)}
     assert os.sched_getaffinity(0) == before
-
-
-def test_pinning_ends_with_its_context():
-    before = os.sched_getaffinity(0)
-    with pytest.raises(KeyError), pinned([min(before)]):
-        assert os.sched_getaffinity(0) == {min(before)}
-        raise KeyError
-    assert os.sched_getaffinity(0) == before
-    with pinned([]):
-        assert os.sched_getaffinity(0) == before

@@ -12,6 +12,8 @@ from helpers.processes import state, until
 from pytest_tfperf.child.cleanup import Cleanup
 from pytest_tfperf.errors import PairedError
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 IDLE = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
 
 
@@ -24,6 +26,7 @@ def idle():
         process.wait()
 
 
+@pytest.mark.full
 def test_close_removes_the_folder_and_kills_watched_groups(cleanup, idle):
     one, other = idle
     (cleanup.folder / "deep" / "er").mkdir(parents=True)
@@ -39,6 +42,7 @@ def test_close_removes_the_folder_and_kills_watched_groups(cleanup, idle):
     assert not cleanup.folder.exists()
 
 
+@pytest.mark.full
 def test_a_fork_of_the_owner_does_not_delay_the_cleanup(cleanup):
     pipe = cleanup._process.stdin.fileno()
     forked = subprocess.Popen(
@@ -52,6 +56,7 @@ def test_a_fork_of_the_owner_does_not_delay_the_cleanup(cleanup):
         forked.wait()
 
 
+@pytest.mark.full
 def test_a_group_may_have_ended_by_itself(cleanup):
     process = subprocess.Popen([sys.executable, "-S", "-c", ""], start_new_session=True)
     cleanup.watch(process.pid)
@@ -60,6 +65,7 @@ def test_a_group_may_have_ended_by_itself(cleanup):
     assert not cleanup.folder.exists()
 
 
+@pytest.mark.full
 def test_close_does_the_work_of_a_killed_cleanup_process(cleanup, idle):
     one, other = idle
     cleanup.watch(one.pid)
@@ -71,6 +77,7 @@ def test_close_does_the_work_of_a_killed_cleanup_process(cleanup, idle):
     assert not cleanup.folder.exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("exchanged", ["link", "folder"])
 def test_a_folder_that_somebody_exchanged_is_left_alone(monkeypatch, tmp_path, exchanged):
     """Who may write beside it may put a link to another folder of this user in its place."""
@@ -93,7 +100,7 @@ def test_a_folder_that_somebody_exchanged_is_left_alone(monkeypatch, tmp_path, e
     assert not (tmp_path / "away/files").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_deep_folder_is_removed(cleanup):
     opened = os.open(cleanup.folder, os.O_RDONLY)
     for _ in range(3000):
@@ -119,18 +126,20 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_owner_leaves_nothing(number):
-    with subprocess.Popen(
-        [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True
-    ) as owner:
-        folder, *pids = owner.stdout.readline().split()
-        assert Path(folder).is_dir()
-        owner.send_signal(number)
-        owner.wait()
-    until(lambda: not Path(folder).exists() and not any(state(pid) for pid in pids))
+def test_a_killed_owner_leaves_nothing():
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        with subprocess.Popen(
+            [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True
+        ) as owner:
+            folder, *pids = owner.stdout.readline().split()
+            assert Path(folder).is_dir()
+            owner.send_signal(number)
+            owner.wait()
+        until(lambda folder=folder: not Path(folder).exists())
+        until(lambda pids=pids: not any(map(state, pids)))
 
 
+@pytest.mark.nightly
 def test_where_the_cleanup_process_is_killed_too_the_next_one_removes_the_folder(
     monkeypatch, tmp_path
 ):
@@ -157,15 +166,13 @@ def test_where_the_cleanup_process_is_killed_too_the_next_one_removes_the_folder
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 def test_no_folder_is_left_if_the_cleanup_process_cannot_start(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("sys.executable", str(tmp_path / "nowhere"))
     with pytest.raises(PairedError, match=r"the cleanup process cannot be started: .*No such file"):
         Cleanup()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_missing_temporary_folder_is_an_error(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(PairedError, match=r"no temporary folder can be created: .*No such file"):
         Cleanup()

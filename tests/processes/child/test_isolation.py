@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 from helpers.processes import until
 
-from pytest_tfperf.child.xla_flags import autoclustering_flags, differing_flags
+pytestmark = pytest.mark.usefixtures("processes")
 
 # a test is profiled if it uses the fixture; this one does nothing
 CONFTEST = """
@@ -87,10 +87,6 @@ class TestGroup:
     def test_in_class(self, tf_profile, record_property):
         record_property("colour", "red")
 
-@pytest.mark.parametrize("text", ["a[b]::c", "ü ", "", "x/y"])
-def test_parameter(tf_profile, text):
-    assert in_own_process()
-
 def test_without_the_fixture():
     assert not in_own_process()
 """
@@ -99,10 +95,10 @@ def test_without_the_fixture():
 def test_every_outcome_is_that_of_a_test_that_stays(suite):
     suite.write(OUTCOMES)
     result = suite("--junitxml=junit.xml", "-rs")
-    result.assert_outcomes(passed=7, failed=2, skipped=1, xfailed=1, errors=1, warnings=1)
+    result.assert_outcomes(passed=3, failed=2, skipped=1, xfailed=1, errors=1, warnings=1)
     result.stdout.fnmatch_lines(
         [
-            "test_suite.py .FsxFE......*",
+            "test_suite.py .FsxFE..*",
             ">       raise ValueError(*no such thing*)",
             '>       assert sorted("ab") == [[]"a", "c"[]]',
             "E         At index 1 diff: 'b' != 'c'",
@@ -116,7 +112,7 @@ def test_every_outcome_is_that_of_a_test_that_stays(suite):
     )
     suites = ET.parse(suite.path / "junit.xml").getroot().find("testsuite")
     assert {name: suites.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
-        "tests": "12",
+        "tests": "8",
         "failures": "2",
         "errors": "1",
         "skipped": "2",
@@ -131,6 +127,19 @@ def test_every_outcome_is_that_of_a_test_that_stays(suite):
     ]
 
 
+@pytest.mark.full
+def test_a_test_is_found_by_any_parameter(suite):
+    suite.write(
+        """
+@pytest.mark.parametrize("text", ["a[b]::c", "ü ", "", "x/y"])
+def test_parameter(tf_profile, text):
+    assert in_own_process()
+"""
+    )
+    suite().assert_outcomes(passed=4)
+
+
+@pytest.mark.full
 @pytest.mark.skipif(pytest.version_tuple < (9,), reason="pytest has subtests from version 9 on")
 def test_a_test_fails_with_its_subtests(suite):
     suite.write(
@@ -141,6 +150,7 @@ def test_a_test_fails_with_its_subtests(suite):
     result.stdout.fnmatch_lines(["contains 2 failed subtests"])
 
 
+@pytest.mark.full
 def test_last_failed_and_exitfirst_work_on_the_reports(suite):
     suite.write(
         "def test_a(tf_profile): pass\ndef test_b(tf_profile): assert 0\ndef test_c(tf_profile): assert 0\n"
@@ -150,6 +160,7 @@ def test_last_failed_and_exitfirst_work_on_the_reports(suite):
     suite("--lf", "--pdb").assert_outcomes(failed=1)
 
 
+@pytest.mark.full
 def test_options_of_a_conftest_and_its_hooks_arrive(suite):
     suite.write(
         """
@@ -194,38 +205,22 @@ def pytest_collection_modifyitems(items, config):
     assert not (suite.path / "-c").exists()
 
 
-@pytest.mark.parametrize("arguments", [("--collect-only",), ("--setup-only",), ("--setup-plan",)])
-def test_no_process_is_started_where_tests_do_not_run(suite, arguments, monkeypatch):
+@pytest.mark.full
+def test_no_process_is_started_where_tests_do_not_run(suite, monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", None)
     suite.write("def test_it(tf_profile): pass\n")
-    assert suite(*arguments).ret == 0
+    for argument in ("--collect-only", "--setup-only", "--setup-plan"):
+        assert suite(argument).ret == 0, argument
 
 
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        (
-            "os.kill(os.getpid(), signal.SIGKILL)",
-            ["SIGKILL in the call of a test in a process of its own (autocluster=True)"],
-        ),
-        (
-            "os.abort()",
-            ["SIGABRT in the call of *", "  its stderr:", "  Current thread*", "  * in test_it"],
-        ),
-        ("os._exit(0)", ["exit status 0 in the call of *"]),
-    ],
-)
-def test_a_process_that_dies_fails_its_test_alone(suite, body, said):
-    suite.write(f"def test_it(tf_profile): {body}\ndef test_next(tf_profile): pass\n")
-    result = suite("--junitxml=junit.xml")
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["test_suite.py F.*", *said])
-    assert ET.parse(suite.path / "junit.xml").getroot().find("testsuite").get("failures") == "1"
-
-
-def test_a_process_that_dies_outside_of_the_body_is_an_error(suite):
+def test_a_process_that_dies_fails_its_test_alone(suite):
+    """Outside of the body its death is an error."""
     suite.write(
         """
+def test_killed(tf_profile): os.kill(os.getpid(), signal.SIGKILL)
+def test_aborts(tf_profile): os.abort()
+def test_exits(tf_profile): os._exit(0)
+
 @pytest.fixture
 def deadly(request):
     if request.node.name == "test_setup":
@@ -235,15 +230,29 @@ def deadly(request):
 
 def test_setup(deadly, tf_profile): pass
 def test_teardown(deadly, tf_profile): pass
+def test_next(tf_profile): pass
 """
     )
-    result = suite()
-    result.assert_outcomes(passed=1, errors=2)
+    result = suite("--junitxml=junit.xml")
+    result.assert_outcomes(passed=2, failed=3, errors=2)
     result.stdout.fnmatch_lines(
-        ["*exit status 7 in the setup of *", "*exit status 8 in the teardown of *"]
+        [
+            "test_suite.py FFFE.E.*",
+            "exit status 7 in the setup of *",
+            "exit status 8 in the teardown of *",
+            "SIGKILL in the call of a test in a process of its own (autocluster=True)",
+            "SIGABRT in the call of *",
+            "  its stderr:",
+            "  Current thread*",
+            "  * in test_aborts",
+            "exit status 0 in the call of *",
+        ]
     )
+    found = ET.parse(suite.path / "junit.xml").getroot().find("testsuite")
+    assert (found.get("failures"), found.get("errors")) == ("3", "2")
 
 
+@pytest.mark.full
 def test_a_conftest_that_fails_in_the_process_alone_is_shown(suite):
     suite.write("def test_it(tf_profile): pass\n")
     suite.pytester.makeconftest(
@@ -256,6 +265,7 @@ def test_a_conftest_that_fails_in_the_process_alone_is_shown(suite):
     )
 
 
+@pytest.mark.full
 def test_a_test_that_the_process_does_not_collect_is_an_error_that_says_so(suite):
     suite.write(
         "if not in_own_process():\n    def test_it(tf_profile): pass\nelse:\n    raise OSError('changed')\n"
@@ -270,6 +280,7 @@ def test_a_test_that_the_process_does_not_collect_is_an_error_that_says_so(suite
     )
 
 
+@pytest.mark.full
 def test_other_tests_of_the_file_that_cannot_be_collected_do_not_matter(suite):
     suite.write(
         "def test_it(tf_profile): pass\n\nclass TestBad:\n    @pytest.mark.tfperf(max_wrong=1)\n    def test_no(self): pass\n"
@@ -277,6 +288,7 @@ def test_other_tests_of_the_file_that_cannot_be_collected_do_not_matter(suite):
     suite("--continue-on-collection-errors").assert_outcomes(passed=1, errors=1)
 
 
+@pytest.mark.full
 def test_a_folder_may_have_brackets_in_its_name(suite):
     suite.write("def test_it(tf_profile): pass\n")
     folder = suite.path / "a[b]::c"
@@ -285,6 +297,7 @@ def test_a_folder_may_have_brackets_in_its_name(suite):
     suite().assert_outcomes(passed=1)
 
 
+@pytest.mark.full
 def test_what_earlier_tests_set_up_is_torn_down_where_it_was(suite):
     suite.write(
         """
@@ -310,6 +323,7 @@ def test_leaves(kept, tf_profile): assert kept == os.getpid()
     )
 
 
+@pytest.mark.full
 def test_a_test_that_ends_the_run_ends_it(suite):
     suite.write("def test_it(tf_profile): pytest.exit('enough')\ndef test_next(): assert 0\n")
     result = suite()
@@ -318,6 +332,7 @@ def test_a_test_that_ends_the_run_ends_it(suite):
     assert result.ret == pytest.ExitCode.INTERRUPTED
 
 
+@pytest.mark.full
 def test_under_xdist_reports_reach_the_controller(suite):
     suite.write(
         """
@@ -346,6 +361,7 @@ def test_stays():
     assert len(ET.parse(suite.path / "junit.xml").getroot().findall("testsuite/testcase")) == 5
 
 
+@pytest.mark.full
 def test_output_passes_through_where_nothing_is_captured(suite):
     suite.write(
         "def test_it(tf_profile):\n    print('to be seen', flush=True)\n    os.write(1, b'of the system\\n')\n"
@@ -384,6 +400,7 @@ def run_to_the_end_of_all(suite, *arguments):
     return done.returncode, done.stdout, list(temporary.iterdir())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_interrupted_or_killed_leaves_nothing_behind(suite, sent):
     suite.write(
@@ -408,12 +425,14 @@ def test_next(tf_profile): print("went on")
     assert left == []
 
 
+@pytest.mark.full
 def test_what_a_test_started_ends_with_its_process(suite):
     suite.write("def test_it(tf_profile): subprocess.Popen(['sleep', '600'])\n")
     status, _, left = run_to_the_end_of_all(suite)
     assert (status, left) == (0, [])
 
 
+@pytest.mark.full
 def test_a_failure_of_the_process_asks_nothing_of_hooks_that_know_the_item(suite):
     suite.write("def test_it(tf_profile): os._exit(3)\n")
     suite.pytester.makeconftest(
@@ -455,56 +474,10 @@ def pytest_runtest_protocol(item):
     result.stdout.fnmatch_lines(["took too long in the call of *"])
 
 
-OURS = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
-
-
-@pytest.mark.parametrize(
-    ("given", "flags"),
-    [
-        ("", OURS),
-        ("--tf_xla_min_cluster_size=2", f"{OURS} --tf_xla_min_cluster_size=2"),
-        ("--tf_xla_auto_jit=1", "--tf_xla_cpu_global_jit --tf_xla_auto_jit=1"),
-        (
-            " --tf_xla_cpu_global_jit=false --tf_xla_auto_jit=2",
-            "--tf_xla_cpu_global_jit=false --tf_xla_auto_jit=2",
-        ),
-        ('--tf_xla_ops_to_cluster="FUSIBLE', f'{OURS} --tf_xla_ops_to_cluster="FUSIBLE'),
-    ],
-)
-def test_flags_of_the_environment_keep_their_values(given, flags):
-    assert autoclustering_flags(given) == flags
-
-
-def test_flags_may_stand_in_a_file(tmp_path):
-    (tmp_path / "flags").write_text("--tf_xla_auto_jit=1\n--tf_xla_min_cluster_size=2\n")
-    assert autoclustering_flags(str(tmp_path / "flags")).split() == [
-        "--tf_xla_cpu_global_jit",
-        "--tf_xla_auto_jit=1",
-        "--tf_xla_min_cluster_size=2",
-    ]
-
-
+@pytest.mark.full
 def test_a_file_of_flags_that_is_not_there_is_an_error(suite, monkeypatch):
     monkeypatch.setenv("TF_XLA_FLAGS", "nowhere")
     suite.write("def test_it(tf_profile): pass\n")
     result = suite()
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*No such file or directory: 'nowhere' in the setup of *"])
-
-
-@pytest.mark.parametrize(
-    ("flags", "notes"),
-    [
-        (OURS, ()),
-        (OURS + "=true --tf_xla_min_cluster_size=2", ()),
-        (
-            "--tf_xla_cpu_global_jit --tf_xla_auto_jit=1",
-            (
-                "TF_XLA_FLAGS had --tf_xla_auto_jit=1, which autocluster=True left (--tf_xla_auto_jit=2 is its own)",
-            ),
-        ),
-    ],
-)
-def test_other_values_of_the_flags_are_said(monkeypatch, flags, notes):
-    monkeypatch.setenv("TF_XLA_FLAGS", flags)
-    assert differing_flags() == notes

@@ -6,6 +6,8 @@ import sys
 import pytest
 from helpers.paths import TESTS
 
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
+
 SIZE = 400 << 20
 CAPTURE = """
 import sys

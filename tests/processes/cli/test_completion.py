@@ -8,9 +8,11 @@ import pytest
 
 from pytest_tfperf.cli.main import main
 
+pytestmark = pytest.mark.full  # shtab writes the scripts
+
 
 @pytest.fixture(scope="module")
-def script(tmp_path_factory):
+def script(processes, tmp_path_factory):
     pytest.importorskip("shtab", reason="the extra [completion] is not installed")
     done = subprocess.run(
         [sys.executable, "-m", "pytest_tfperf.cli.main", "completion", "bash"],
@@ -39,9 +41,8 @@ def completed(script, *words):
     return [line.strip() for line in done.stdout.splitlines() if line.strip()]
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
+def test_bash_offers_commands_options_metrics_limits_and_files(script, tmp_path, monkeypatch):
+    for words, offered in (
         (("an",), ["analyze"]),
         (("analyze", "--js"), ["--json"]),
         (("show", "--la"), ["--last"]),
@@ -50,30 +51,16 @@ def completed(script, *words):
         (("check", "--target"), ["--target-step-time"]),
         (("check", "--retr"), ["--retraces"]),
         (("completion", "z"), ["zsh"]),
-    ],
-)
-def test_bash_offers(script, words, offered):
-    assert sorted(set(completed(script, *words))) == offered
-
-
-def test_bash_offers_every_command(script):
+    ):
+        assert sorted(set(completed(script, *words))) == offered, words
     assert {"analyze", "check", "compare", "doctor", "metrics", "show"} <= {*completed(script, "")}
-
-
-def test_bash_offers_files(script, tmp_path, monkeypatch):
     (tmp_path / "only.xplane.pb").write_bytes(b"")
     monkeypatch.chdir(tmp_path)
     assert completed(script, "analyze", "on") == ["only.xplane.pb"]
 
 
-@pytest.mark.parametrize("shell", ["zsh", "tcsh"])
-def test_other_shells_have_scripts(shell, capsys):
+def test_other_shells_have_scripts(capsys):
     pytest.importorskip("shtab", reason="the extra [completion] is not installed")
-    assert main(["completion", shell]) == 0
-    assert "analyze" in capsys.readouterr().out
-
-
-def test_without_shtab_it_says_what_to_install(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    assert main(["completion", "bash"]) == 2
-    assert "pip install shtab" in capsys.readouterr().err
+    for shell in ("zsh", "tcsh"):
+        assert main(["completion", shell]) == 0
+        assert "analyze" in capsys.readouterr().out

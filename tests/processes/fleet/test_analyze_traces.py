@@ -21,6 +21,8 @@ from pytest_tfperf.fleet.executors import LocalProcesses
 from pytest_tfperf.fleet.fleet_store import FleetStore
 from pytest_tfperf.fleet.trace_files import TraceFile
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def threads():
@@ -261,6 +263,7 @@ def test_an_executor_that_ends_keeps_what_is_done(tmp_path):
         )
 
 
+@pytest.mark.usefixtures("processes")
 def test_local_processes_of_which_one_is_killed(tmp_path):
     contents = different_traces(8)
     killed = []
@@ -279,6 +282,7 @@ def test_local_processes_of_which_one_is_killed(tmp_path):
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.usefixtures("processes")
 def test_the_death_of_a_local_process_costs_its_call_alone():
     with LocalProcesses(1) as pool:
         with pytest.raises(BrokenExecutor):

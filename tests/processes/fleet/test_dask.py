@@ -13,7 +13,8 @@ from pytest_tfperf.errors import FleetError
 from pytest_tfperf.fleet import analyze_traces, executors
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.full,
+    pytest.mark.usefixtures("processes"),
     pytest.mark.filterwarnings("default"),  # of Dask and Tornado
 ]
 
@@ -67,6 +68,7 @@ def test_traces_on_two_workers_by_the_command(cluster, tmp_path, capsys):
     assert "7 traces: 0 analysed, 7 stored before" in capsys.readouterr().out
 
 
+@pytest.mark.nightly
 def test_a_worker_is_killed_in_the_middle(cluster, tmp_path):
     contents = different_traces(60)
     glob, store = write_traces(tmp_path / "traces", contents), tmp_path / "store"
@@ -85,6 +87,7 @@ def test_a_worker_is_killed_in_the_middle(cluster, tmp_path):
     assert stored(store, "errors") == []
 
 
+@pytest.mark.nightly
 def test_two_runs_into_one_store_at_once(cluster, tmp_path):
     contents = different_traces(12)
     glob, store = write_traces(tmp_path / "traces", contents), tmp_path / "store"
@@ -102,6 +105,7 @@ def test_two_runs_into_one_store_at_once(cluster, tmp_path):
     assert stored(store, "metrics") == tables_of(contents.values())
 
 
+@pytest.mark.nightly
 def test_a_scheduler_without_workers(tmp_path, monkeypatch):
     from distributed import LocalCluster
 
@@ -132,6 +136,7 @@ def deadly_cluster(tmp_path):
         yield found
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("n", [3, 12])
 def test_a_trace_that_kills_all_its_workers_costs_itself_alone(deadly_cluster, tmp_path, n):
     """Dask counts a death for each trace that a worker has, also for those that wait for the killer."""
@@ -146,6 +151,7 @@ def test_a_trace_that_kills_all_its_workers_costs_itself_alone(deadly_cluster, t
     assert errors == [(killer, why)]
 
 
+@pytest.mark.nightly
 def test_a_cluster_that_loses_its_workers_for_good(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(executors, "_WORKER_S", 2)
     glob = write_traces(tmp_path / "traces", different_traces(60))

@@ -13,9 +13,12 @@ from pytest_tfperf.machine import idle_task
 from pytest_tfperf.machine.cores import pinnable_cores, pinned
 from pytest_tfperf.machine.idle_task import core_kept_awake
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(os, "SCHED_IDLE"), reason="the scheduling policy of idle tasks is Linux's"
-)
+pytestmark = [
+    pytest.mark.usefixtures("processes"),
+    pytest.mark.skipif(
+        not hasattr(os, "SCHED_IDLE"), reason="the scheduling policy of idle tasks is Linux's"
+    ),
+]
 QUOTA = {
     "proc/self/cgroup": "0::/box\n",
     "sys/fs/cgroup/box/cpu.stat": "usage_usec 9\nnr_periods 12\nnr_throttled 3\n",
@@ -52,6 +55,7 @@ def test_task_of_the_lowest_priority_runs_in_the_group_within_the_context(one_co
     assert children() == before
 
 
+@pytest.mark.full
 def test_task_ends_after_an_error(one_core):
     before = children()
     with pytest.raises(ZeroDivisionError), core_kept_awake():
@@ -59,6 +63,7 @@ def test_task_ends_after_an_error(one_core):
     assert children() == before
 
 
+@pytest.mark.full
 def test_processes_of_several_cores_have_no_task(monkeypatch):
     monkeypatch.setattr(idle_task, "pinnable_cores", lambda: (0, 1))
     before = children()
@@ -66,6 +71,7 @@ def test_processes_of_several_cores_have_no_task(monkeypatch):
         assert children() == before
 
 
+@pytest.mark.full
 def test_task_does_not_use_up_a_quota(one_core, tmp_path):
     for path, text in QUOTA.items():
         (tmp_path / path).parent.mkdir(parents=True)
@@ -75,12 +81,14 @@ def test_task_does_not_use_up_a_quota(one_core, tmp_path):
         assert children() == before
 
 
+@pytest.mark.full
 def test_turns_go_on_where_no_process_can_be_started(one_core, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
     with core_kept_awake():
         pass
 
 
+@pytest.mark.full
 def test_task_ends_with_a_process_that_is_killed():
     script = "\n".join(
         [

@@ -10,6 +10,8 @@ import pytest
 
 import pytest_tfperf
 
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("processes")]
+
 SCRIPT = """
 import sys, threading
 from pytest_tfperf.machine.call_counter import CallCounter

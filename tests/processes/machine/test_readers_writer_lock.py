@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from pytest_tfperf.machine import readers_writer_lock
 from pytest_tfperf.machine.readers_writer_lock import ReadersWriterLock
+
+pytestmark = pytest.mark.usefixtures("processes")
 
 HOLDER = """
 import os, sys, time
@@ -64,6 +65,7 @@ def path(tmp_path):
     return tmp_path / "run.lock"
 
 
+@pytest.mark.full
 def test_one_alone_or_many_at_once(path):
     processes = [start(LOOP, path, number) for number in range(4)]
     spans = []
@@ -84,23 +86,23 @@ def test_one_alone_or_many_at_once(path):
     assert beside
 
 
-@pytest.mark.parametrize(("first", "second"), [("alone", "alone"), ("shared", "alone")])
-def test_time_to_wait_is_bounded_and_nothing_is_held_afterwards(path, first, second):
-    with held(path, first) as process:
-        before = time.monotonic()
-        with ReadersWriterLock(path).alone(0.2) as alone:
-            assert not alone
-            assert 0.2 <= time.monotonic() - before < 2
-            with (
-                held(path, "shared") if first == "shared" else held(path.with_name("other"), first)
-            ):
-                pass  # who came later does not wait for this process
-        process.stdin.close()
-        process.wait(5)
-    with ReadersWriterLock(path).alone(0) as alone:
-        assert alone
+def test_time_to_wait_is_bounded_and_nothing_is_held_afterwards(path):
+    for first in ("alone", "shared"):
+        with held(path, first) as process:
+            before = time.monotonic()
+            with ReadersWriterLock(path).alone(0.2) as alone:
+                assert not alone, first
+                assert 0.2 <= time.monotonic() - before < 2
+                later = path if first == "shared" else path.with_name("other")
+                with held(later, first):
+                    pass  # who came later does not wait for this process
+            process.stdin.close()
+            process.wait(5)
+        with ReadersWriterLock(path).alone(0) as alone:
+            assert alone, first
 
 
+@pytest.mark.full
 def test_who_waits_to_be_alone_goes_before_those_who_will_share(path):
     with held(path, "shared") as reader, start(HOLDER, path, "alone") as writer:
         time.sleep(0.3)
@@ -113,18 +115,12 @@ def test_who_waits_to_be_alone_goes_before_those_who_will_share(path):
             late.kill()
 
 
-@pytest.mark.parametrize("how", ["alone", "shared"])
-@pytest.mark.parametrize("options", [[], ["fork"]], ids=["no child", "a forked child"])
-def test_a_killed_process_holds_nothing(path, how, options):
-    with held(path, how, *options) as process:
-        process.send_signal(signal.SIGKILL)
-        process.wait(5)
-        with ReadersWriterLock(path).alone(1) as alone:
-            assert alone
-
-
-def test_without_record_locks_nobody_is_alone_and_nobody_waits(path, monkeypatch):
-    monkeypatch.setattr(readers_writer_lock, "fcntl", None)
-    lock = ReadersWriterLock(path)
-    with lock.shared(), lock.alone(60) as alone:
-        assert not alone
+@pytest.mark.nightly
+def test_a_killed_process_holds_nothing(path):
+    for how in ("alone", "shared"):
+        for options in ([], ["fork"]):
+            with held(path, how, *options) as process:
+                process.send_signal(signal.SIGKILL)
+                process.wait(5)
+                with ReadersWriterLock(path).alone(1) as alone:
+                    assert alone, (how, options)

@@ -18,6 +18,8 @@ from pytest_tfperf.errors import PairedError
 from pytest_tfperf.paired import interpreter
 from pytest_tfperf.paired.interpreter import ask, other_python
 
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
+
 TESTS = """
 import os, sys
 import fakelib
@@ -81,49 +83,34 @@ def project(folder):
     return Project(folder, {"tests/test_steps.py": TESTS}, {})
 
 
-@pytest.fixture(scope="module")
-def run(project, pythons):
+def test_the_environment_that_made_a_step_slower_is_found(project, pythons):
     here, there = pythons
     environment = {"VIRTUAL_ENV": str(here.parents[1]), "PATH": f"{here.parent}:/usr/bin:/bin"}
     arguments = ("-v", f"--tfperf-against-python={there.parents[1]}")
-    return project.run(*arguments, against=None, python=here, **environment)
-
-
-def test_the_header_names_both_versions_of_what_differs(run, pythons):
+    run = project.run(*arguments, against=None, python=here, **environment)
+    # the header names both versions of what differs
     [line] = [line for line in run.text.splitlines() if line.startswith("tfperf: against")]
     assert line.startswith(
-        f"tfperf: against keras 3.5 ({pythons[1]}): "
+        f"tfperf: against keras 3.5 ({there}): "
         "keras 3.5 → 3.15, fakelib 3.5 → 3.15; both versions run on "
     )
-
-
-def test_the_environment_that_made_a_step_slower_is_found(run):
     assert run.checks("test_same")[TIME][0] == "PASS"
     verdict, message = run.checks("test_slower")[TIME]
     assert verdict == "REGRESSION"
     assert message.startswith("step_time is 20 % slower than keras 3.5: ")
-    assert " slower than keras 3.5: " in message
     assert run.checks("test_slower")["", "graph_ops"] == (
         "PASS",
         "graph_ops rose from 10 to 12, which does not gate: "
         "it depends on the packages, which differ; a limit decides it",
     )
-
-
-def test_each_process_is_in_its_own_environment(run):
+    # each process is in its own environment
     assert run.checks("test_environment")[TIME][0] == "PASS"
-
-
-def test_a_test_that_fails_in_the_other_environment_is_unknown(run):
     verdict, message = run.checks("test_fails_there")["", "against"]
     assert verdict == "UNKNOWN"
     assert message.startswith("on keras 3.5 the test fails:\n")
-
-
-def test_the_run_file_has_the_other_environment(run, pythons):
     assert run.record("test_same")["environment"]["against"] == {
         "name": "keras 3.5",
-        "python": str(pythons[1]),
+        "python": str(there),
         "packages": {
             "keras": {"before": "3.5", "after": "3.15"},
             "fakelib": {"before": "3.5", "after": "3.15"},
@@ -131,7 +118,6 @@ def test_the_run_file_has_the_other_environment(run, pythons):
     }
 
 
-@pytest.mark.slow
 def test_a_ref_and_another_python_are_compared_at_once(project, pythons):
     write(
         project.path, {"tests/test_steps.py": TESTS.replace("tf_profile(1.0)", "tf_profile(2.0)")}
@@ -147,7 +133,7 @@ def test_a_ref_and_another_python_are_compared_at_once(project, pythons):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("cause", ["path", "copy"])
 def test_code_of_the_wrong_place_makes_the_comparison_void(project, pythons, cause):
     """The other environment's package comes by PYTHONPATH, or a module of the project is installed there."""
@@ -194,25 +180,29 @@ def executable(path, text):
 HERE = f"{sys.platform} "
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda folder: folder / "none", "there is no such file; name a Python, or the folder"),
-        (lambda folder: folder, "has no bin/python; name a Python, or the folder"),
-        (lambda folder: executable(folder / "a", "#!/bin/sh\necho hello\n"), "this is no Python 3 (it answered 'hello')"),
-        (lambda folder: executable(folder / "a", "#!/bin/sh\n"), "this is no Python 3 (it said nothing)"),
-        (lambda folder: executable(folder / "a", "#!/bin/sh\necho '[1]'\n"), "this is no Python 3"),
-        (lambda folder: executable(folder / "a", "\x7fELF\x02 of another processor"), "it cannot be run here ("),
-        (lambda folder: executable(folder / "a", "#!/no/such/shell\n"), "it cannot be run here ("),
-    ],
-)  # fmt: skip
-def test_what_is_no_python_is_refused(tmp_path, make, message):
-    path = make(tmp_path)
-    with pytest.raises(PairedError) as found:
-        other_python(path, (), {}, HERE)
-    assert str(found.value).startswith(f"--tfperf-against-python {path}: ")
-    assert message in str(found.value)
-    assert "\n" not in str(found.value)
+def script(text):
+    return lambda folder: executable(folder / "a", text)
+
+
+NO_PYTHON = [
+    (lambda folder: folder / "none", "there is no such file; name a Python, or the folder"),
+    (lambda folder: folder, "has no bin/python; name a Python, or the folder"),
+    (script("#!/bin/sh\necho hello\n"), "this is no Python 3 (it answered 'hello')"),
+    (script("#!/bin/sh\n"), "this is no Python 3 (it said nothing)"),
+    (script("#!/bin/sh\necho '[1]'\n"), "this is no Python 3"),
+    (script("\x7fELF\x02 of another processor"), "it cannot be run here ("),
+    (script("#!/no/such/shell\n"), "it cannot be run here ("),
+]
+
+
+def test_what_is_no_python_is_refused(tmp_path):
+    for make, message in NO_PYTHON:
+        path = make(tmp_path)
+        with pytest.raises(PairedError) as found:
+            other_python(path, (), {}, HERE)
+        assert str(found.value).startswith(f"--tfperf-against-python {path}: ")
+        assert message in str(found.value)
+        assert "\n" not in str(found.value)
 
 
 def test_what_hangs_is_ended_with_all_that_it_started(tmp_path, monkeypatch):

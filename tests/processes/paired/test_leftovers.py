@@ -8,6 +8,8 @@ import pytest
 from helpers.paired_project import Project, picture
 from helpers.processes import until
 
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
+
 
 @pytest.fixture(autouse=True)
 def ahead(monkeypatch):
@@ -58,7 +60,6 @@ def test_slower(tf_profile):
             wait("slower here" if HERE else "slower there")
     tf_profile(1.2 if HERE else 1.0, during=during)
 """
-TURNS = ("turn here", "turn there")
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,12 @@ def start(project, tmp_path):
 
 @pytest.mark.parametrize(
     "place",
-    [*(pytest.param(one, marks=pytest.mark.slow) for one in TURNS), "collecting there", "plain"],
+    [
+        "turn there",
+        "plain",
+        pytest.param("turn here", marks=pytest.mark.nightly),
+        pytest.param("collecting there", marks=pytest.mark.nightly),
+    ],
 )
 def test_interrupted(start, place, tmp_path):
     run = start(place)
@@ -109,8 +115,8 @@ def test_interrupted(start, place, tmp_path):
     ("place", "number"),
     [
         ("turn here", signal.SIGKILL),
-        pytest.param("turn there", signal.SIGKILL, marks=pytest.mark.slow),
-        ("turn there", signal.SIGTERM),
+        pytest.param("turn there", signal.SIGKILL, marks=pytest.mark.nightly),
+        pytest.param("turn there", signal.SIGTERM, marks=pytest.mark.nightly),
     ],
 )
 def test_the_coordinator_is_killed(start, place, number):
@@ -122,11 +128,12 @@ def test_the_coordinator_is_killed(start, place, number):
     assert run.ended().status == -number
 
 
+@pytest.mark.nightly
 def test_the_coordinator_crashes(project):
     assert project.run(PLACE="crash").status == -signal.SIGABRT
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("place", "victims"),
     [("turn here", ["tree"]), ("turn there", ["ref"]), ("turn there", ["tree", "ref"])],
@@ -142,7 +149,7 @@ def test_a_version_is_killed(start, place, victims):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_cleanup_is_killed(start):
     run = start("plain")
     os.kill(run.cleanup(), signal.SIGKILL)
@@ -150,7 +157,7 @@ def test_the_cleanup_is_killed(start):
     assert run.ended().status == pytest.ExitCode.INTERRUPTED
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_coordinator_is_killed_while_a_second_pair_runs(project):
     run = project.start("-k", "test_slower")
     until(lambda: len(run.processes()) == 5)  # the cleanup and two pairs
@@ -161,13 +168,14 @@ def test_the_coordinator_is_killed_while_a_second_pair_runs(project):
 @pytest.mark.parametrize(
     ("place", "who"),
     [
-        (
-            "collecting there",
-            "(the working tree's process|the process on HEAD)",
-        ),  # they collect at the same time
         ("turn here", "the working tree's process"),
-        ("turn there", "the process on HEAD"),
         ("ending there", "the process on HEAD"),
+        pytest.param("turn there", "the process on HEAD", marks=pytest.mark.nightly),
+        pytest.param(
+            "collecting there",  # they collect at the same time
+            "(the working tree's process|the process on HEAD)",
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_a_limit_of_time_names_the_awaited_process(start, place, who):

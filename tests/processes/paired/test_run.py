@@ -10,6 +10,8 @@ import pytest
 from helpers.git_repository import git, write
 from helpers.paired_project import INI, Project, picture
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 MODEL = """
 HERE = {here}
 SAME, SLOWER, FASTER = 1.0, {slower}, {faster}
@@ -211,12 +213,13 @@ MORE = "".join(
     f"\ndef test_{name}(tf_profile):\n    tf_profile(model.SAME)\n"
     for name in ("added", "unprofiled")
 )
+GONE = "\ndef test_gone(tf_profile):\n    tf_profile(model.SAME)\n"
 COMMITTED = {
     "src/model.py": THERE,
     "tests/test_steps.py": STEPS,
     "tests/test_fixtures.py": FIXTURES,
     "tests/test_trouble.py": TROUBLE,
-    "tests/test_added.py": ONE + BARE,
+    "tests/test_added.py": ONE + BARE + GONE,
     "tests/test_import.py": "raise ImportError('no such module there')\n",
     "tests/deep/test_deep.py": ONE,
 }
@@ -247,229 +250,153 @@ def untouched(project):
     assert picture(project.path) == before
 
 
-@pytest.fixture(scope="module")
-def steps(project):
-    before = picture(project.path)
-    files = "tests/test_steps.py", "tests/test_added.py", "tests/test_import.py", "tests/new"
-    run = project.run("-v", *files, TFPERF_TEST_AHEAD="1")
-    assert picture(project.path) == before
-    return run
-
-
-@pytest.fixture(scope="module")
-def fixtures(project):
-    return project.run("-v", "tests/test_fixtures.py", "-W", "default")
-
-
-@pytest.fixture(scope="module")
-def trouble(project):
-    return project.run("-v", "tests/test_trouble.py")
-
-
 TIME = ("", "step_time")
 ALL = ("", "against")
 
 
-def test_header(steps, project):
+@pytest.mark.usefixtures("untouched")
+def test_a_regression_is_found_and_the_same_code_passes(project):
+    run = project.run("-v", "tests/test_steps.py", "-k", "same or slower or structure")
     commit = git(project.path, "rev-parse", "HEAD").strip()[:12]
-    cores = sorted(os.sched_getaffinity(0))
-    where = (
-        "run on any core, since there are none" if len(cores) == 1 else "both versions run on core"
-    )
-    assert f"tfperf: against HEAD ({commit}); both versions run" in steps.text
-    assert where in steps.text
-
-
-@pytest.mark.parametrize(
-    ("test", "word", "verdict", "text"),
-    [
+    assert f"tfperf: against HEAD ({commit}); both versions run" in run.text
+    assert run.status == 1
+    for test, word, verdict, said in (
         ("test_same", "PASSED", "PASS", "step_time is 0 % slower than HEAD"),
         ("test_slower", "PERF", "REGRESSION", "pairs of processes (20 % slower, 20 % slower"),
-        ("test_faster", "PASSED", "IMPROVED", "20 % faster than HEAD"),
-        ("test_clusters", "PASSED", "PASS", " 0 % slower"),
-        ("test_does_not_cluster", "PASSED", "PASS", " 0 % slower"),
-        ("test_no_times", "PERF", "UNKNOWN", "this form of profiling gives no times"),
-        ("test_marked", "INCONCLUSIVE", "INCONCLUSIVE", "this form of profiling gives no times"),
-        ("test_few_steps", "INCONCLUSIVE", "INCONCLUSIVE", "the loop ended after 1 pair"),
-        (
-            "test_no_steps",
-            "PERF",
-            "UNKNOWN",
-            "too few steps left for a turn: 1 on the working tree, 1 on HEAD;",
-        ),
-        ("TestGroup::test_inside[slow er]", "PASSED", "PASS", " 20 % slower"),
-        ("TestGroup::test_inside[x::y[z]]", "PASSED", "PASS", " 0 % slower"),
-        ("test_added.py::test_one", "PASSED", "PASS", " 0 % slower"),
-    ],
-)
-def test_time(steps, test, word, verdict, text):
-    found, message = steps.checks(test)[TIME]
-    assert found == verdict
-    assert text in message
-    assert steps.words(test) == [word]
+    ):
+        found, message = run.checks(test)[TIME]
+        assert (run.words(test), found) == ([word], verdict)
+        assert said in message
+    # structure is compared, and limits still hold
+    assert run.checks("test_structure")["", "retraces"][0] == "REGRESSION"
+    assert run.checks("test_structure", "limit")["", "retraces"][0] == "FAIL"
 
 
-def test_a_fixture_that_a_test_gets_by_its_name_is_not_compared(steps):
-    verdict, message = steps.checks("test_by_name")["", "against"]
-    assert verdict == "UNKNOWN"
-    assert "name tf_profile among the test's arguments" in message
-    assert steps.words("test_by_name") == ["PERF"]
+# test, its word, verdict and a part of the message
+TIMES = [
+    ("test_faster", "PASSED", "IMPROVED", "20 % faster than HEAD"),
+    ("test_clusters", "PASSED", "PASS", " 0 % slower"),
+    ("test_does_not_cluster", "PASSED", "PASS", " 0 % slower"),
+    ("test_no_times", "PERF", "UNKNOWN", "this form of profiling gives no times"),
+    ("test_marked", "INCONCLUSIVE", "INCONCLUSIVE", "this form of profiling gives no times"),
+    ("test_few_steps", "INCONCLUSIVE", "INCONCLUSIVE", "the loop ended after 1 pair"),
+    (
+        "test_no_steps",
+        "PERF",
+        "UNKNOWN",
+        "too few steps left for a turn: 1 on the working tree, 1 on HEAD;",
+    ),
+    ("TestGroup::test_inside[slow er]", "PASSED", "PASS", " 20 % slower"),
+    ("TestGroup::test_inside[x::y[z]]", "PASSED", "PASS", " 0 % slower"),
+    ("test_added.py::test_one", "PASSED", "PASS", " 0 % slower"),
+]
+NOT_COMPARED = [
+    ("test_added", "PASSED", "NEW", "the test is on the working tree alone"),
+    ("test_new.py::test_one", "PASSED", "NEW", "the test is on the working tree alone"),
+    ("test_unprofiled", "PASSED", "NEW", "on HEAD it profiles nothing"),
+    ("test_workload", "PASSED", "NEW", "float32[8, 4]"),
+    # a fixture that a test gets by its name
+    ("test_by_name", "PERF", "UNKNOWN", "name tf_profile among the test's arguments"),
+    ("test_import.py::test_one", "PERF", "UNKNOWN", "on HEAD the test cannot be collected"),
+    ("test_import.py::test_one", "PERF", "UNKNOWN", "ImportError: no such module there"),
+]
 
 
-def test_words(steps):
-    assert steps.words("test_steps.py::test_same") == ["PASSED"]
-    assert steps.words("test_steps.py::test_slower") == ["PERF"]
-    assert steps.words("test_steps.py::test_plain") == ["PASSED"]
-    assert steps.words("test_steps.py::test_expected") == ["XFAIL"]
-    assert steps.status == 1
-
-
-def test_structure_is_compared_and_limits_still_hold(steps):
-    assert steps.checks("test_structure")["", "retraces"][0] == "REGRESSION"
-    assert steps.checks("test_structure", "limit")["", "retraces"][0] == "FAIL"
-    assert steps.checks("test_marked", "limit")["", "retraces"][0] == "PASS"
-
-
-def test_another_workload(steps):
-    verdict, message = steps.checks("test_workload")[ALL]
-    assert verdict == "NEW"
-    assert "float32[8, 4]" in message
-    assert steps.words("test_workload") == ["PASSED"]
-
-
-def test_profiles_meet_by_name(steps):
-    found = {key: verdict for key, (verdict, _) in steps.checks("test_names").items()}
+@pytest.mark.full
+@pytest.mark.usefixtures("untouched")
+def test_steps_of_every_kind(project):
+    files = "tests/test_steps.py", "tests/test_added.py", "tests/test_import.py", "tests/new"
+    run = project.run("-v", *files, TFPERF_TEST_AHEAD="1")
+    for key, rows in ((TIME, TIMES), (ALL, NOT_COMPARED)):
+        for test, word, verdict, text in rows:
+            found, message = run.checks(test)[key]
+            assert (run.words(test), found) == ([word], verdict), test
+            assert text in message
+    # profiles meet by name
+    found = {key: verdict for key, (verdict, _) in run.checks("test_names").items()}
     assert found == {
         ("both", "step_time"): "PASS",
         ("slower", "step_time"): "REGRESSION",
         ("added", "against"): "NEW",
         ("gone", "against"): "NEW",
     }
+    assert run.checks("test_marked", "limit")["", "retraces"][0] == "PASS"
+    assert run.words("test_steps.py::test_plain") == ["PASSED"]
+    assert run.words("test_steps.py::test_expected") == ["XFAIL"]
+    said = "tfperf: NEW: on HEAD alone, so not compared: tests/test_added.py::test_gone\n"
+    assert said in run.text
+    cores = sorted(os.sched_getaffinity(0))
+    assert (
+        "run on any core, since there are none" if len(cores) == 1 else "both versions run on core"
+    ) in run.text
 
 
-@pytest.mark.parametrize(
-    ("test", "text"),
-    [
-        ("test_added", "the test is on the working tree alone"),
-        ("test_new.py::test_one", "the test is on the working tree alone"),
-        ("test_unprofiled", "on HEAD it profiles nothing"),
-    ],
-)
-def test_what_is_here_alone_is_new(steps, test, text):
-    verdict, message = steps.checks(test)[ALL]
-    assert verdict == "NEW"
-    assert text in message
-    assert steps.words(test) == ["PASSED"]
+@pytest.mark.full
+def test_fixtures_serve_the_tests_of_their_scope_once_in_either_version(project):
+    run = project.run("-v", "tests/test_fixtures.py", "-W", "default")
+    for name, word in (("one", "PASSED"), ("two", "PASSED"), ("warns", "PASSED")):
+        assert run.words(f"test_{name}") == [word], name
+        assert run.checks(f"test_{name}")[TIME][0] == "PASS", name
+    # what a test says is shown
+    assert run.words("test_third_fails") == ["FAILED"]
+    assert run.checks("test_third_fails") == {}
+    for text in ("to be seen", "assert not True", "mind the gap", "ValueError: at teardown"):
+        assert text in run.text
+    assert run.words("test_broken") == ["PASSED", "ERROR"]
+    assert run.record("test_broken")["outcome"] == "error"
 
 
-def test_what_cannot_be_imported_there_is_unknown(steps):
-    verdict, message = steps.checks("test_import.py::test_one")[ALL]
-    assert verdict == "UNKNOWN"
-    assert "on HEAD the test cannot be collected" in message
-    assert "ImportError: no such module there" in message
-    assert steps.words("test_import.py::test_one") == ["PERF"]
+REF_IN_TROUBLE = [
+    ("test_skipped_there", "PASSED", "NEW", "on HEAD it is skipped"),
+    ("test_fails_there", "PERF", "UNKNOWN", "AssertionError: no such thing"),
+    ("test_raises_before", "PERF", "UNKNOWN", "AssertionError: no such thing"),
+    ("test_nothing_there", "PASSED", "NEW", "the profile is on the working tree alone"),
+    ("test_exits_there", "PERF", "UNKNOWN", "it stopped the run: enough"),
+    ("test_dies_there", "PERF", "UNKNOWN", "ended with exit status 7"),
+    ("test_dies_between_turns", "PERF", "UNKNOWN", "ended with SIGKILL"),
+    ("test_hangs_there", "PERF", "UNKNOWN", "did not answer within 3 s"),
+]
 
 
-def test_fixtures_serve_the_tests_of_their_scope_once_in_either_version(fixtures):
-    assert [fixtures.words(f"test_{name}") for name in ("one", "two", "third_fails", "warns")] == [
-        ["PASSED"],
-        ["PASSED"],
-        ["FAILED"],
-        ["PASSED"],
-    ]
-    assert {fixtures.checks(f"test_{name}")[TIME][0] for name in ("one", "two", "warns")} == {
-        "PASS"
-    }
-
-
-def test_what_a_test_says_is_shown(fixtures):
-    assert "to be seen" in fixtures.text
-    assert "assert not True" in fixtures.text
-    assert "mind the gap" in fixtures.text
-    assert fixtures.words("test_broken") == ["PASSED", "ERROR"]
-    assert "ValueError: at teardown" in fixtures.text
-    assert fixtures.record("test_broken")["outcome"] == "error"
-    assert fixtures.checks("test_third_fails") == {}
-
-
-@pytest.mark.parametrize(
-    ("test", "word", "verdict", "text"),
-    [
-        ("test_skipped_there", "PASSED", "NEW", "on HEAD it is skipped"),
-        ("test_fails_there", "PERF", "UNKNOWN", "AssertionError: no such thing"),
-        ("test_raises_before", "PERF", "UNKNOWN", "AssertionError: no such thing"),
-        ("test_nothing_there", "PASSED", "NEW", "the profile is on the working tree alone"),
-        ("test_exits_there", "PERF", "UNKNOWN", "it stopped the run: enough"),
-        ("test_dies_there", "PERF", "UNKNOWN", "ended with exit status 7"),
-        ("test_dies_between_turns", "PERF", "UNKNOWN", "ended with SIGKILL"),
-        ("test_hangs_there", "PERF", "UNKNOWN", "did not answer within 3 s"),
-    ],
-)
-def test_a_ref_in_trouble(trouble, test, word, verdict, text):
-    assert trouble.words(test) == [word]
-    found, message = trouble.checks(test)[ALL]
-    assert found == verdict
-    assert text in message
-
-
-def test_a_ref_that_dies_when_all_is_known_of_it(trouble):
-    assert trouble.checks("test_dies_at_teardown_there")[TIME][0] == "PASS"
-
-
-def test_a_tree_that_dies_fails_its_test(trouble):
-    assert trouble.words("test_dies_here_between_turns") == ["FAILED"]
-    assert "the working tree's process ended with SIGKILL" in trouble.text
+@pytest.mark.full
+def test_a_version_in_trouble(project):
+    run = project.run("-v", "tests/test_trouble.py")
+    for test, word, verdict, text in REF_IN_TROUBLE:
+        found, message = run.checks(test)[ALL]
+        assert (run.words(test), found) == ([word], verdict), test
+        assert text in message
+    # the ref may die when all is known of it; a tree that dies fails its test
+    assert run.checks("test_dies_at_teardown_there")[TIME][0] == "PASS"
+    assert run.words("test_dies_here_between_turns") == ["FAILED"]
+    assert "the working tree's process ended with SIGKILL" in run.text
     assert (
         "  try: the test without --tfperf-against, to see whether it comes to its end there"
-        in trouble.text
+        in run.text
     )
+    # what comes after is well
+    assert run.words("test_skipped_here") == ["SKIPPED"]
+    assert run.words("test_last") == ["PASSED"]
+    assert run.checks("test_last")[TIME][0] == "PASS"
 
 
-def test_what_comes_after_trouble_is_well(trouble):
-    assert trouble.words("test_skipped_here") == ["SKIPPED"]
-    assert trouble.words("test_last") == ["PASSED"]
-    assert trouble.checks("test_last")[TIME][0] == "PASS"
-
-
+@pytest.mark.full
 @pytest.mark.usefixtures("untouched")
-def test_paths_start_from_the_working_directory(project):
-    run = project.run("-v", "deep", "test_added.py::test_one", cwd="tests")
-    assert run.checks("deep/test_deep.py::test_one")[TIME][0] == "PASS"
-    assert run.checks("test_added.py::test_one")[TIME][0] == "PASS"
-    assert run.status == 0
-
-
-def test_it_stops_at_the_first_failure(project):
-    run = project.run("-x", "-v", "tests/test_steps.py")
-    assert run.words("test_slower") == ["PERF"]
-    assert run.words("test_faster") == []
-
-
-def test_with_a_baseline(project):
-    run = project.run(
-        "--tfperf-baseline",
-        f"--tfperf-baseline-dir={project.folder}/stored",
-        "tests/test_steps.py::test_same",
-    )
-    assert {check["verdict"] for check in run.record("test_same")["checks"]} == {"PASS", "MISSING"}
+def test_paths_start_from_the_working_directory_also_with_a_baseline(project):
+    options = "--tfperf-baseline", f"--tfperf-baseline-dir={project.folder}/stored"
+    run = project.run(*options, "-v", "deep", "test_added.py::test_one", cwd="tests")
+    for test in ("deep/test_deep.py::test_one", "test_added.py::test_one"):
+        assert run.checks(test)[TIME][0] == "PASS", test
+        assert {check["verdict"] for check in run.record(test)["checks"]} == {"PASS", "MISSING"}
     assert run.status == 1
 
 
-def test_the_traces_that_are_kept_are_those_of_the_working_tree(project):
+@pytest.mark.full
+def test_it_stops_at_the_first_failure_and_keeps_traces_of_the_working_tree(project):
     folder = project.folder / "traces"
-    project.run(f"--tfperf-trace-dir={folder}", "tests/test_steps.py::test_faster")
-    assert [path.read_text() for path in folder.rglob("trace")] == ["0.8"]
-
-
-def test_a_test_on_the_ref_alone_is_named(tmp_path):
-    gone = (
-        f"{ONE}\ndef test_gone(tf_profile):\n    tf_profile(model.SAME)\n\n"
-        "def test_plain():\n    pass\n"
-    )
-    committed = {"src/model.py": THERE, "test_one.py": gone}
-    run = Project(tmp_path, committed, {"test_one.py": ONE}).run()
-    assert "tfperf: NEW: on HEAD alone, so not compared: test_one.py::test_gone\n" in run.text
-    assert run.status == 0
+    run = project.run("-x", "-v", f"--tfperf-trace-dir={folder}", "tests/test_steps.py")
+    assert run.words("test_slower") == ["PERF"]
+    assert run.words("test_faster") == []
+    assert sorted(path.read_text() for path in folder.rglob("trace")) == ["1.0", "1.2"]
 
 
 HELD = """
@@ -492,19 +419,17 @@ def test_one(tf_profile):
 """
 
 
-def test_nothing_else_is_measured_while_both_versions_are(tmp_path):
-    run = Project(tmp_path, {"src/model.py": THERE, "test_one.py": HELD}, {"notes.txt": ""}).run()
-    assert run.checks("test_one")[TIME][0] == "PASS"
-    assert run.status == 0
-
-
-def test_files_that_are_alike_are_said_to_be(tmp_path):
-    run = Project(tmp_path, {"src/model.py": THERE, "test_one.py": ONE}, {"notes.txt": ""}).run()
+@pytest.mark.full
+def test_files_that_are_alike_are_said_to_be_and_nothing_else_is_measured_meanwhile(tmp_path):
+    committed = {"src/model.py": THERE, "test_held.py": HELD, "test_other.py": ONE}
+    run = Project(tmp_path, committed, {"notes.txt": ""}).run()
     assert "which the working tree's tracked files equal" in run.text
-    assert run.checks("test_one")[TIME][0] == "PASS"
+    assert run.checks("test_held.py::test_one")[TIME][0] == "PASS"
+    assert run.checks("test_other.py::test_one")[TIME][0] == "PASS"
     assert run.status == 0
 
 
+@pytest.mark.full
 def test_a_ref_that_cannot_start_makes_its_tests_unknown(tmp_path):
     broken = {"conftest.py": "raise ValueError('no way there')"}
     committed = {"src/model.py": THERE, "test_one.py": ONE, **broken}
@@ -517,6 +442,7 @@ def test_a_ref_that_cannot_start_makes_its_tests_unknown(tmp_path):
     assert message.endswith("\n  try: a ref on which it runs, or stored values (--tfperf-baseline)")
 
 
+@pytest.mark.full
 def test_versions_that_load_the_same_code_are_not_compared(tmp_path):
     fixed = f"import sys\nsys.path.insert(0, {str(tmp_path / 'project' / 'src')!r})\n"
     run = Project(
@@ -530,14 +456,12 @@ def test_versions_that_load_the_same_code_are_not_compared(tmp_path):
     assert "both versions would run the same code" in message
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("untouched")
-def test_a_ref_that_does_not_exist_is_refused(project):
+def test_a_ref_that_does_not_exist_is_refused_where_a_test_runs(project):
     run = project.run(against="nowhere")
     assert run.status == pytest.ExitCode.USAGE_ERROR
     assert "no such commit, branch or tag" in run.text
-
-
-def test_no_process_starts_where_no_test_runs(project):
     run = project.run("--tfperf-disable", "tests/test_steps.py::test_same", against="nowhere")
     assert run.status == 0
     assert "tfperf: against" not in run.text

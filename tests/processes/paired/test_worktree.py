@@ -1,3 +1,5 @@
+"""The files of a ref beside a working tree, by git itself."""
+
 import errno
 import os
 import shutil
@@ -13,7 +15,8 @@ from helpers.processes import files_of_at_most
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine import git as machine_git
 from pytest_tfperf.paired.ref_files import write_tree
-from pytest_tfperf.paired.worktree import Tree, mapped, mapped_argument, place
+
+pytestmark = pytest.mark.usefixtures("processes")
 
 OLD, NEW = "RATE = 1\n", "RATE = 2\n"
 
@@ -68,44 +71,32 @@ def files(folder):
     }
 
 
-def test_the_files_of_a_ref_stand_beside_the_working_tree(root, tmp_path):
+def test_the_files_of_a_ref_stand_beside_the_working_tree(root, tmp_path, monkeypatch):
     tree = write_tree("v1", root, tmp_path / "side")
     assert (tree.root, tree.ref, tree.commit) == (root, "v1", git(root, "rev-parse", "v1").strip())
     assert tree.path.is_relative_to((tmp_path / "side").resolve())
-    assert (
-        tree.path.name == "project"
-    )  # where the top level is a package, its name is the package's
-    assert (
-        tree.tracked
-        == tree.here
-        == {"pkg/__init__.py", "pkg/rate.py", "tests/test_rate.py", ".gitignore"}
-    )
+    # where the top level is a package, its name is the package's
+    assert tree.path.name == "project"
+    named = {"pkg/__init__.py", "pkg/rate.py", "tests/test_rate.py", ".gitignore"}
+    assert tree.tracked == tree.here == named
     assert files(tree.path).keys() == tree.tracked
     assert (tree.path / "pkg/rate.py").read_text() == OLD
     assert (root / "pkg/rate.py").read_text() == NEW
-
-
-def test_a_subfolder_is_a_start_for_the_whole_repository(root, tmp_path):
-    assert write_tree("v1", root / "pkg", tmp_path / "side").root == root
-
-
-def test_a_relative_folder_gives_absolute_paths(root, tmp_path, monkeypatch):
+    # a subfolder is a start for the whole repository, and a relative folder gives absolute paths
+    assert write_tree("v1", root / "pkg", tmp_path / "again").root == root
     monkeypatch.chdir(tmp_path)
-    assert (
-        write_tree("v1", Path("project"), Path("side")).path
-        == (tmp_path / "side/files/project").resolve()
-    )
+    relative = write_tree("v1", Path("project"), Path("relative"))
+    assert relative.path == (tmp_path / "relative/files/project").resolve()
 
 
-@pytest.mark.parametrize(
-    "ref", ["v1", "main", "HEAD~1", "annotated", "hash", "short", "other/branch"]
-)
-def test_what_names_a_commit_is_a_ref(root, tmp_path, ref):
+@pytest.mark.full
+def test_what_names_a_commit_is_a_ref(root, tmp_path):
     git(root, "tag", "-a", "-m", "of v1", "annotated", "v1")
     git(root, "branch", "other/branch", "v1")
-    full = git(root, "rev-parse", "main" if ref == "main" else "v1").strip()
-    ref = {"hash": full, "short": full[:8]}.get(ref, ref)
-    assert write_tree(ref, root, tmp_path / "side").commit == full
+    main, first = (git(root, "rev-parse", ref).strip() for ref in ("main", "v1"))
+    refs = {"v1": first, "main": main, "HEAD~1": first, "annotated": first, "other/branch": first}
+    for n, (ref, full) in enumerate({**refs, first: first, first[:8]: first}.items()):
+        assert write_tree(ref, root, tmp_path / str(n)).commit == full, ref
 
 
 def test_hooks_index_stash_and_working_tree_are_left_alone(root, tmp_path):
@@ -144,6 +135,7 @@ def test_hooks_index_stash_and_working_tree_are_left_alone(root, tmp_path):
     assert tree.here == {"pkg/__init__.py", "pkg/rate.py", "pkg/added.py", ".gitignore"}
 
 
+@pytest.mark.full
 def test_a_hook_may_start_it(root, tmp_path, monkeypatch):
     other = repository(tmp_path / "other", {"x": ""})
     for name, value in {
@@ -158,6 +150,7 @@ def test_a_hook_may_start_it(root, tmp_path, monkeypatch):
     assert not (tmp_path / "no-index").exists()
 
 
+@pytest.mark.full
 def test_modes_links_and_odd_names_are_kept(root, tmp_path):
     names = ["a b.py", "ünï.py", "line\nbreak.py", ' "quoted"\t.py', "-dash", "back\\slash"]
     if os.uname().sysname == "Linux":
@@ -179,12 +172,14 @@ def test_modes_links_and_odd_names_are_kept(root, tmp_path):
     assert tree.same
 
 
+@pytest.mark.full
 def test_a_top_level_with_an_odd_name(tmp_path):
     root = repository(tmp_path / " a\nb ", {"x.py": "1"})
     tree = write_tree("main", root, tmp_path / "side")
     assert (tree.root, files(tree.path)) == (root, {"x.py": b"1"})
 
 
+@pytest.mark.full
 def test_attributes_are_those_of_the_ref(root, tmp_path):
     commit(root, "windows", {".gitattributes": "*.csv text eol=crlf\n", "data.csv": "1\n"})
     git(root, "tag", "crlf")
@@ -193,6 +188,7 @@ def test_attributes_are_those_of_the_ref(root, tmp_path):
     assert (write_tree("HEAD", root, tmp_path / "b").path / "data.csv").read_bytes() == b"1\n"
 
 
+@pytest.mark.full
 def test_filters_run_as_git_runs_them(root, tmp_path):
     commit(
         root,
@@ -211,6 +207,7 @@ def test_filters_run_as_git_runs_them(root, tmp_path):
     )
 
 
+@pytest.mark.full
 def test_a_filter_that_is_needed_and_fails_is_said(root, tmp_path):
     commit(root, "filtered", {".gitattributes": "*.big filter=big\n", "a.big": "pointer"})
     git(root, "config", "filter.big.smudge", "not-installed-anywhere")
@@ -222,6 +219,7 @@ def test_a_filter_that_is_needed_and_fails_is_said(root, tmp_path):
         write_tree("HEAD", root, tmp_path / "b")
 
 
+@pytest.mark.full
 def test_same_is_what_the_files_say(root, tmp_path):
     def same(ref):
         return write_tree(ref, root, tmp_path / f"side-{len(list(tmp_path.iterdir()))}").same
@@ -239,6 +237,7 @@ def test_same_is_what_the_files_say(root, tmp_path):
     assert not same("v1")
 
 
+@pytest.mark.full
 def test_a_file_that_is_added_or_removed_differs(root, tmp_path):
     git(root, "add", "-N", *(write(root, {"more.py": ""}) or ["more.py"]))
     assert not write_tree("main", root, tmp_path / "a").same
@@ -248,6 +247,7 @@ def test_a_file_that_is_added_or_removed_differs(root, tmp_path):
     assert not write_tree("main", root, tmp_path / "c").same
 
 
+@pytest.mark.full
 def test_a_linked_worktree_is_a_working_tree(root, tmp_path):
     git(root, "worktree", "add", "-q", tmp_path / "linked", "v1")
     linked = (tmp_path / "linked").resolve()
@@ -262,6 +262,7 @@ def test_a_linked_worktree_is_a_working_tree(root, tmp_path):
     assert git(root, "worktree", "list").count("\n") == 2
 
 
+@pytest.mark.full
 def test_a_merge_may_be_under_way(root, tmp_path):
     git(root, "checkout", "-q", "-b", "side", "v1")
     commit(root, "other", {"pkg/rate.py": "RATE = 3\n"})
@@ -277,6 +278,7 @@ def test_a_merge_may_be_under_way(root, tmp_path):
     assert listing(root) == before
 
 
+@pytest.mark.full
 def test_a_sparse_checkout_does_not_make_the_refs_files_sparse(root, tmp_path):
     git(root, "status")  # the copy's files are unknown to its index
     git(root, "sparse-checkout", "set", "--cone", "--sparse-index", "tests")
@@ -300,12 +302,14 @@ def refused(ref, start, folder):
     return str(error.value)
 
 
+@pytest.mark.full
 def test_git_has_to_be_installed(root, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PairedError, match=r"needs git, which cannot be run .* install it"):
         write_tree("v1", root, tmp_path / "side")
 
 
+@pytest.mark.full
 def test_git_may_hang(root, tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/git").write_text("#!/bin/sh\nexec sleep 60\n")
@@ -315,6 +319,7 @@ def test_git_may_hang(root, tmp_path, monkeypatch):
         machine_git.git(root, "rev-parse", "HEAD", limit_s=0.05)
 
 
+@pytest.mark.full
 def test_a_folder_outside_of_git(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     (tmp_path / "plain").mkdir()
@@ -323,6 +328,7 @@ def test_a_folder_outside_of_git(tmp_path, monkeypatch):
     assert "not a git repository" in text
 
 
+@pytest.mark.full
 def test_a_repository_of_somebody_else_comes_with_gits_own_advice(root, tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     text = refused("v1", root, tmp_path / "side")
@@ -330,35 +336,31 @@ def test_a_repository_of_somebody_else_comes_with_gits_own_advice(root, tmp_path
     assert str(root) in text
 
 
+@pytest.mark.full
 def test_a_bare_repository_and_the_inside_of_git(root, tmp_path):
     git(tmp_path, "clone", "-q", "--bare", root, "bare")
     assert "is a bare repository" in refused("v1", tmp_path / "bare", tmp_path / "side")
     assert "is inside of a repository's .git" in refused("v1", root / ".git", tmp_path / "side")
 
 
-@pytest.mark.parametrize(
-    "ref", ["gone", "v", "--help", "", "v1..main", "^main", "0" * 40, "a\0b", "main@{99}", "HEAD^9"]
-)
-def test_a_ref_that_does_not_exist(root, tmp_path, ref):
-    assert "has no such commit, branch or tag; " in refused(ref, root, tmp_path / "side")
-    assert not (tmp_path / "side").exists()
-
-
-@pytest.mark.parametrize(
-    ("ref", "near"),
-    [
+def test_a_ref_that_does_not_exist(root, tmp_path):
+    gone = "gone", "v", "--help", "", "v1..main", "^main", "0" * 40, "a\0b", "main@{99}", "HEAD^9"
+    for ref in gone:
+        said = refused(ref, root, tmp_path / "side")
+        assert "has no such commit, branch or tag; " in said, ref
+        assert not (tmp_path / "side").exists(), ref
+    git(root, "update-ref", "refs/remotes/origin/feature", "main")
+    for ref, near in (
         ("mian", "main"),
         ("mein", "main"),
         ("v11", "v1"),
         ("feature", "origin/feature"),
         ("upstream/main", "main"),
-    ],
-)
-def test_refs_that_may_have_been_meant(root, tmp_path, ref, near):
-    git(root, "update-ref", "refs/remotes/origin/feature", "main")
-    assert f"it has {near}; git fetch" in refused(ref, root, tmp_path / "side")
+    ):
+        assert f"it has {near}; git fetch" in refused(ref, root, tmp_path / "side")
 
 
+@pytest.mark.full
 def test_a_repository_without_a_commit(tmp_path):
     git(tmp_path, "init", "-q", "empty")
     assert "has no such commit, branch or tag; git fetch" in refused(
@@ -366,6 +368,7 @@ def test_a_repository_without_a_commit(tmp_path):
     )
 
 
+@pytest.mark.full
 def test_a_shallow_clone_says_how_it_gets_the_rest(root, tmp_path):
     git(tmp_path, "clone", "-q", "--depth=1", root.as_uri(), "shallow")
     text = refused("v1", tmp_path / "shallow", tmp_path / "side")
@@ -375,20 +378,19 @@ def test_a_shallow_clone_says_how_it_gets_the_rest(root, tmp_path):
     assert write_tree("v1", tmp_path / "shallow", tmp_path / "side").tracked
 
 
-@pytest.mark.parametrize(
-    ("ref", "kind"),
-    [
+@pytest.mark.full
+def test_a_ref_to_something_else(root, tmp_path):
+    git(root, "tag", "-a", "-m", "", "of-a-tree", "HEAD^{tree}")
+    for ref, kind in (
         ("HEAD:pkg", "tree"),
         ("HEAD:pkg/rate.py", "blob"),
         ("HEAD^{tree}", "tree"),
         ("of-a-tree", "tag"),
-    ],
-)
-def test_a_ref_to_something_else(root, tmp_path, ref, kind):
-    git(root, "tag", "-a", "-m", "", "of-a-tree", "HEAD^{tree}")
-    assert f"{ref} is a {kind} and no commit" in refused(ref, root, tmp_path / "side")
+    ):
+        assert f"{ref} is a {kind} and no commit" in refused(ref, root, tmp_path / "side")
 
 
+@pytest.mark.full
 def test_submodules_that_only_the_working_tree_has(root, tmp_path):
     part = repository(tmp_path / "part", {"data.txt": "1"})
     git(root, "submodule", "add", "-q", part, "vendor/part")
@@ -407,6 +409,7 @@ def test_submodules_that_only_the_working_tree_has(root, tmp_path):
     )
 
 
+@pytest.mark.full
 def test_a_submodule_can_be_a_project(root, tmp_path):
     part = repository(tmp_path / "part", {"data.txt": "1"})
     git(root, "submodule", "add", "-q", part, "vendor/part")
@@ -415,6 +418,7 @@ def test_a_submodule_can_be_a_project(root, tmp_path):
     assert (tree.root, content(tree.path / "data.txt")) == (root / "vendor/part", b"1")
 
 
+@pytest.mark.full
 def test_compiled_code_that_is_tracked(root, tmp_path):
     commit(
         root,
@@ -427,6 +431,7 @@ def test_compiled_code_that_is_tracked(root, tmp_path):
     assert write_tree("v1", root, tmp_path / "before").tracked
 
 
+@pytest.mark.full
 def test_a_folder_that_cannot_be_written(root, tmp_path):
     write(tmp_path, {"file": ""})
     assert "cannot be written" in refused("v1", root, tmp_path / "file")
@@ -434,6 +439,7 @@ def test_a_folder_that_cannot_be_written(root, tmp_path):
     assert "cannot be written" in refused("v1", root, tmp_path / "side")  # twice in one folder
 
 
+@pytest.mark.full
 def test_a_disk_that_is_full(root, tmp_path, monkeypatch):
     def full(*arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -442,6 +448,7 @@ def test_a_disk_that_is_full(root, tmp_path, monkeypatch):
     assert "No space left on device" in refused("v1", root, tmp_path / "side")
 
 
+@pytest.mark.full
 def test_git_may_be_ended_while_it_writes(root, tmp_path):
     commit(root, "large", {"large.bin": b"\0" * 400_000})
     with files_of_at_most(100_000):
@@ -452,6 +459,7 @@ def test_git_may_be_ended_while_it_writes(root, tmp_path):
     )
 
 
+@pytest.mark.full
 def test_an_index_that_cannot_be_read(root, tmp_path):
     (root / ".git/index").write_bytes(b"DIRC<<<<<<< broken")
     before = listing(root)
@@ -459,6 +467,7 @@ def test_an_index_that_cannot_be_read(root, tmp_path):
     assert listing(root) == before
 
 
+@pytest.mark.full
 def test_objects_that_are_missing(root, tmp_path):
     blob = git(root, "rev-parse", "v1:pkg/rate.py").strip()
     (root / ".git/objects" / blob[:2] / blob[2:]).unlink()
@@ -466,151 +475,3 @@ def test_objects_that_are_missing(root, tmp_path):
     folder = git(root, "rev-parse", "v1:pkg").strip()
     (root / ".git/objects" / folder[:2] / folder[2:]).unlink()
     assert "cannot be listed" in refused("v1", root, tmp_path / "again")
-
-
-# which path is which
-
-
-@pytest.fixture
-def tree(tmp_path):
-    """By hand: `old.py` is on the ref alone, `new/` in the working tree alone; .venv and data are not tracked."""
-    for name in ("project", "side", "project/.venv"):
-        (tmp_path / name).mkdir()
-    tracked = frozenset({"setup.py", "src/pkg/a.py", "src/pkg/old.py", "tests/test_a.py", "link"})
-    here = frozenset({"setup.py", "src/pkg/a.py", "tests/test_a.py", "new/b.py", "link"})
-    return Tree(
-        (tmp_path / "project").resolve(),
-        (tmp_path / "side").resolve(),
-        "c" * 40,
-        "main",
-        False,
-        tracked,
-        here,
-    )
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "",
-        "src",
-        "src/pkg",
-        "src/pkg/a.py",
-        "src/pkg/old.py",
-        "new",
-        "new/b.py",
-        "tests/test_untracked.py",
-        "link",
-        "x.py",
-    ],
-)
-def test_what_git_tracks_on_either_side_is_mapped(tree, path):
-    assert mapped(tree.root / path, tree) == tree.path / path
-    assert mapped(f"{tree.root}/{path}", tree) == tree.path / path
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        ".venv",
-        ".venv/lib/python3.11/site-packages",
-        "data",
-        "data/train.py",
-        "src/pkg/data.bin",
-        "run.log",
-    ],
-)
-def test_what_git_does_not_track_is_shared(tree, path):
-    assert mapped(tree.root / path, tree) == tree.root / path
-
-
-def test_other_paths_are_left_as_they_are(tree):
-    for path in (
-        "/usr/lib",
-        f"{tree.root}x/src",
-        tree.root.parent,
-        tree.path / "src",
-        "src/pkg",
-        "",
-        "zip.path_hook",
-    ):
-        assert mapped(path, tree) == Path(path)
-
-
-def test_a_folder_of_the_refs_files_within_the_working_tree(tree):
-    within = Tree(
-        tree.root, tree.root / "src/tmp/side", tree.commit, tree.ref, False, tree.tracked, tree.here
-    )
-    assert mapped(within.path / "src", within) == within.path / "src"
-    assert mapped(within.root / "src", within) == within.path / "src"
-    assert place(within.path / "src/pkg/a.py", within)[0] == "ref"
-
-
-def test_links_that_lead_to_the_top_level_or_into_it(tree, tmp_path):
-    write(tree.root, {"src/pkg/a.py": ""})
-    (tmp_path / "home").symlink_to(tree.root.parent)
-    (tmp_path / "src").symlink_to(tree.root / "src")
-    (tree.root / "link").symlink_to("/usr")
-    assert mapped(tmp_path / "home/project/src", tree) == tree.path / "src"
-    assert mapped(tmp_path / "src", tree) == tree.path / "src"
-    assert mapped(tree.root / "link", tree) == tree.path / "link"  # tracked as a link
-    assert mapped(tree.root / "tests/../src/pkg", tree) == tree.path / "src/pkg"
-    assert place(tmp_path / "src/pkg/a.py", tree)[0] == "tree"
-
-
-@pytest.mark.parametrize(
-    "argument",
-    [
-        "{}/tests",
-        "{}/tests/test_a.py::test_x[/a::b]",
-        "--opt={}/src",
-        "pythonpath={}/src",
-        "-c{}/setup.py",
-        "--rootdir={}",
-        "{}",
-    ],
-)
-def test_an_argument_is_mapped_by_its_path(tree, argument):
-    assert mapped_argument(argument.format(tree.root), tree) == argument.format(tree.path)
-
-
-@pytest.mark.parametrize(
-    "argument",
-    [
-        "-q",
-        "-k",
-        "a/b",
-        "tests/test_a.py",
-        "--opt=x",
-        "--opt=/usr",
-        "-x={}",
-        "{}x",
-        "--data={}/data",
-        "a b={}//x y",
-        "",
-        "--",
-    ],
-)
-def test_other_arguments_are_left_as_they_are(tree, argument):
-    argument = argument.format(tree.root / "data")
-    assert mapped_argument(argument, tree) == argument
-
-
-@pytest.mark.parametrize(
-    ("file", "whose"),
-    [
-        ("{root}/src/pkg/a.py", "tree"),
-        ("{root}/src/pkg/untracked.py", "tree"),
-        ("{root}/x.py", "tree"),
-        ("{root}/.venv/lib/pkg/a.py", "elsewhere"),
-        ("{root}/data/a.py", "elsewhere"),
-        ("{side}/src/pkg/a.py", "ref"),
-        ("{side}/src/pkg/__pycache__/a.pyc", "ref"),
-        ("{root}x/src/pkg/a.py", "elsewhere"),
-        ("/usr/lib/pkg/a.py", "elsewhere"),
-    ],
-)
-def test_whose_a_file_is(tree, file, whose):
-    found, relative = place(file.format(root=tree.root, side=tree.path), tree)
-    assert found == whose
-    assert (relative is None) == (whose == "elsewhere")

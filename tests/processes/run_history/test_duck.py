@@ -8,6 +8,8 @@ import pytest
 
 from pytest_tfperf.run_history.duck import connect, rows_as_parquet
 
+pytestmark = pytest.mark.full
+
 COLUMNS = {"number": "INTEGER", "text": "VARCHAR"}
 
 
@@ -29,6 +31,7 @@ def test_threads_write_their_own_rows(tmp_path):
     assert [content_of(one, tmp_path) for one in found] == [rows(number) for number in range(40)]
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
 def test_a_fork_writes_rows_as_its_parent_did(tmp_path):
     rows_as_parquet(rows(1), COLUMNS)

@@ -108,31 +108,36 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] if name.startswith("bit") else [])
-        for name in DAMAGES
-    ],
-)
-def test_an_index_that_cannot_be_trusted_is_made_anew(address, cache, monkeypatch, damage):
-    open_store(address).rows(STEP_TIMES)
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["whole", pytest.param("bit", marks=pytest.mark.nightly)])
+def test_an_index_that_cannot_be_trusted_is_made_anew(tmp_path, monkeypatch, kind):
+    for name, damage in DAMAGES.items():
+        if name.startswith("bit") == (kind == "bit"):
+            with monkeypatch.context() as patch:
+                folder = tmp_path / name
+                patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+                _check_damaged(folder, damage, patch)
+
+
+def _check_damaged(folder, damage, patch):
+    cache, address = folder / "cache/pytest-tfperf/history", str(folder / "store")
+    store_of(run_at(0), run_at(1), run_at(2), store=open_store(address)).rows(STEP_TIMES)
     index = index_of(cache)
-    DAMAGES[damage](index)
+    damage(index)
     kept = cache / "other"
     before = kept.read_bytes() if kept.exists() else b""
     store_of(run_at(3), store=open_store(address))
     for _ in range(3):
         store = open_store(address)
-        assert len(store.rows(STEP_TIMES)) == 4
-        assert not store.unread
-        assert store.sql(COUNT, "demo").rows == ((4,),)
-    assert stat.S_ISREG(index.lstat().st_mode)
-    assert stat.S_IMODE(index.lstat().st_mode) == 0o600
-    assert (kept.read_bytes() if kept.exists() else b"") == before
-    lists = added(monkeypatch)
+        assert len(store.rows(STEP_TIMES)) == 4, folder
+        assert not store.unread, folder
+        assert store.sql(COUNT, "demo").rows == ((4,),), folder
+    assert stat.S_ISREG(index.lstat().st_mode), folder
+    assert stat.S_IMODE(index.lstat().st_mode) == 0o600, folder
+    assert (kept.read_bytes() if kept.exists() else b"") == before, folder
+    lists = added(patch)
     open_store(address).rows(STEP_TIMES)
-    assert lists == []
+    assert lists == [], folder
 
 
 def test_an_index_of_another_user_is_not_used(address, cache, monkeypatch):
@@ -172,6 +177,7 @@ def test_only_this_user_can_read_an_index(address, cache):
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
 
 
+@pytest.mark.full
 def test_a_store_without_objects_leaves_nothing(tmp_path, cache):
     (tmp_path / "empty").mkdir()
     for name in ("empty", "none"):
@@ -179,6 +185,7 @@ def test_a_store_without_objects_leaves_nothing(tmp_path, cache):
     assert list(cache.iterdir()) == []
 
 
+@pytest.mark.full
 def test_without_a_cache_a_query_leaves_nothing(address, tmp_path, monkeypatch):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -190,7 +197,7 @@ def test_without_a_cache_a_query_leaves_nothing(address, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def small_disk(cache):
+def small_disk(processes, cache):
     """A file system of 2 MB in memory, which the cache is on."""
     cache.parent.mkdir(parents=True)
     words = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", str(cache.parent)]
@@ -202,8 +209,10 @@ def small_disk(cache):
         subprocess.run(["umount", str(cache.parent)], check=True)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n_free", [0, 4, 20, 100, 300])
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "n_free", [0, 20, *(pytest.param(n, marks=pytest.mark.nightly) for n in (4, 100, 300))]
+)
 def test_a_full_disk_costs_time_only(address, cache, small_disk, n_free):
     def fill():
         free = os.statvfs(small_disk)
@@ -225,6 +234,7 @@ def test_a_full_disk_costs_time_only(address, cache, small_disk, n_free):
     assert not list(cache.glob(".tfperf-tmp-*"))
 
 
+@pytest.mark.full
 def test_no_room_anywhere_is_said(address, monkeypatch, capsys):
     def fails(*_):
         raise OSError(28, "No space left on device")
@@ -237,16 +247,18 @@ def test_no_room_anywhere_is_said(address, monkeypatch, capsys):
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize("spare", [0, -1])
-def test_an_index_that_is_too_large_is_not_kept(address, cache, monkeypatch, spare):
+@pytest.mark.full
+def test_an_index_that_is_too_large_is_not_kept(address, cache, monkeypatch):
     n_runs(address)
     size = index_of(cache).stat().st_size
-    index_of(cache).unlink()
-    monkeypatch.setattr(row_index, "_MOST_BYTES", size + spare)
-    assert [n_runs(address), n_runs(address)] == [3, 3]
-    assert len(list(cache.glob("*.duckdb"))) == (1 if spare == 0 else 0)
+    for most, n_kept in ((size, 1), (size - 1, 0)):
+        index_of(cache).unlink()
+        monkeypatch.setattr(row_index, "_MOST_BYTES", most)
+        assert [n_runs(address), n_runs(address)] == [3, 3]
+        assert len(list(cache.glob("*.duckdb"))) == n_kept, most
 
 
+@pytest.mark.full
 def test_the_indexes_used_last_are_kept(tmp_path, cache, monkeypatch):
     monkeypatch.setattr(row_index, "_MOST_STORES", 3)
     of_store = {}
@@ -266,6 +278,7 @@ def test_the_indexes_used_last_are_kept(tmp_path, cache, monkeypatch):
     assert {path.stem for path in cache.glob("*.lock")} == {path.stem for path in left}
 
 
+@pytest.mark.full
 def test_a_process_that_holds_the_lock_does_not_stop_others(address, cache, monkeypatch):
     n_runs(address)
     monkeypatch.setattr(row_index, "_WAIT_S", 0.05)
@@ -275,7 +288,8 @@ def test_a_process_that_holds_the_lock_does_not_stop_others(address, cache, monk
         assert n_runs(address) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.full
+@pytest.mark.usefixtures("processes")
 def test_processes_at_once(address, cache):
     processes = [asking(address) for _ in range(3)]
     for one in processes:
@@ -286,7 +300,8 @@ def test_processes_at_once(address, cache):
     assert sorted(path.suffix for path in cache.iterdir()) == [".duckdb", ".lock"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.usefixtures("processes")
 def test_killed_processes_leave_an_index_that_is_sound(tmp_path, cache):
     address = str(tmp_path / "store")
     for number in range(25):
@@ -305,22 +320,20 @@ def test_killed_processes_leave_an_index_that_is_sound(tmp_path, cache):
     assert not list(cache.glob(".tfperf-tmp-*"))
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
+def test_sql_reads_no_file(address, tmp_path):
+    (tmp_path / "other.csv").write_text("secret\n")
+    for query in (
         "SELECT * FROM read_blob('{folder}/other.csv')",
         "SELECT * FROM read_parquet('{folder}/store/**/*.parquet')",
         "SELECT * FROM glob('{folder}/*')",
         "SELECT * FROM '{folder}/other.csv'",
-    ],
-)
-def test_sql_reads_no_file(address, tmp_path, query):
-    (tmp_path / "other.csv").write_text("secret\n")
-    for _ in range(2):  # with a new index, and with one that is there
-        with pytest.raises(HistoryError, match="SQL: Permission Error"):
-            open_store(address).sql(query.format(folder=tmp_path), "demo")
+    ):
+        for _ in range(2):  # with a new index, and with one that is there
+            with pytest.raises(HistoryError, match="SQL: Permission Error"):
+                open_store(address).sql(query.format(folder=tmp_path), "demo")
 
 
+@pytest.mark.full
 def test_a_wrong_query_costs_no_index(address, cache, monkeypatch):
     with pytest.raises(HistoryError, match="SQL: "):
         open_store(address).sql("SELECT * FROM none_such", "demo")

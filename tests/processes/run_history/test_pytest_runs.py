@@ -8,12 +8,16 @@ from helpers.git_repository import git, repository
 from helpers.histories import run_at, store_of
 from helpers.paths import TESTS
 
+from pytest_tfperf.cli.main import main
 from pytest_tfperf.run_history.opening import open_store
 from pytest_tfperf.run_history.stores import Selection
+
+pytestmark = pytest.mark.usefixtures("processes")
 
 SUITE = """
 import pytest
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_step(tf_profile, name):
     tf_profile({seconds}, retraces=0)
@@ -60,7 +64,17 @@ def recorded(history, n=6, step_time=0.5, **fields):
         )
 
 
-@pytest.mark.slow
+def test_a_run_is_added_to_a_folder_and_shown(run, history, capsys):
+    result = run("-k", "test_step")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["tfperf: run * of branch main added to the history of demo"])
+    assert main(["history", "--store", str(history), "--project", "demo"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for test in ("test_step[a]", "test_step[b]"):
+        assert any(test in line and "500 ms" in line for line in lines), test
+
+
+@pytest.mark.full
 def test_each_run_is_added_and_compared_with_those_of_the_branch(run, history):
     run("--tfperf-update", store=None).assert_outcomes(passed=2)
     recorded(history)
@@ -93,6 +107,7 @@ def test_each_run_is_added_and_compared_with_those_of_the_branch(run, history):
     result.stdout.fnmatch_lines(["INCONCLUSIVE *600 ms to 600 ms; 1 of 5 needed runs recorded"])
 
 
+@pytest.mark.full
 def test_without_runs_on_the_branch_it_says_so(run, history):
     run("--tfperf-update", store=None)
     recorded(history, branch="topic")
@@ -106,19 +121,17 @@ def test_without_runs_on_the_branch_it_says_so(run, history):
     )
 
 
-@pytest.mark.parametrize(
-    ("store", "why"),
-    [
+@pytest.mark.full
+def test_a_history_that_cannot_be_reached_decides_nothing(run):
+    run("--tfperf-update", store=None)
+    for store, why in (
         ("postgresql://tester:secret@127.0.0.1:1/none", "*Connection refused*"),
         ("none://bucket/path", "history none://bucket/path: *none*"),
         ("/proc/none/history", "history /proc/none/history cannot be *"),
-    ],
-)
-def test_a_history_that_cannot_be_reached_decides_nothing(run, store, why):
-    run("--tfperf-update", store=None)
-    result = run("--tfperf-baseline", "-v", "--tfperf-report=run.json", store=store)
-    result.assert_outcomes(passed=2)  # as without it, and with a word
-    result.stdout.fnmatch_lines(
-        [f"tfperf: the run is not in the history: {why}; tfperf accept *run.json adds it later"]
-    )
-    assert "secret" not in result.stdout.str()
+    ):
+        result = run("--tfperf-baseline", "-v", "--tfperf-report=run.json", store=store)
+        result.assert_outcomes(passed=2)  # as without it, and with a word
+        result.stdout.fnmatch_lines(
+            [f"tfperf: the run is not in the history: {why}; tfperf accept *run.json adds it later"]
+        )
+        assert "secret" not in result.stdout.str()

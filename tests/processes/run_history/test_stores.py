@@ -11,11 +11,13 @@ from pytest_tfperf.run_history.opening import open_store
 from pytest_tfperf.run_history.rows import rows_of
 from pytest_tfperf.run_history.stores import HistoryError, Selection
 
+pytestmark = pytest.mark.full
+
 LAPTOP_CLASS = machine_slug(LAPTOP["machine"])
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
+def address(processes, tmp_path_factory):
     with addresses(tmp_path_factory.mktemp("histories")) as found:
         yield found
 
@@ -31,22 +33,19 @@ def test_an_empty_one_has_nothing(store):
     assert store.prune("demo", datetime(2027, 1, 1), dry=False) == 0
 
 
-@pytest.mark.parametrize(
-    ("kind", "why"),
-    [
-        ("folder", ": there is no such folder; the first run of pytest --tfperf-history makes it"),
-        ("postgresql", ": it has no tables; the first run of pytest --tfperf-history makes it"),
-        ("memory", ""),
-        ("s3", ""),
-    ],
-)
-def test_one_that_no_run_has_made_is_missing(address, kind, why):
-    store = open_store(address(kind))
-    if why:
+def test_one_that_no_run_has_made_is_missing(address):
+    first = "the first run of pytest --tfperf-history makes it"
+    for kind, why in (
+        ("folder", f": there is no such folder; {first}"),
+        ("postgresql", f": it has no tables; {first}"),
+    ):
+        store = open_store(address(kind))
         with pytest.raises(HistoryError, match=f"^history .*{why}$"):
             store.refuse_missing()
         store_of(run_at(0), store=store)
-    store.refuse_missing()
+        store.refuse_missing()
+    for kind in ("memory", "s3"):
+        open_store(address(kind)).refuse_missing()
 
 
 def test_a_file_is_no_store(tmp_path):
@@ -81,21 +80,20 @@ def test_a_run_is_stored_once(store):
     assert len(store.rows(Selection(metrics=("step_time",)))) == 1
 
 
-@pytest.mark.parametrize(
-    ("selection", "minutes"),
-    [
-        (Selection(project="demo"), [0, 1, 2, 3]),
-        (Selection(project="other"), [4]),
-        (Selection(project="demo", branch="main"), [0, 1, 3]),
-        (Selection(project="demo", usable=True), [1, 2, 3]),
-        (Selection(project="demo", since=datetime(2026, 1, 1, 0, 2)), [2, 3]),
-        (Selection(project="demo", machine_class=LAPTOP_CLASS), [0, 1, 2]),
-        (Selection(project="demo", file="test_b.py"), [3]),
-        (Selection(project="none"), []),
-    ],
-)
+SELECTIONS = [
+    (Selection(project="demo"), [0, 1, 2, 3]),
+    (Selection(project="other"), [4]),
+    (Selection(project="demo", branch="main"), [0, 1, 3]),
+    (Selection(project="demo", usable=True), [1, 2, 3]),
+    (Selection(project="demo", since=datetime(2026, 1, 1, 0, 2)), [2, 3]),
+    (Selection(project="demo", machine_class=LAPTOP_CLASS), [0, 1, 2]),
+    (Selection(project="demo", file="test_b.py"), [3]),
+    (Selection(project="none"), []),
+]
+
+
 @pytest.mark.parametrize("kind", ["folder", "postgresql"])
-def test_a_selection(address, kind, selection, minutes):
+def test_a_selection(address, kind):
     store = store_of(
         run_at(3, file="test_b.py", environment=SERVER),  # not in the order of time
         run_at(0, outcome="failed"),
@@ -104,8 +102,9 @@ def test_a_selection(address, kind, selection, minutes):
         store=open_store(address(kind)),
     )
     store_of(run_at(4), store=store, project="other")
-    found = [row for row in store.rows(selection) if row.metric == "step_time"]
-    assert [row.created.minute for row in found] == minutes
+    for selection, minutes in SELECTIONS:
+        found = [row for row in store.rows(selection) if row.metric == "step_time"]
+        assert [row.created.minute for row in found] == minutes, selection
 
 
 def test_usable_rows_have_a_value(store):
@@ -128,14 +127,11 @@ class TestSql:
             "demo",
         )
         assert (answer.columns, answer.rows) == (("longest", "n"), ((0.2, 2),))
+        of_all_projects = "SELECT count(*) FROM runs WHERE metric = 'step_time'"
+        assert filled.sql(of_all_projects, "").rows == ((3,),)
 
-    def test_of_all_projects(self, filled):
-        query = "SELECT count(*) FROM runs WHERE metric = 'step_time'"
-        assert filled.sql(query, "").rows == ((3,),)
-
-    @pytest.mark.parametrize(
-        "query",
-        [
+    def test_what_is_no_select_is_refused_and_changes_nothing(self, filled):
+        for query in (
             "DELETE FROM runs",
             "DROP TABLE runs",
             "SELECT 1; SELECT 2",
@@ -144,13 +140,11 @@ class TestSql:
             "SELECT * FROM none_such",
             "SELECT FROM WHERE",
             "",
-        ],
-    )
-    def test_what_is_no_select_is_refused_and_changes_nothing(self, filled, query):
-        with pytest.raises(HistoryError) as caught:
-            filled.sql(query, "demo")
-        assert "\n" not in str(caught.value)
-        assert len(filled.rows(Selection(metrics=("step_time",)))) == 3
+        ):
+            with pytest.raises(HistoryError) as caught:
+                filled.sql(query, "demo")
+            assert "\n" not in str(caught.value), query
+            assert len(filled.rows(Selection(metrics=("step_time",)))) == 3, query
 
     def test_files_of_the_machine_cannot_be_read(self, address):
         store = store_of(run_at(0), store=open_store(address("folder")))
@@ -168,9 +162,9 @@ def test_pruning_removes_the_old_runs_of_a_project(store):
     assert left.project == "other"
 
 
-@pytest.mark.parametrize("name", ["a/b", "..", "a=b*[c]?", "100 %", "ü", "it's"])
-def test_names_of_projects(store, name):
-    store_of(run_at(0), store=store, project=name)
+def test_names_of_projects(store):
     store_of(run_at(1), store=store, project="x")
-    (row,) = store.rows(Selection(project=name, metrics=("step_time",)))
-    assert row.project == name
+    for name in ("a/b", "..", "a=b*[c]?", "100 %", "ü", "it's"):
+        store_of(run_at(0), store=store, project=name)
+        (row,) = store.rows(Selection(project=name, metrics=("step_time",)))
+        assert row.project == name

@@ -285,13 +285,17 @@ def test_a_compiled_program_runs_too(tf_profile, w):
 
 
 def test_a_slow_iterator_is_the_input_wait(tf_profile, w):
+    waits = []
+
     def batches():
         while True:
+            start = time.perf_counter()
             time.sleep(0.01)
+            waits.append(time.perf_counter() - start)  # more on a busy machine
             yield BATCH
 
     found = tf_profile(lambda x: product(x, w), batches(), **FEW)
-    assert found.input_wait == pytest.approx(0.0105, rel=0.15)
+    assert min(waits) <= found.input_wait <= max(waits) + 0.001
     assert found.input_bound > 0.5
     assert found.workload["inputs"] == ["float32[64,256]"]
     assert found.value("throughput").detail["examples_per_step"] == 64
