@@ -131,7 +131,9 @@ def refuse_format(data: Any, where: str) -> None:
             f"{where}: format {version}, this version reads format {FORMAT}; upgrade pytest-tfperf"
         )
     if version < FORMAT:
-        raise TfperfError(f"{where}: format {version}, written by an older version; record it again")
+        raise TfperfError(
+            f"{where}: format {version}, written by an older version; record it again"
+        )
 
 
 def _text(value: object) -> str:

@@ -2,14 +2,17 @@
 
 import gc
 import os
+import re
 import signal
+import subprocess
 import sys
 import tempfile
-from pathlib import Path
+from multiprocessing.process import BaseProcess
 
 import fastjsonschema  # noqa: F401 - pytester removes modules that its test imported first
 import hypothesis
 import pytest
+from helpers.paths import TESTS
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # TensorFlow's default depends on the processor, and with it what Grappler fuses and who allocates.
@@ -24,9 +27,6 @@ _WORKER = (
     "PYTEST_XDIST_WORKER_COUNT",
     "PYTEST_XDIST_TESTRUNUID",
 )  # what tests start is none
-
-
-MARKERS = {"tensorflow": "tf", "processes": "process"}
 
 
 @pytest.hookimpl(trylast=True)
@@ -87,12 +87,55 @@ def pytest_collection():
         gc.enable()
 
 
+FAST = "not full and not nightly"
+OTHER_TIER = re.compile(
+    r"^pytestmark = (?:\[\n(?: .*\n)*? )?.*\bmark\.(?:full|nightly)\b", re.MULTILINE
+)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave files of other tiers unread in the fast one: their packages need not be installed."""
+    if collection_path.suffix == ".py" and config.option.markexpr == FAST:
+        return bool(OTHER_TIER.search(collection_path.read_text(encoding="utf-8"))) or None
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark tests by their folder."""
+    """Mark tests of TensorFlow by their folder, and those that start processes by the fixture that lets them."""
     for item in items:
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        if folder in MARKERS:
-            item.add_marker(MARKERS[folder])
+        if in_process := item.path.is_relative_to(TESTS / "tensorflow"):
+            item.add_marker("tf")
+        if starts := "processes" in item.fixturenames:
+            item.add_marker("process")
+        names = [name for mark in item.iter_markers("imports") for name in mark.args]
+        kinds = {
+            "TensorFlow in this process": in_process,
+            "JAX": "jax" in names,
+            "processes started": starts,
+        }
+        kind = next((kind for kind, holds in kinds.items() if holds), "unit")
+        item.user_properties.append(("kind", kind))  # in a JUnit file, for benchmarks/durations.py
+
+
+@pytest.fixture(scope="session")
+def processes():
+    """Tests that start processes ask for this; others fail as soon as they start one."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Let no test start a process that does not say so, but for the shell script that stands for Graphviz's dot."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not {"processes", "fake_graphviz"} & set(item.fixturenames):
+            patch.setattr(subprocess.Popen, "__init__", _started)
+            patch.setattr(os, "fork", _started)
+            patch.setattr(BaseProcess, "start", _started)
+        return (yield)
+
+
+def _started(*arguments, **options):
+    pytest.fail("a test that starts a process uses the fixture `processes`")
 
 
 @pytest.hookimpl(trylast=True)

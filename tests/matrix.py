@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CORE = [f"tests/tensorflow/{part}" for part in ("capture", "compiler", "plugin", "trace")]
 SMOKE = "tests/suites/smoke"
 SUITES = {
-    "full": [["-n", "2", "--dist", "worksteal", "tests"]],
+    "fast": [["-n", "2", "--dist", "worksteal", "tests"]],
     "core": [CORE],
     "smoke": [
         [SMOKE],
@@ -41,7 +41,7 @@ SUITES = {
         ],
     ],
 }
-WITHOUT = ("ruff", "mypy", "types-", "tensorflow", "pytest-tfperf")  # of what the tests need
+WITHOUT = ("tensorflow", "pytest-tfperf")  # of what the tests need: a row has its own
 LONGEST_S = 3600
 WORDS = r"\d+ (?:passed|failed|errors?|skipped|xfailed|xpassed)"
 
@@ -57,7 +57,7 @@ class Row:
 
 
 ROWS = {
-    "full": Row("3.11", "2.21.*", "full"),
+    "fast": Row("3.11", "2.21.*", "fast"),
     "newest": Row("3.13", "2.21.*", "core"),
     "lowest": Row("3.10", "2.18.0", "core", lowest=True),
     "2.19": Row("3.12", "2.19.*", "core"),
@@ -121,7 +121,7 @@ def make(row, python, folder):
     else:
         checked([python, "-m", "venv", str(folder)])
         install = [str(made), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    checked([*install, "-e", str(ROOT), *requirements(row)])
+    checked([*install, "-e", f"{ROOT}[history]", *requirements(row)])
     return made
 
 
