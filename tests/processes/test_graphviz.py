@@ -1,4 +1,4 @@
-"""What Graphviz itself makes of our graphs: it is another program, which no machine has to have, so that only the full tests ask for it."""
+"""What Graphviz itself makes of our graphs: it is another program, which no machine has to have, so that only the nightly tests ask for it."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from pytest_tfperf.export.formats import export_hlo
 from pytest_tfperf.hlo.dot import dot_of, svg_of
 
 pytestmark = [
-    pytest.mark.full,
+    pytest.mark.nightly,
     pytest.mark.usefixtures("processes"),
     pytest.mark.skipif(
         shutil.which("dot") is None and not os.environ.get("TFPERF_TESTS_IN_CI"),
