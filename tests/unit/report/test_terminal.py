@@ -97,6 +97,15 @@ def test_what_pytest_shows_with_the_failure_is_not_repeated():
     assert any(text.startswith("INCONCLUSIVE test_model.py::test_step: ") for text in texts)
 
 
+def test_a_broken_check_of_a_test_whose_failure_pytest_does_not_show_has_its_line():
+    for outcome in ("xfailed", "error", "passed"):
+        test = record_of(TRAIN, EVAL, checks=[FAILED, UNKNOWN], outcome=outcome)
+        lines = render(Run(created="", tests=(test,)), 80, 0, failures_shown=True)
+        texts = [line.text for line in lines]
+        for verdict in ("FAIL ", "UNKNOWN "):
+            assert any(text.startswith(verdict) for text in texts), (outcome, verdict)
+
+
 def test_a_comparison_has_a_line_for_each_variant_but_the_first():
     rows = [
         ("step_time in turns", "2 ms", "1 ms", "4 ms"),
