@@ -62,7 +62,6 @@ def test_a_platform_that_is_not_here(tmp_path, platform):
     assert "xla_bridge.py" not in said  # no traceback of JAX
 
 
-@pytest.mark.nightly
 def test_jax_without_jaxlib_is_the_user_s_error(tmp_path):
     missing = "raise ModuleNotFoundError('no jaxlib here', name='jaxlib')"
     first = "try:\n    import jax\nexcept ModuleNotFoundError:\n    pass"

@@ -34,7 +34,7 @@ def test_a_broken_limit_fails_a_test_of_jax_and_says_why():
     assert printed.splitlines()[-1] == "imported: jax"
 
 
-@pytest.mark.nightly
+@pytest.mark.full
 def test_backends_of_keras():
     """The process of the test runs no model: it loads the backend that Keras is told to use, alone."""
     environment = {"KERAS_BACKEND": "jax", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
@@ -57,8 +57,8 @@ def test_pytorch_is_loaded_and_not_tensorflow_if_keras_is_told_to_use_it():
     ("modules", "n_tests"),
     [
         ("four_devices errors", 14),
-        pytest.param("forms", 11, marks=pytest.mark.nightly),
-        pytest.param("keras_on_jax", 9, marks=pytest.mark.nightly),
+        ("forms", 11),
+        ("keras_on_jax", 9),
         pytest.param("keras_on_torch", 5, marks=pytest.mark.nightly),
         ("beside_tensorflow known_metrics", 14),
     ],

@@ -78,7 +78,7 @@ def test_trace(tf_profile):
 """
 
 
-@pytest.mark.nightly
+@pytest.mark.full
 def test_metrics_are_those_of_all_replicas(pytester, processes):
     pytester.makepyfile(
         f"""

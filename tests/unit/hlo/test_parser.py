@@ -171,6 +171,10 @@ READ = [
         {"called": (1,), "custom_call_target": "f", "backend_config": "x\ny"},
     ),
     (
+        r'a = f32[9]{0} custom-call(p), custom_call_target="f", backend_config="\x41\102\"\\"',
+        {"backend_config": 'AB"\\'},
+    ),
+    (
         "a = f32[2]{0} convolution(p, p), dim_labels=bf01_oi01->bf01, window={size=3x2 stride=2x2 pad=1_0x0_1 rhs_reversal=1x1 lhs_dilate=2x1}, "
         "batch_group_count=2, feature_group_count=4",
         {

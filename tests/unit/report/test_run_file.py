@@ -13,6 +13,7 @@ from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.report.run_file import ENDINGS, read_run, write_run
 from pytest_tfperf.runs import Run
+from pytest_tfperf.values import Column, Table
 
 A_RUN = Run(
     created="2026-01-31T12:00:00+00:00",
@@ -78,6 +79,16 @@ def test_a_file_of_another_kind_is_refused_by_name(tmp_path, content, said):
     with pytest.raises(TfperfError) as refusal:
         read_run(path)
     assert str(refusal.value).startswith(f"{path}: {said}")
+
+
+def test_a_cell_of_another_type_than_comparisons_read_is_refused_by_its_place(tmp_path):
+    columns = [Column("op", "op"), Column("self_s", "self", "s")]
+    table = Table.of("ops", columns, [("MatMul", "fast")])
+    damaged = replace(profile(), tables={"ops": table})
+    write_run(Run(created="", tests=(record_of(damaged),)), tmp_path / "run.json")
+    place = "damaged run file: 'fast' in the column 'self_s' of table 'ops'"
+    with pytest.raises(TfperfError, match=f": {place}$"):
+        read_run(tmp_path / "run.json")
 
 
 def test_baseline_files_of_both_kinds_are_named_as_such(tmp_path):

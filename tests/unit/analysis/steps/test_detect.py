@@ -37,6 +37,8 @@ def test_an_aborted_step_is_dropped_and_counted():
         train(0, 1, 4, tfperf=1), train(1, 4, 5, tfperf=1, aborted=1), train(2, 6, 9, tfperf=1)
     )
     assert (steps.names, steps.n_dropped) == (("train 0", "train 2"), 1)
+    with pytest.raises(TraceError, match="no step found"):
+        steps_of(train(0, 1, 4, tfperf=1, aborted=1))
 
 
 def test_marks_of_the_user_s_inside_ours_are_not_steps():
