@@ -2,12 +2,12 @@
 
 import pytest
 
+pytestmark = pytest.mark.nightly
 pytest.importorskip(
     "tf_keras", reason="Keras 2 is not installed: pip install --no-deps 'tf_keras==2.21.*'"
 )
 
 
-@pytest.mark.nightly
 def test_loops_are_followed_under_the_marker_alone(pytester, monkeypatch, processes):
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
     pytester.makepyfile(

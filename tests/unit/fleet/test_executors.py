@@ -27,6 +27,7 @@ def test_an_executor_that_is_given_stays_open():
         assert given._threads.submit(abs, -1).result() == 1
 
 
+@pytest.mark.full  # needs the extra [dask]
 @pytest.mark.filterwarnings("default")
 def test_a_scheduler_that_is_not_there_is_named_soon(monkeypatch):
     monkeypatch.setattr(executors, "_CONNECT_S", 0.2)
