@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from pytest_tfperf.compiler.functions import (
@@ -82,6 +83,10 @@ def _graphs_of(function: Function, copies: list[Any]) -> Any:
         raise Unsupported(
             "this version of TensorFlow does not instantiate a function without running it"
         )
+    if _user_collects_graphs():
+        raise Unsupported(
+            "the test collects graphs itself (tf.summary.trace_on(graph=True)), which would end it"
+        )
     args = list(map(_fake_argument, function.args))
     name, n_results = definition.signature.name, len(definition.signature.output_arg)
     for copy in copies:
@@ -118,7 +123,9 @@ def _instantiate(name: str, args: list[Any], n_results: int) -> list[Any]:
     import tensorflow as tf
     from tensorflow.python.eager import context
 
-    context.enable_run_metadata()
+    # disable_run_metadata() would leave the collection of graphs on: each later call then keeps its
+    # graphs for ever (TensorFlow 2.21).
+    context.enable_graph_collection()
     try:
         tf.raw_ops.NoOp()
         context.export_run_metadata()
@@ -126,19 +133,38 @@ def _instantiate(name: str, args: list[Any], n_results: int) -> list[Any]:
         tf.raw_ops.NoOp()
         return list(context.export_run_metadata().function_graphs)
     finally:
-        context.disable_run_metadata()
+        context.disable_graph_collection()
+
+
+def _user_collects_graphs() -> bool:
+    """Return whether `tf.summary.trace_on(graph=True)` is on, which ours would empty and end."""
+    # private: TensorFlow has no way to ask
+    from tensorflow.python.ops import summary_ops_v2
+
+    return bool(getattr(getattr(summary_ops_v2, "_current_trace_context", None), "graph", False))
 
 
 def _call_cancelled(name: str, args: list[Any], n_results: int) -> bool:
-    """Call a function that is already cancelled; return whether the runtime refused to start it."""
+    """
+    Call a function that is already cancelled; return whether the runtime refused to start it.
+
+    A `CancellationManagerContext` would cancel the calls of other threads too.
+    """
     import tensorflow as tf
-    from tensorflow.python.eager import cancellation, context
+    from tensorflow.python.eager import cancellation, context, execute
 
     manager = cancellation.CancellationManager()
     manager.start_cancel()
+    own = context.context()
     try:
-        with cancellation.CancellationManagerContext(manager):
-            context.context().call_function(name.encode(), args, n_results)
+        execute.execute_with_cancellation(
+            name,
+            num_outputs=n_results,
+            inputs=args,
+            attrs=tuple(chain(*own.function_call_options.as_attrs().items())),
+            ctx=own,
+            cancellation_manager=manager,
+        )
     except tf.errors.CancelledError:
         return True
     return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ _OTHER_GRAPHS = (
 )
 
 NOT_LOADED = "TensorFlow is not loaded, so the steps ran none of its functions"
+
+_OF_THE_STEP = "WorkerClosureProcessingLoop"
+"""Threads in which a ClusterCoordinator runs what a step schedules (cluster_coordinator.py)."""
 
 StepCalls = tuple[int, frozenset[tuple[Any, int]]]
 """Number of steps that Python ran at once, and (key, count) of the functions called in them."""
@@ -54,6 +58,11 @@ class Calls:
                 name=function.name.decode(), args=tuple(map(spec, args)), keep=function
             )
         self._of_step.append(key)
+
+    def add_elsewhere(self, function: Any) -> None:
+        """Add a call of a thread that was there before: its work may be the step's or not."""
+        title = Function(name=function.name.decode(), args=(), keep=None).title
+        self.why = self.why or f"another thread called {title} while the step ran"
 
     def add_trace(self, function: str, change: str) -> None:
         """Add a trace of a function after a change."""
@@ -124,7 +133,9 @@ def calls_recorded(in_step: Callable[[], bool] = lambda: True) -> Iterator[Calls
     """
     Record, within the context, each call of a concrete function while `in_step` returns True.
 
-    The result holds only a reason if TensorFlow's private function differs from 2.18 to 2.22.
+    Calls of threads that live already are not known to be the step's, so they make the calls
+    unknown. Those of threads that a step starts are its own. The result holds only a reason if
+    TensorFlow's private function differs from 2.18 to 2.22.
     """
     if loaded_tensorflow() is None:
         yield Calls(why=NOT_LOADED)
@@ -140,11 +151,16 @@ def calls_recorded(in_step: Callable[[], bool] = lambda: True) -> Iterator[Calls
     import tensorflow as tf
 
     calls = Calls()
+    others = {one.ident for one in threading.enumerate() if not one.name.startswith(_OF_THE_STEP)}
+    others.discard(threading.get_ident())
 
     def recording(self: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
         result = original(self, tensor_inputs, captured_inputs)
         if tf.executing_eagerly() and in_step():
-            calls.add(self, tensor_inputs, captured_inputs)
+            if threading.get_ident() in others:
+                calls.add_elsewhere(self)
+            else:
+                calls.add(self, tensor_inputs, captured_inputs)
         return result
 
     ConcreteFunction._call_flat = recording

@@ -1,0 +1,67 @@
+"""Threads of the user's own that run TensorFlow beside the step."""
+
+import threading
+from contextlib import contextmanager
+
+import tensorflow as tf
+
+STEP = tf.ones((32, 32))
+OTHER = tf.ones((64, 64))
+FLOPS = 2 * 32**3
+
+
+@tf.function
+def step(x):
+    return x @ x
+
+
+@tf.function
+def beside(x):
+    return x @ x @ x
+
+
+@contextmanager
+def calling(function, x):
+    """Call a function in another thread all the time; its error is the test's."""
+    beside(OTHER)
+    ended, errors = threading.Event(), []
+
+    def run():
+        try:
+            while not ended.is_set():
+                function(x)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    assert errors == []
+
+
+def test_calls_of_another_thread_are_neither_cancelled_nor_the_step_s(profile):
+    with calling(beside, OTHER):
+        found = profile(step, [STEP] * 40)
+    for metric in ("flops", "graph_ops", "xla_coverage"):
+        assert found.value(metric).number is None, metric
+        assert "another thread called beside while the step ran" in found.value(metric).why, metric
+
+
+def test_a_thread_that_a_step_starts_and_awaits_works_for_the_step(profile):
+    def in_a_thread(x):
+        thread = threading.Thread(target=step, args=(x,))
+        thread.start()
+        thread.join()
+
+    found = profile(in_a_thread, [STEP] * 40)
+    assert (found.flops, found.graph_ops) == (FLOPS, 1)
+
+
+def test_a_thread_that_only_waits_or_computes_without_tensorflow_changes_nothing(profile):
+    with calling(lambda x: sum(range(1000)), None):
+        found = profile(step, [STEP] * 40)
+    assert (found.flops, found.graph_ops) == (FLOPS, 1)
