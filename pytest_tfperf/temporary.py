@@ -27,6 +27,7 @@ except ImportError:  # Windows
 
 MARK = ".gitignore"
 _NAME = re.compile(r"\.?tfperf-tmp-[0-9a-f]{8}")
+_SEEN: set[Path] = set()
 _OLD_S = 86_400.0
 """Age of a folder whose process must have ended, where the file system has no locks: a day."""
 
@@ -54,7 +55,9 @@ class TemporaryFolder:
             self.path.mkdir(mode=0o700)
             made = _marked(self.path)
         self._mark, self._folder = made
-        remove_left(within)
+        if within not in _SEEN:  # once a process: some folders hold thousands of others
+            _SEEN.add(within)
+            remove_left(within)
 
     @property
     def locks(self) -> tuple[int, ...]:

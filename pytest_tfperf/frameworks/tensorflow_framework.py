@@ -8,7 +8,6 @@ from typing import Any
 
 from pytest_tfperf.frameworks import tensorflow_runtime as runtime
 from pytest_tfperf.frameworks.interface import TENSORFLOW, Annotation
-from pytest_tfperf.tf_log import information_hidden
 
 
 class TensorFlow:
@@ -30,8 +29,7 @@ class TensorFlow:
 
     def run_compiled(self) -> None:
         """Compile a small function with XLA and run it."""
-        with information_hidden():
-            runtime.run_compiled()
+        runtime.run_compiled()
 
     def synchronise(self) -> None:
         """Wait for all devices."""
@@ -46,19 +44,16 @@ class TensorFlow:
 
     def start_trace(self, folder: Path) -> None:
         """Start the profiler."""
-        with information_hidden():
-            _profiler().start(str(folder))
+        _profiler().start(str(folder))
 
     def stop_trace(self) -> None:
         """Stop the profiler, which writes its trace."""
-        with information_hidden():
-            _profiler().stop()
+        _profiler().stop()
 
     def discard_trace(self) -> None:
         """Stop the profiler if it runs."""
         try:
-            with information_hidden():
-                _profiler().stop(save=False)
+            _profiler().stop(save=False)
         except runtime.load_tensorflow().errors.UnavailableError:  # no session was running
             return
 

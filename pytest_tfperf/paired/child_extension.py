@@ -9,9 +9,7 @@ from pathlib import Path
 from pytest_tfperf.machine.conditions import is_traced
 from pytest_tfperf.paired.loaded_code import (
     copies,
-    import_hooks,
     module_files,
-    module_loaders,
     of_another_environment,
     outside_tree,
 )
@@ -87,10 +85,7 @@ class VersionExtension:
             assert self._pythons is not None
             path = [entry for entry in sys.path if not _is_below(entry, self._pythons.own)]
             return copies(files, self._tree, path, self._pythons.name)
-        return [
-            *outside_tree(files, self._tree, "tree" if self._is_tree else "ref", sys.path),
-            *import_hooks(files, module_loaders(sys.modules), self._tree),
-        ]
+        return outside_tree(files, self._tree, "tree" if self._is_tree else "ref", sys.path)
 
     def _of_other_environment(self, files: dict[str, str]) -> list[str]:
         if self._pythons is None:

@@ -17,18 +17,6 @@ _PLACES = {"tree": "the working tree", "ref": "the ref's files"}
 # Python's own tests are not among the names of its standard library
 _OF_PYTHON = sys.stdlib_module_names | {"test", "__main__"}
 _COMPILED = (".so", ".pyd")
-# packages whose loaders do not change the code of modules: the standard library, pytest's asserts,
-# setuptools and six
-_STANDARD = {
-    "_frozen_importlib",
-    "_frozen_importlib_external",
-    "importlib",
-    "zipimport",
-    "_pytest",
-    "setuptools",
-    "pkg_resources",
-    "six",
-}
 
 
 def module_files(modules: Mapping[str, Any]) -> dict[str, str]:
@@ -42,13 +30,6 @@ def module_files(modules: Mapping[str, Any]) -> dict[str, str]:
     """
     files = ((name, _attributes(module).get("__file__")) for name, module in list(modules.items()))
     return {name: file for name, file in files if isinstance(file, str)}
-
-
-def module_loaders(modules: Mapping[str, Any]) -> dict[str, str]:
-    """Return the full name of the class that loaded each module."""
-    specs = ((name, _attributes(module).get("__spec__")) for name, module in list(modules.items()))
-    loaders = ((name, getattr(spec, "loader", None)) for name, spec in specs)
-    return {name: _class_name(loader) for name, loader in loaders if loader is not None}
 
 
 def outside_tree(
@@ -78,34 +59,6 @@ def outside_tree(
     return [
         _reason(kind, names, files, tree, version, sources)
         for (kind, _), names in sorted(found.items())
-    ]
-
-
-def import_hooks(files: Mapping[str, str], loaders: Mapping[str, str], tree: Tree) -> list[str]:
-    """
-    Return a sentence for each import hook that has loaded modules of the project.
-
-    A finder that leaves loading to Python does not count, as in an editable install: its file is
-    the code.
-
-    Args:
-        files: Files of the loaded modules, by name.
-        loaders: Classes that loaded them, by name.
-        tree: The working tree, and the files of the ref.
-    """
-    found: dict[str, list[str]] = defaultdict(list)
-    for name, loader in loaders.items():
-        if (
-            name in files
-            and loader.partition(".")[0] not in _STANDARD
-            and place(files[name], tree)[0] != "elsewhere"
-        ):
-            found[loader].append(name)
-    return [
-        f"{_first(names)} ({files[_shallowest(names)]}) came through the import hook {loader}, "
-        "which may give both versions the same code, or other code than is in the file; "
-        "compare without it"
-        for loader, names in sorted(found.items())
     ]
 
 
@@ -252,8 +205,3 @@ def _attributes(module: Any) -> dict[str, Any]:
     # libraries of cffi call themselves modules, and have no attributes to look up
     is_module = issubclass(type(module), ModuleType)
     return object.__getattribute__(module, "__dict__") if is_module else {}
-
-
-def _class_name(loader: Any) -> str:
-    kind = loader if isinstance(loader, type) else type(loader)
-    return f"{kind.__module__}.{kind.__qualname__}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -236,8 +237,10 @@ def with_results(
         report: The report.
         record: The results.
         is_broken: True if the test failed only for its performance.
-        undecided: The verdict for which a test that passed is undecided, or None.
+        options: Options of the run.
     """
+    sections = [(title, _OF_THE_PROFILER.sub("", text)) for title, text in report.sections]
+    report.sections = [(title, text) for title, text in sections if text]
     report.tfperf = record.to_json()  # type: ignore[attr-defined]
     report.tfperf_broken = is_broken  # type: ignore[attr-defined]
     report.tfperf_undecided = undecided(record.checks, options)  # type: ignore[attr-defined]
@@ -251,6 +254,12 @@ def with_results(
 
         lines = "\n".join(text for text, _ in results_table([record], width=0))
         report.sections.append(("tfperf", lines))
+
+
+_OF_THE_PROFILER = re.compile(
+    r"^(?:I\d{4} |[\d:. -]+: I ).*\b(?:profiler_session|save_profile)\.cc:\d+\].*\n?", re.MULTILINE
+)
+"""Lines of information, with which each session of the profiler fills the stderr of a test."""
 
 
 def _is_whole(config: pytest.Config, options: Options) -> bool:

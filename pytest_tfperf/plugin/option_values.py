@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _pytest.config.findpaths import determine_setup  # private, in pytest 8.4 to 9.2
 
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import parse_limit_lines, parse_steps, parse_tolerance
@@ -38,9 +37,6 @@ from pytest_tfperf.plugin.options import INI_PREFIX, REPORT_SUFFIXES, TABLE, Opt
 from pytest_tfperf.plugin.workers import is_worker
 from pytest_tfperf.quantities import SECONDS as SECONDS_UNIT
 from pytest_tfperf.quantities import parse_quantity
-
-_SETUP: Mapping[str, Any] = {"override_ini": None} if pytest.version_tuple >= (9, 0) else {}
-"""Arguments of pytest's `determine_setup` that its version needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +143,10 @@ def _refuse_moved_project(config: pytest.Config) -> None:
     flags = {option.flag for option in TABLE.values() if option.flag and option.kind != SWITCH}
     words = [*shlex.split(environ.get("PYTEST_ADDOPTS", "")), *config.invocation_params.args]
     taken = {value: f"{flag}={value}" for flag, value in pairwise(map(str, words)) if flag in flags}
-    wanted, found = _project(config), _project(config, taken)
+    try:
+        wanted, found = _project(config), _project(config, taken)
+    except (ImportError, AttributeError, TypeError):  # another pytest, which is not asked
+        return
     if wanted == found:
         return
     raise LimitError(
@@ -159,13 +158,16 @@ def _refuse_moved_project(config: pytest.Config) -> None:
 
 def _project(config: pytest.Config, more: Iterable[str] = ()) -> tuple[Path, Path | None]:
     """Return the rootdir and the ini file of the tests that are given, and of more paths."""
+    from _pytest.config.findpaths import determine_setup  # private, in pytest 8.4 to 9.2
+
     known = config.known_args_namespace
+    more_of_9: dict[str, Any] = {"override_ini": None} if pytest.version_tuple >= (9, 0) else {}
     rootdir, ini, *_ = determine_setup(
         inifile=known.inifilename,
         args=[*known.file_or_dir, *more],
         rootdir_cmd_arg=known.rootdir or None,
         invocation_dir=config.invocation_params.dir,
-        **_SETUP,
+        **more_of_9,
     )
     return rootdir, ini
 

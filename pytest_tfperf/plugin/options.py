@@ -9,7 +9,7 @@ take longer than all the rest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -275,7 +275,8 @@ TABLE: Mapping[str, Option[Any]] = {
 
 def unknown_names(config: pytest.Config) -> list[str]:
     """Return the names of ini values of this plugin that it does not have, as `tfperf_step`."""
-    names = config._get_unknown_ini_keys()  # private, in pytest 8.4 to 9.2
+    # private, in pytest 8.4 to 9.2; without it pytest's own warning is all that tells of them
+    names: Iterable[str] = getattr(config, "_get_unknown_ini_keys", list)()
     return sorted(name for name in names if name.startswith(INI_PREFIX))
 
 

@@ -75,7 +75,7 @@ class ProfiledAlone:
                 return (yield)
         with self._lock.alone(_PATIENCE_S) as alone:
             if alone:
-                del os.environ[_SHARES_CPU]
+                os.environ.pop(_SHARES_CPU, None)  # a fixture may have cleared the environment
             try:
                 return (yield)
             finally:

@@ -1,9 +1,8 @@
-"""The shape of the package: layers, names, sizes, imports of TensorFlow, clocks, start-up."""
+"""The shape of the package: layers, imports of TensorFlow, clocks, start-up; and what fast tests import."""
 
 import ast
 import re
 import sys
-from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -33,7 +32,6 @@ LAYERS = (
         "table_columns",
         "temporary",
         "text",
-        "tf_log",
         "turns",
         "values",
     },
@@ -51,7 +49,7 @@ LAYER = {name: number for number, layer in enumerate(LAYERS) for name in layer}
 LOOSE_LAYERS = 3
 FRAMEWORKS = {"tensorflow", "keras", "jax"}
 FRAMEWORK_PACKAGES = {"frameworks", "compiler", "capture"}
-SHORTEST_MODULE, LONGEST_MODULE, LONGEST_FUNCTION, MOST_MODULES = 25, 350, 60, 20
+LONGEST_FUNCTION = 60
 WALL_CLOCKS = {
     "time",
     "time_ns",
@@ -170,30 +168,7 @@ def test_loose_modules_are_values_and_primitives():
     assert loose <= set().union(*LAYERS[:LOOSE_LAYERS])
 
 
-def test_names_of_modules_and_public_classes_are_unique():
-    modules = Counter(name.rpartition(".")[2] for name in MODULES)
-    assert [name for name, n in modules.items() if n > 1] == []
-    classes = defaultdict(list)
-    for name in MODULES:
-        for node in tree(PATHS[name]).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                classes[node.name].append(name)
-    assert {name: found for name, found in classes.items() if len(found) > 1} == {}
-
-
-def test_sizes_of_packages_modules_and_functions():
-    entries = Counter(
-        path.parent
-        for path in [*PACKAGE.rglob("*.py"), *(p for p in PACKAGE.rglob("*") if p.is_dir())]
-        if path.name not in ("__init__.py", "__pycache__")
-    )
-    assert {
-        str(folder): n for folder, n in entries.items() if n > MOST_MODULES and folder != PACKAGE
-    } == {}
-    lengths = {name: len(PATHS[name].read_text("utf-8").splitlines()) for name in MODULES}
-    assert {
-        n: size for n, size in lengths.items() if not SHORTEST_MODULE <= size <= LONGEST_MODULE
-    } == {}
+def test_no_function_is_longer_than_a_screen():
     functions = [
         (name, node.name, node.end_lineno - node.lineno + 1)
         for name, path in PATHS.items()
@@ -262,7 +237,7 @@ def test_durations_come_from_clocks_that_cannot_jump():
 
 
 HEAVY = {
-    "jax": re.compile(rf"\b(?:import|from) jax\b|SUITES / {'frameworks'!r}"),
+    "jax": re.compile(rf"\b(?:import|from) jax\b|SUITES / {'frameworks'!r}|\brunning_jobs\b"),
     "keras": re.compile(r"\b(?:import|from) (?:tf_)?keras\b|\btf\.keras\b"),
     "browser": re.compile(r"\bfrom helpers\.browser\b"),
 }
@@ -297,13 +272,13 @@ def heavy_imports(name, path):
             used = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
             used |= {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}  # fixtures
             waiting += used & found.keys()
-    text = "\n".join(map(ast.unparse, seen))
+    text = "\n".join(map(ast.unparse, seen)).replace("\\n", "\n")  # of texts, in one line each
     return {one for one, pattern in HEAVY.items() if pattern.search(text)}
 
 
 def test_heavy_imports_are_seen_in_a_test_and_in_what_it_uses(tmp_path):
     lines = (
-        "IMPORT keras\nFROM helpers.browser IMPORT Browser\nSUITE = 'IMPORT jax'\n"
+        "IMPORT keras\nFROM helpers.browser IMPORT Browser\nSUITE = '\\nIMPORT jax'\n"
         "def fit(): return keras.Model()\ndef test_a(): fit()\n@pytest.fixture\ndef run(): return SUITE\n"
         "def test_b(run): run()\ndef test_c(): Browser(1)\ndef test_d(): pass\n"
     )  # not in the letters that this looks for

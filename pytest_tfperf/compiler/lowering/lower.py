@@ -31,7 +31,6 @@ from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.trip_counts import with_trip_counts
 from pytest_tfperf.recording import Modules
 from pytest_tfperf.text import elide
-from pytest_tfperf.tf_log import information_hidden
 from pytest_tfperf.values import Unknown
 
 _LONGEST_WHY = 300
@@ -161,15 +160,14 @@ def _compiler_ir(shown: Lowerable) -> bytes:
     for definition in own:
         runtime.add_function_def(definition)
     try:
-        with information_hidden():
-            module: bytes = runtime.get_compiler_ir(
-                device_name=device_of(function),
-                platform_name=None,
-                function_name=function.name,
-                flat_args=specs,
-                captured_inputs=list(function.args[len(specs) :]),
-                stage="hlo_serialized",
-            )
+        module: bytes = runtime.get_compiler_ir(
+            device_name=device_of(function),
+            platform_name=None,
+            function_name=function.name,
+            flat_args=specs,
+            captured_inputs=list(function.args[len(specs) :]),
+            stage="hlo_serialized",
+        )
     finally:
         for definition in own:
             runtime.remove_function(definition.signature.name)

@@ -139,3 +139,19 @@ def test_errors_show_no_frame_of_the_plugin(suite):
     }
     assert {name: frames for name, frames in own.items() if frames} == {}
     assert "All traceback entries are hidden" not in output
+
+
+def test_lines_of_the_profiler_are_no_part_of_a_failure_s_stderr(suite):
+    body = """
+def test_loud(tf_profile):
+    import os
+    os.write(2, b"the user's own line\\nI0000 00:00:1.2 3 other.cc:1] another's\\n")
+    tf_profile(tf.function(lambda x: x + 1), DATA, **STEP_ARGUMENTS)
+    assert False
+"""
+    suite.write(body)
+    shown = suite("--capture=fd").stdout.str()
+    assert "the user's own line" in shown
+    assert "other.cc:1] another's" in shown
+    assert "profiler_session.cc" not in shown
+    assert "save_profile.cc" not in shown

@@ -10,7 +10,7 @@ from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.plugin.option_kinds import COUNT, SECONDS, SHARE, STEPS
 from pytest_tfperf.plugin.option_values import PARSERS, plan_of, read_options
-from pytest_tfperf.plugin.options import TABLE, Options
+from pytest_tfperf.plugin.options import TABLE, Options, unknown_names
 
 TEXTS = {
     "tfperf_warmup": "3",
@@ -231,6 +231,10 @@ def test_an_unknown_ini_value_ends_the_run(pytester, form):
 def test_unknown_ini_values_of_others_are_left_to_pytest(pytester):
     (pytester.path / "pytest.ini").write_text("[pytest]\ntfperfect = 1\n")
     assert pytester.runpytest_inprocess("--version").ret == 0
+
+
+def test_another_pytest_has_no_list_of_unknown_ini_values():
+    assert unknown_names(object()) == []
 
 
 @every_form
