@@ -96,7 +96,7 @@ def run(*arguments, **environment):
     )
 
 
-@pytest.mark.nightly
+@pytest.mark.full
 def test_a_marker_alone_around_the_first_step_of_jax_says_that_it_came_late():
     """TensorFlow was there before, and is traced alone; the next test is traced in both."""
     first, _, second = run("late_jax.py").stdout.partition("_ test_alone[True] _")

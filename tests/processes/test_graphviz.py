@@ -1,6 +1,5 @@
 """What Graphviz itself makes of our graphs: it is another program, which no machine has to have, so that only the nightly tests ask for it."""
 
-import os
 import shutil
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -14,10 +13,7 @@ from pytest_tfperf.hlo.dot import dot_of, svg_of
 pytestmark = [
     pytest.mark.nightly,
     pytest.mark.usefixtures("processes"),
-    pytest.mark.skipif(
-        shutil.which("dot") is None and not os.environ.get("TFPERF_TESTS_IN_CI"),
-        reason="Graphviz is not installed",
-    ),
+    pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed"),
 ]
 
 ODD = [

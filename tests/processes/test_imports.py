@@ -35,6 +35,8 @@ def show():
 import pytest_tfperf
 assert set(pytest_tfperf.__all__) <= set(dir(pytest_tfperf))
 show()
+pytest_tfperf.TfperfError
+show()
 import pytest_tfperf.plugin.hooks
 show()
 for name in pytest_tfperf.__all__:
@@ -47,8 +49,9 @@ def test_a_process_that_imports_the_plugin_or_the_package_loads_little():
     done = subprocess.run(
         [sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True
     )
-    package, hooks, all_names = (set(json.loads(line)) for line in done.stdout.splitlines())
+    package, error, hooks, all_names = (set(json.loads(line)) for line in done.stdout.splitlines())
     assert not {name for name in package if name.startswith("pytest_tfperf.")}
+    assert {name for name in error if name.startswith("pytest_tfperf.")} == {"pytest_tfperf.errors"}
     assert "pytest_tfperf.plugin.hooks" in hooks
     assert not HEAVY & hooks
     assert {name for name in hooks if name.startswith("pytest_tfperf.")} <= LIGHT

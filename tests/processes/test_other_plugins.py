@@ -297,7 +297,6 @@ def test_next(tf_profile):
 """
 
 
-@pytest.mark.nightly
 def test_a_version_that_runs_a_test_again_is_refused(tmp_path):
     project = project_of(tmp_path, TWICE)
     (project.path / "conftest.py").write_text(CONFTEST + RUNS_ALL_AGAIN)
@@ -376,7 +375,6 @@ def inside(pytester, monkeypatch):
     return pytester
 
 
-@pytest.mark.nightly
 def test_a_test_whose_subtests_fail_is_not_recorded(inside):
     inside.makepyfile(
         """

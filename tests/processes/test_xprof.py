@@ -14,6 +14,7 @@ from fnmatch import fnmatch
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from helpers.paths import ROOT
 
 from pytest_tfperf.analysis.steps.breakdown import break_down
@@ -78,17 +79,19 @@ def xprof(request):
         return os.environ["XPROF_PYTHON"]
     folder = request.config.cache.mkdir(WHEEL.replace("==", "-"))
     python, done = folder / "bin" / "python", folder / "installed"
-    if not done.exists():
-        made = subprocess.run(
-            [sys.executable, "-m", "venv", "--clear", folder], capture_output=True, text=True
-        )
-        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", WHEEL]
-        made = made if made.returncode else subprocess.run(install, capture_output=True, text=True)
-        if made.returncode:
-            (pytest.fail if os.environ.get("TFPERF_TESTS_IN_CI") else pytest.skip)(
-                f"{WHEEL} cannot be installed: {made.stderr[-500:]}"
+    with FileLock(f"{folder}.lock"):  # of two workers
+        if not done.exists():
+            made = subprocess.run(
+                [sys.executable, "-m", "venv", "--clear", folder], capture_output=True, text=True
             )
-        done.touch()
+            install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", WHEEL]
+            if not made.returncode:
+                made = subprocess.run(install, capture_output=True, text=True)
+            if made.returncode:
+                (pytest.fail if os.environ.get("TFPERF_TESTS_IN_CI") else pytest.skip)(
+                    f"{WHEEL} cannot be installed: {made.stderr[-500:]}"
+                )
+            done.touch()
     return str(python)
 
 

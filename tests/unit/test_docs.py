@@ -35,6 +35,19 @@ def test_generated_pages_match_the_registries():
             assert read(name) == make(), name
 
 
+def test_links_of_files_that_are_no_pages_of_the_site_lead_somewhere():
+    """Sphinx checks those of the site."""
+    files = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+        *(ROOT / "changelog.d").glob("*.md"),
+    ]
+    assert len(files) > 10
+    for file in files:
+        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", file.read_text("utf-8")):
+            assert (file.parent / target).exists(), f"{file.name}: {target}"
+
+
 def first_cells(page):
     return re.findall(r"^\| `?(\w+)`? \|", read(page), re.MULTILINE)
 

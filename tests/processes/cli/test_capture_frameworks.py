@@ -10,9 +10,10 @@ from pytest_tfperf.cli.main import main
 pytestmark = pytest.mark.usefixtures("processes")
 
 
+@pytest.mark.imports("jax")
 def test_a_running_job_of_jax_is_captured_and_checked_at_once(tmp_path, capsys):
     with jobs_alone("JAX") as addresses:
-        words = [*addresses, "--ms", "300", "-o", str(tmp_path), "--check"]
+        words = [*addresses, "--ms", "1000", "-o", str(tmp_path), "--check"]
         assert main(["capture", *words, "--max-xla-compiles", "0"]) == 0
         assert main(["capture", *words, "--max-xla-launches", "0"]) == 1
     assert "FAIL: xla_launches is 1" in capsys.readouterr().out

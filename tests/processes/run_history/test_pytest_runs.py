@@ -17,7 +17,6 @@ pytestmark = pytest.mark.usefixtures("processes")
 SUITE = """
 import pytest
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_step(tf_profile, name):
     tf_profile({seconds}, retraces=0)

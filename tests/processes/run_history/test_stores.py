@@ -11,7 +11,7 @@ from pytest_tfperf.run_history.opening import open_store
 from pytest_tfperf.run_history.rows import rows_of
 from pytest_tfperf.run_history.stores import HistoryError, Selection
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
 
 LAPTOP_CLASS = machine_slug(LAPTOP["machine"])
 

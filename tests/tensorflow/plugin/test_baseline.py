@@ -168,6 +168,10 @@ def test_a_run_file_of_elsewhere_says_what_a_test_tolerates_and_is_accepted(suit
     assert main(["compare", "run.json", "run.json"]) == 0
     assert stored(suite)["tests"]["test_step"]["program"]["retraces"] == 0
     suite("--tfperf-baseline", "--tfperf-only=structural").assert_outcomes(passed=1)
+    suite("--tfperf-baseline", "--tfperf-report=again.json")
+    [test] = json.loads((suite.path / "again.json").read_text())["tests"]
+    wanted = {check["metric"]: check["wanted"] for check in test["checks"]}
+    assert wanted["step_time"] == "at most 30 % slower"
 
 
 def test_a_missing_entry_is_red_with_the_command_that_records_it(suite):

@@ -1,6 +1,9 @@
 """What a user sees of the executables of a step."""
 
+import pytest
+
 FIT = """
+import pytest
 import keras
 
 LIMITS = dict(max_xla_compiles=0, min_fusions=1, max_xla_compile_time="1 ms")
@@ -18,6 +21,7 @@ def test_fit(tf_profile):
 """
 
 
+@pytest.mark.imports("keras")
 def test_a_partial_batch_is_named_with_its_shapes(suite):
     suite.write(FIT)
     result = suite()

@@ -176,6 +176,7 @@ def test_a_run_file_is_written_and_shown_again(suite, processes, capsys):
     assert "tfperf: 1 check passed" in shown
 
 
+@pytest.mark.imports("keras")
 def test_disabled_runs_each_step_once_and_skips_its_test(suite):
     suite.write(
         """

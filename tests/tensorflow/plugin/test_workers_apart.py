@@ -43,7 +43,6 @@ def test_limited(tf_profile):
 """
 
 
-@pytest.mark.nightly
 def test_limits_in_a_worker_would_decide_nothing_and_are_refused(pytester):
     pytester.makepyfile(LIMITED)
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider")

@@ -552,7 +552,9 @@ def test_stored_traces_equal_those_of_the_protobuf_library():
 def test_real_traces_equal_those_of_the_protobuf_library():
     if VARIABLE not in os.environ:
         pytest.skip(f"{VARIABLE} names no folder of real traces")
-    for path in sorted(Path(os.environ[VARIABLE]).glob("*.xplane.pb")):
+    paths = sorted(Path(os.environ[VARIABLE]).glob("*.xplane.pb"))
+    assert paths
+    for path in paths:
         assert_equals_the_protobuf_library(path)
 
 

@@ -35,7 +35,9 @@ def known(name):
 
 
 def those_with(*keys):
-    return [name for name in TRUTHS if any(known(name).get(key) is not None for key in keys)]
+    names = [name for name in TRUTHS if any(known(name).get(key) is not None for key in keys)]
+    assert names, keys
+    return names
 
 
 def test_steps_last_as_long_as_on_the_clock_of_the_host():

@@ -87,8 +87,8 @@ def test_timelines_grow_as_the_trace(tmp_path, form):
         grows("trace", form, 24, exports(tmp_path, ending))
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("form", FORMS["trace"])
+@pytest.mark.full
+@pytest.mark.parametrize("form", forms("trace", "modules"))
 def test_profiles_grow_as_the_trace(form):
     grows("trace", form, 24, found)
 

@@ -105,7 +105,7 @@ def test_of_a_test_that_runs_again_the_last_run_counts():
         ),
     ]:
         plugin = Controller(config(), lambda _: None, True)
-        for each in reports:
+        for each in deepcopy(reports):  # the controller keeps what they hold
             plugin.pytest_runtest_logreport(each)
         found = [(data["measured"], data["outcome"]) for data in plugin.records()]
         assert found == ([] if kept is None else [kept]), why

@@ -1,6 +1,5 @@
 """Messages by hand, and against those of Google's own Protobuf."""
 
-import pytest
 from helpers.refusals import refusal
 from helpers.xspace import field
 
@@ -14,7 +13,6 @@ from pytest_tfperf.remote.profiler_service import (
 from pytest_tfperf.remote.trace_options import LONGEST_MS, TraceOptions, check_duration
 
 
-@pytest.mark.full  # its helper needs grpcio
 def test_protobuf_reads_the_request():
     from helpers.profiler_server import ProfileRequest
 
@@ -40,7 +38,6 @@ def test_protobuf_reads_the_request():
         assert (request.session_id, request.host_name) == ("r" * 200, "a_1")
 
 
-@pytest.mark.full  # its helper needs grpcio
 def test_what_protobuf_writes_is_read():
     from helpers.profiler_server import ProfileResponse
 

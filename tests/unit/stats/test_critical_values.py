@@ -12,6 +12,12 @@ from helpers.refusals import refusal
 from pytest_tfperf.stats.critical_values import critical_values
 
 
+def test_quantiles_of_the_binomial_distribution_by_hand():
+    """Of 1,024 series of ten coins 1 has no head, 11 at most one, 638 at most five, 1,013 at most eight."""
+    for share, heads in [(0.0009, 0), (0.001, 1), (0.5, 5), (0.98, 8), (0.999, 9), (1.0, 10)]:
+        assert binomial_quantile(share, 10, 0.5) == heads, share
+
+
 def test_one_analysis_has_the_quantile_of_the_normal_distribution():
     for error in [0.05, 0.005, 1e-4]:
         quantile = -NormalDist().inv_cdf(error)

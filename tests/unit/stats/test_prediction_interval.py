@@ -251,8 +251,13 @@ def test_the_same_code_is_seldom_a_false_alarm():
         check_false_alarms(0.03, n_runs, 1e-9, draws=500)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("process_sd", [0.01, 0.03, 0.145])
+@pytest.mark.parametrize(
+    "process_sd",
+    [
+        pytest.param(0.03, marks=pytest.mark.full),
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in (0.01, 0.145)),
+    ],
+)
 def test_the_same_code_is_a_false_alarm_in_at_most_1_per_cent(process_sd):
     for n_runs in (5, 12):
         for tolerance in (1e-9, 0.05):
