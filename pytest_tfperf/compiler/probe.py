@@ -17,6 +17,9 @@ from pytest_tfperf.compiler.source_lines import in_python_op, user_line_now
 from pytest_tfperf.compiler.step_calls import NOT_LOADED, Calls, calls_recorded
 from pytest_tfperf.frameworks.nests import loaded_tensorflow
 from pytest_tfperf.graphs import reached
+from pytest_tfperf.replaced import replaced
+
+__tracebackhide__ = True
 
 NO_PROBE = "no step was run for the graphs (the probe)"
 
@@ -120,11 +123,8 @@ def session_runs_recorded(in_step: Callable[[], bool]) -> Iterator[list[SessionR
         )
         return result
 
-    session.BaseSession.run = running
-    try:
+    with replaced(session.BaseSession, "run", running):
         yield runs
-    finally:
-        session.BaseSession.run = original
 
 
 def _needed(graph: Any, fetches: Any, feed_dict: Any) -> tuple[Any, ...]:

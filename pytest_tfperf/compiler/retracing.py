@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from pytest_tfperf.frameworks.nests import loaded_tensorflow
+from pytest_tfperf.replaced import replaced
 from pytest_tfperf.text import and_more, elide
+
+__tracebackhide__ = True
 
 _NEW_FUNCTION = "a new tf.function of a Python function that was traced before"
 _ELSEWHERE = "the same arguments in another context: a device scope, strategy or tape"
@@ -45,11 +48,8 @@ def traces_reported_to(report: Report) -> Iterator[bool]:
         traced.add(code)
         return original(*args, **kwargs)
 
-    module._create_concrete_function = reporting
-    try:
+    with replaced(module, "_create_concrete_function", reporting):
         yield True
-    finally:
-        module._create_concrete_function = original
 
 
 def _tracing_module() -> Any | None:

@@ -11,6 +11,9 @@ from typing import Any
 
 from pytest_tfperf.compiler.functions import Function, spec
 from pytest_tfperf.frameworks.nests import loaded_tensorflow
+from pytest_tfperf.replaced import replaced
+
+__tracebackhide__ = True
 
 _OTHER_GRAPHS = (
     "{} of {} traced steps call other functions or shapes than the step whose graphs were "
@@ -163,8 +166,5 @@ def calls_recorded(in_step: Callable[[], bool] = lambda: True) -> Iterator[Calls
                 calls.add(self, tensor_inputs, captured_inputs)
         return result
 
-    ConcreteFunction._call_flat = recording
-    try:
+    with replaced(ConcreteFunction, "_call_flat", recording):
         yield calls
-    finally:
-        ConcreteFunction._call_flat = original

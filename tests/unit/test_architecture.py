@@ -28,6 +28,7 @@ LAYERS = (
         "recorded_graphs",
         "recording",
         "removal",
+        "replaced",
         "summary",
         "table_columns",
         "temporary",

@@ -11,12 +11,13 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
 from pytest_tfperf.capture.keras_loops.keras_data import KerasCall
 from pytest_tfperf.capture.state import restored
+from pytest_tfperf.replaced import replaced
 
 __tracebackhide__ = True
 
@@ -178,16 +179,11 @@ def _without_callbacks(original: Any, callbacks: Any, *args: Any, **kwargs: Any)
         callbacks.callbacks = kept
 
 
-@contextmanager
-def _wrapped(owner: Any, name: str, wrapper: Callable[..., Any]) -> Iterator[None]:
+def _wrapped(owner: Any, name: str, wrapper: Callable[..., Any]) -> AbstractContextManager[None]:
     """Call a wrapper with the original method before its arguments, within the context."""
     original = vars(owner)[name]
 
     def replacement(self: Any, *args: Any, **kwargs: Any) -> Any:
         return wrapper(original, self, *args, **kwargs)
 
-    setattr(owner, name, replacement)
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
+    return replaced(owner, name, replacement)

@@ -20,6 +20,7 @@ from pytest_tfperf.capture.keras_loops.keras_library import epoch_iterators, lib
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.nests import leaves
+from pytest_tfperf.replaced import replaced
 
 __tracebackhide__ = True
 
@@ -102,7 +103,7 @@ def loops_replaced(profiled: Callable[[KerasCall], Any]) -> Iterator[None]:
     with ExitStack() as stack:
         for library, method in itertools.product(libraries_in_use(), KINDS):
             owner = next(base for base in library.Model.__mro__ if method in vars(base))
-            stack.enter_context(_replaced(owner, method, replacing(method, vars(owner)[method])))
+            stack.enter_context(replaced(owner, method, replacing(method, vars(owner)[method])))
         yield
 
 
@@ -115,7 +116,7 @@ def run_one_batch(call: KerasCall) -> None:
         original(self, *args, **kwargs)
         setattr(call.model, _STOP[call.method], True)
 
-    with _replaced(owner, name, ending):
+    with replaced(owner, name, ending):
         call.run()
 
 
@@ -158,11 +159,11 @@ class _Loop:
             for iterators in epoch_iterators():
                 get = vars(iterators)["_get_iterator"]
                 stack.enter_context(
-                    _replaced(iterators, "_get_iterator", self._marking_elements(get))
+                    replaced(iterators, "_get_iterator", self._marking_elements(get))
                 )
             for name, hook, before in hooks:
                 wrapped = self._wrap(getattr(owner, name), hook, before)
-                stack.enter_context(_replaced(owner, name, wrapped))
+                stack.enter_context(replaced(owner, name, wrapped))
             yield
 
     def _wrap(
@@ -276,13 +277,3 @@ def _refuse_profiling_callbacks(call: KerasCall) -> None:
                 f"{call.method} received the callback TensorBoard(profile_batch=…), which runs the "
                 "profiler itself; two sessions cannot run at once: set profile_batch=0 in this test"
             )
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    original = vars(owner)[name]
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)

@@ -3,6 +3,7 @@
 import re
 
 import keras  # noqa: F401  # before any test, since pytester forgets what a test imports
+import pytest
 
 SUITE = """
 STEP = tf.function(lambda x: tf.reduce_sum(x))
@@ -155,3 +156,44 @@ def test_loud(tf_profile):
     assert "other.cc:1] another's" in shown
     assert "profiler_session.cc" not in shown
     assert "save_profile.cc" not in shown
+
+
+KERAS = """
+import inspect
+
+import keras
+
+X, Y = np.ones((64, 8), "float32"), np.ones((64, 1), "float32")
+
+def model(**options):
+    made = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+    made.compile("sgd", "mse", **options)
+    return made
+
+@pytest.mark.tfperf(max_retraces=0)
+def test_metric_alone():
+    model(metrics=["no_such_metric"]).fit(X, Y, verbose=0)
+
+def test_metric(tf_profile):
+    tf_profile.fit(model(metrics=["no_such_metric"]), X, Y, verbose=0)
+
+@pytest.mark.tfperf(max_retraces=0)
+def test_shape_alone():
+    model().fit(X[:, :4], Y, verbose=0)
+
+@pytest.mark.tfperf(max_retraces=0)
+def test_signatures():
+    made = model()
+    for method in (made.fit, made.evaluate, made.predict):
+        assert list(inspect.signature(method).parameters)[0] == "x"
+        assert method.__name__ in ("fit", "evaluate", "predict")
+    made.fit(X, Y, verbose=0, epochs=40)
+"""
+
+
+@pytest.mark.imports("keras")
+def test_errors_that_keras_filters_end_as_without_the_plugin(suite):
+    suite.write(KERAS)
+    result = suite("-p", "no:randomly")
+    result.assert_outcomes(passed=1, failed=3)
+    assert "pytest_tfperf/" not in result.stdout.str()
