@@ -12,6 +12,8 @@ from pytest_tfperf.values import Unknown
 
 Modules = tuple[tuple[bytes, float], ...]
 """Serialised HloModuleProtos, and how often each runs in a step."""
+StepKinds = tuple[tuple[Modules, int], ...]
+"""The modules of each kind of step, and the number of such steps; empty if all steps are alike."""
 UNSEEN = Unknown("")
 """Nobody looked; whoever reads it knows why."""
 
@@ -166,6 +168,8 @@ class Recording:
     """(function, step, change) of each trace after step 0, bare of each; None if not watched."""
     lowered: Modules | Unknown = UNSEEN
     """The XLA modules of a step before optimisation."""
+    step_kinds: StepKinds | Unknown = ()
+    """The HLO modules of each kind of step, if the traced steps call different functions."""
     lowering_notes: tuple[str, ...] = ()
     """Notes on what these modules leave out."""
     xla_shown: XlaShown | None = None

@@ -52,7 +52,7 @@ from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recorded_graphs import GrapplerPasses, OpGraph, StepGraph
-from pytest_tfperf.recording import Modules, Recording
+from pytest_tfperf.recording import Modules, Recording, StepKinds
 from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
 from pytest_tfperf.trace.devices import accelerators, device_name, refuse_many_steps
 from pytest_tfperf.trace.intervals import Spans, covered, intersect, merge
@@ -83,6 +83,10 @@ class StepCode(Protocol):
     @property
     def lowered(self) -> Modules | Unknown:
         """The HLO modules of a step before optimisation."""
+
+    @property
+    def step_kinds(self) -> StepKinds | Unknown:
+        """The HLO modules of each kind of step, if steps call different functions."""
 
     @property
     def lowering_notes(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from pytest_tfperf.compiler.step_graph import InspectedGraph, grappler_passes, i
 from pytest_tfperf.compiler.xla_fusion_dump import FusionStage, fusion_stages
 from pytest_tfperf.frameworks.jax_programs import JaxProgram, JaxPrograms
 from pytest_tfperf.recorded_graphs import GrapplerPasses, OpGraph, StepGraph
-from pytest_tfperf.recording import UNSEEN, Modules
+from pytest_tfperf.recording import UNSEEN, Modules, StepKinds
 from pytest_tfperf.values import Unknown
 
 _DUMP_S = 120.0  # for a process that imports TensorFlow and compiles the step
@@ -89,6 +89,11 @@ class StepInspection:
         if not isinstance(lowering, Unknown):
             return lowering.modules
         return Unknown(self._ended) if self._ended else lowering
+
+    @property
+    def step_kinds(self) -> StepKinds | Unknown:
+        """The HLO modules of each kind of step, if steps call different functions."""
+        return () if isinstance(self._lowering, Unknown) else self._lowering.kinds
 
     def programs(self, module: str) -> Sequence[JaxProgram] | Unknown:
         """Return the programs that JAX holds of executables of a module's name."""

@@ -26,7 +26,7 @@ from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.op_types import multiplies_matrices
 from pytest_tfperf.recorded_graphs import CALL
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import Modules, Recording
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
 from pytest_tfperf.values import Source, Unknown, Value
@@ -48,6 +48,7 @@ def analyse(evidence: Evidence) -> Findings:
     else:
         programs, n_devices = _programs(evidence)
         values = work_values(programs, evidence.recording.op_lines, evidence.framework)
+        values = {**values, "flops": _over_kinds(values["flops"], evidence)}
     if _is_of_xla_on_cpu(evidence):
         half = values["half_precision"]
         values["half_precision"] = replace(half, detail={**half.detail, ON_CPU: True})
@@ -111,6 +112,26 @@ def _over_steps(
         return values
     detail = {**flops.detail, "low": low, "high": high, _MEAN: flops.number}
     return {**values, "flops": replace(flops, number=float(np.median(each)), detail=detail)}
+
+
+def _over_kinds(flops: Value, evidence: Evidence) -> Value:
+    """Return a known flops as the median of the steps, with the least and most if they differ."""
+    kinds = evidence.code.step_kinds
+    if flops.number is None or not kinds:
+        return flops
+    if isinstance(kinds, Unknown):
+        return Value.unknown("flops", kinds.why)
+    each: list[float] = []
+    for modules, n_steps in kinds:
+        found = _flops(_with_costs(modules, evidence.recording.name))
+        if found.number is None:
+            return found
+        each += [found.number] * n_steps
+    if min(each) == max(each):
+        return flops
+    mean = math.fsum(each) / len(each)
+    detail = {**flops.detail, "low": min(each), "high": max(each), _MEAN: mean}
+    return replace(flops, number=float(np.median(each)), detail=detail)
 
 
 def _rare(evidence: Evidence, programs: Programs, flops: float) -> float:
@@ -218,9 +239,13 @@ def lowered_programs(recording: Recording, eager: Iterable[str] = ()) -> Program
             f"the step runs {', '.join(outside)} eagerly, whose shapes and types the trace does "
             "not tell; put them into a tf.function"
         )
+    return _with_costs(recording.lowered, recording.name)
+
+
+def _with_costs(modules: Modules, profile: str) -> Programs:
     return [
-        (module_costs(decode_module(raw, f"{recording.name or 'step'}, module {n}")), runs)
-        for n, (raw, runs) in enumerate(recording.lowered)
+        (module_costs(decode_module(raw, f"{profile or 'step'}, module {n}")), runs)
+        for n, (raw, runs) in enumerate(modules)
     ]
 
 

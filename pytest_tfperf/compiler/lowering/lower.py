@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -25,11 +25,11 @@ from pytest_tfperf.compiler.functions import (
 from pytest_tfperf.compiler.lowering.compilable_parts import parts_of
 from pytest_tfperf.compiler.lowering.lowerable import Lowerable, lowerable
 from pytest_tfperf.compiler.lowering.replicas import own_cpu
-from pytest_tfperf.compiler.step_calls import Calls
+from pytest_tfperf.compiler.step_calls import Calls, StepCalls
 from pytest_tfperf.graphs import reached
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.trip_counts import with_trip_counts
-from pytest_tfperf.recording import Modules
+from pytest_tfperf.recording import Modules, StepKinds
 from pytest_tfperf.text import elide
 from pytest_tfperf.values import Unknown
 
@@ -40,8 +40,8 @@ _LARGE = (
 )
 _NO_FUNCTION = "the steps called no tf.function, and XLA lowers nothing else"
 _OTHERS = (
-    "{} of {} traced steps call other functions or shapes than the most common step; flops and "
-    "half_precision describe that step"
+    "{} of {} traced steps call other functions or shapes than the most common step; "
+    "half_precision describes that step"
 )
 _OPEN_LOOP = (
     "the step has the gradient of a loop, and the program does not say how often its loops run: "
@@ -61,6 +61,8 @@ class Lowered:
 
     modules: Modules
     """The modules, and how often each runs in a step."""
+    kinds: StepKinds | Unknown = ()
+    """If steps differ, the modules of each kind of step, and the number of such steps."""
     notes: tuple[str, ...] = ()
     """Notes on what the modules leave out."""
 
@@ -69,7 +71,7 @@ def lower(
     calls: Calls, workload: Mapping[str, Any], max_seconds: float, max_nodes: int | None = None
 ) -> Lowered | Unknown:
     """
-    Lower the typical step: the most common of those that call different functions.
+    Lower the typical step, the most common of those that call different functions, and the others.
 
     A function that XLA cannot compile is lowered without the operations in the way, where these
     compute nothing: fetching from an iterator, handling text, and printing.
@@ -82,27 +84,43 @@ def lower(
     """
     if calls.why or not calls.steps:
         return Unknown(calls.why or _NO_FUNCTION)
-    n_traced = calls.steps.total()
-    n_others = n_traced - calls.steps[calls.typical()]
-    functions = typical_functions(calls)
-    if not functions and n_others:
+    typical, n_traced = calls.typical(), calls.steps.total()
+    n_others = n_traced - calls.steps[typical]
+    others = [kind for kind in calls.steps if kind != typical]
+    functions = {kind: _functions_of(calls, kind) for kind in (typical, *others)}
+    if not functions[typical] and n_others:
         return Unknown(f"{n_traced - n_others} of {n_traced} traced steps call no tf.function")
-    if not functions:
+    if not functions[typical]:
         return Unknown(_NO_FUNCTION)
     if max_nodes is not None:
-        definitions = reached_from(function.name for function, _ in functions)
-        n_nodes = sum(len(definition.node_def) for definition in definitions)
+        names = {function.name for called in functions.values() for function, _ in called}
+        n_nodes = sum(len(definition.node_def) for definition in reached_from(names))
         if n_nodes > max_nodes:
             return Unknown(_LARGE.format(n_nodes))
-    result = _lower(functions, replica_batch(workload), max_seconds)
-    if not n_others or isinstance(result, Unknown):
-        return result
-    return replace(result, notes=(_OTHERS.format(n_others, n_traced),))
+    lowering = _Lowering(replica_batch(workload), max_seconds)
+    modules = lowering.modules_of(functions[typical])
+    if isinstance(modules, Unknown):
+        return modules
+    if not n_others:
+        return Lowered(modules=modules)
+    kinds = []
+    for kind in functions:
+        found = lowering.modules_of(functions[kind])
+        if isinstance(found, Unknown):
+            why = f"{n_others} of {n_traced} traced steps call other functions: {found.why}"
+            return Lowered(modules=modules, kinds=Unknown(why))
+        kinds.append((found, kind[0] * calls.steps[kind]))
+    notes = (_OTHERS.format(n_others, n_traced),)
+    return Lowered(modules=modules, kinds=tuple(kinds), notes=notes)
 
 
 def typical_functions(calls: Calls) -> list[tuple[Function, float]]:
     """Return the functions that the typical step calls, and the calls of each per step."""
-    size, called = calls.typical()
+    return _functions_of(calls, calls.typical())
+
+
+def _functions_of(calls: Calls, kind: StepCalls) -> list[tuple[Function, float]]:
+    size, called = kind
     counts = dict(called)
     return [
         (function, counts[key] / size) for key, function in calls.functions.items() if key in counts
@@ -114,29 +132,34 @@ def replica_batch(workload: Mapping[str, Any]) -> int | None:
     return workload.get("batch") and workload["batch"] // workload.get("replicas", 1)
 
 
-def _lower(
-    functions: Iterable[tuple[Function, float]], batch: int | None, max_seconds: float
-) -> Lowered | Unknown:
-    """Lower functions, each with how often it runs in a step."""
-    deadline = perf_counter() + max_seconds
-    modules: dict[Any, bytes] = {}
-    runs: dict[Any, float] = {}
-    for function, per_step in functions:
-        try:
-            check_arrays(function)
-            for part, per_call in parts_of(function, batch, 1 / per_step):
-                if perf_counter() > deadline:
-                    return Unknown(
-                        "lowering its functions to HLO takes longer than "
-                        f"{max_seconds:g} s (tfperf_max_seconds)"
-                    )
-                modules[part.key] = modules.get(part.key) or _hlo(part)
-                runs[part.key] = runs.get(part.key, 0.0) + per_call * per_step
-        except Unsupported as error:
-            return Unknown(str(error))
-        except Exception as error:  # an error of TensorFlow's compiler must not end the test
-            return Unknown(f"{function.title} cannot be lowered to HLO: {short_message(error)}")
-    return Lowered(modules=tuple((module, runs[key]) for key, module in modules.items()))
+class _Lowering:
+    """Lowers the functions of steps, each function once, until a time limit."""
+
+    def __init__(self, batch: int | None, max_seconds: float) -> None:
+        self._batch, self._max_seconds = batch, max_seconds
+        self._deadline = perf_counter() + max_seconds
+        self._modules: dict[Any, bytes] = {}
+
+    def modules_of(self, functions: Iterable[tuple[Function, float]]) -> Modules | Unknown:
+        """Lower the functions of one kind of step, each with how often it runs in one."""
+        runs: dict[Any, float] = {}
+        for function, per_step in functions:
+            try:
+                check_arrays(function)
+                for part, per_call in parts_of(function, self._batch, 1 / per_step):
+                    if perf_counter() > self._deadline:
+                        return Unknown(
+                            "lowering its functions to HLO takes longer than "
+                            f"{self._max_seconds:g} s (tfperf_max_seconds)"
+                        )
+                    if part.key not in self._modules:
+                        self._modules[part.key] = _hlo(part)
+                    runs[part.key] = runs.get(part.key, 0.0) + per_call * per_step
+            except Unsupported as error:
+                return Unknown(str(error))
+            except Exception as error:  # an error of TensorFlow's compiler must not end the test
+                return Unknown(f"{function.title} cannot be lowered to HLO: {short_message(error)}")
+        return tuple((self._modules[key], n) for key, n in runs.items())
 
 
 def _hlo(function: Function) -> bytes:

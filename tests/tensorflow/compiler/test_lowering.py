@@ -89,7 +89,7 @@ def test_each_function_counts_its_runs_per_step():
 once, twice = tf.function(lambda x: x @ W), tf.function(lambda x: x @ W @ W)
 by_shape = tf.function(lambda x: x @ W, input_signature=[tf.TensorSpec((None, 4))])
 FIVE, SEVEN = tf.ones((5, 4)), tf.ones((7, 4))
-OTHERS = "{} traced steps call other functions or shapes than the most common step; flops and half_precision describe that step"
+OTHERS = "{} traced steps call other functions or shapes than the most common step; half_precision describes that step"
 
 
 PERIODS = {

@@ -27,6 +27,7 @@ COLUMNS = (Column("a", "a"),)
 class Code:
     """The code of a step, which notes what is read of it."""
 
+    step_kinds = ()
     lowering_notes = ("1 of 3 traced steps calls other functions",)
 
     def __init__(self):

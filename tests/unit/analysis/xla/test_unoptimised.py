@@ -112,6 +112,7 @@ def twice(rows, name="jit(f)/add"):
 class Inspection:
     """An inspection of a step whose only program JAX holds, or a reason."""
 
+    step_kinds = ()
     lowering_notes = ()
 
     def __init__(self, unoptimised):
