@@ -40,13 +40,15 @@ class TemporaryFolder:
         OSError: If it cannot be made.
     """
 
-    def __init__(self, parent: Path | None = None) -> None:
+    def __init__(self, parent: Path | None = None, crowded: bool = False) -> None:
         """
         Make the folder.
 
         Args:
             parent: An existing folder, on whose file system it is; by default the system's for
                 temporary files. There its name is not hidden, since tools leave hidden folders out.
+            crowded: True if the parent may hold thousands of folders of others, as the system's
+                does. A process looks there once for what was left.
         """
         within = Path(tempfile.gettempdir()) if parent is None else parent
         made = None
@@ -55,9 +57,10 @@ class TemporaryFolder:
             self.path.mkdir(mode=0o700)
             made = _marked(self.path)
         self._mark, self._folder = made
-        if within not in _SEEN:  # once a process: some folders hold thousands of others
-            _SEEN.add(within)
+        if within not in _SEEN:
             remove_left(within)
+        if parent is None or crowded:
+            _SEEN.add(within)
 
     @property
     def locks(self) -> tuple[int, ...]:

@@ -60,7 +60,7 @@ class Profiles:
         self.names: set[str] = set()
         self.asked: list[tuple[Limit, ...]] = []
         self.ended = False
-        self._temporary = TemporaryFolder(settings.scratch)
+        self._temporary = TemporaryFolder(settings.scratch, crowded=True)
         self.folder = self._temporary.path
         self._open: list[Windows] = []
         self._tracing = False

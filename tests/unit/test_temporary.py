@@ -63,11 +63,16 @@ def test_in_the_folder_of_temporary_files_names_are_not_hidden(tmp_path, monkeyp
 def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
     for name in [".tfperf-tmp-0123abcd", "tfperf-tmp-0123abcd"]:
         for mark in ["*\n", ""]:
-            folder = tmp_path / f"{name} {len(mark)}"  # a process looks for them once in a folder
-            folder.mkdir()
-            left(folder, name, mark)
-            replace_file(folder / "file.json", "new")
-            assert list(folder.iterdir()) == [folder / "file.json"], (name, mark)
+            left(tmp_path, name, mark)
+            replace_file(tmp_path / "file.json", "new")
+            assert list(tmp_path.iterdir()) == [tmp_path / "file.json"], (name, mark)
+
+
+def test_a_process_looks_once_into_a_folder_that_may_hold_thousands(tmp_path):
+    TemporaryFolder(tmp_path, crowded=True).close()
+    folder = left(tmp_path)
+    TemporaryFolder(tmp_path, crowded=True).close()
+    assert folder.exists()
 
 
 def test_an_empty_folder_of_a_process_killed_at_once_is_removed(tmp_path):
