@@ -78,7 +78,10 @@ def _module(found: ModuleText) -> HloModule:
             else f"a module has one ENTRY computation, this one has {len(entries)}"
         )
         raise TraceError(f"{found.where}: {what}")
-    reader = _Reader(_frames(found.others))
+    try:
+        reader = _Reader(_frames(found.others))
+    except (TraceError, ValueError) as error:
+        raise TraceError(f"{found.where}: {error}") from error
     for number, block in enumerate(found.blocks, 1):
         reader.add(number, block)
     return HloModule(title[1], entries[0], reader.computations, "is_scheduled=true" in found.head)

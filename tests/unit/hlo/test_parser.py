@@ -283,6 +283,17 @@ INVALID = [
         "a.hlo:3: metadata is '{op}', not {key=value}",
     ),
     (
+        "HloModule m\n\nStackFrames\n1 0\n\nENTRY e {\nb = f32[] parameter(0)\n}",
+        TraceError,
+        "a.hlo:1: a stack frame is '0', not {key=value}",
+    ),
+    (
+        "HloModule m\n\nFileLocations\n1 {line=x}\n\nStackFrames\n1 {file_location_id=1}\n\n"
+        "ENTRY e {\nb = f32[] parameter(0)\n}",
+        TraceError,
+        "a.hlo:1: 'x' is not a number",
+    ),
+    (
         "HloModule m\nENTRY e {\nb = f32[] parameter(0), loose\n}",
         TraceError,
         "a.hlo:3: 'loose' is not an attribute",
