@@ -26,7 +26,7 @@ from pytest_tfperf.compiler.step_calls import calls_recorded
 from pytest_tfperf.frameworks.in_use import least_block, synchronise
 from pytest_tfperf.frameworks.unfinished_calls import UnfinishedCalls
 from pytest_tfperf.machine.call_counter import CallCounter
-from pytest_tfperf.machine.conditions import is_traced
+from pytest_tfperf.machine.conditions import coverage_paused, is_traced
 from pytest_tfperf.machine.interference import conditions_noted
 from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.recording import Recording
@@ -224,12 +224,14 @@ class Windows:
                 yield
             n_planned = max(self.plan.timed_steps + self.plan.trace_steps, 1)
             self._progress.begin("measuring", n_planned * period_s)
-            with garbage_held_off() as collect, conditions_noted(self.observations.conditions):
-                yield from self._timer.timed_window(
-                    self.observations, self.n_steps, period_s, collect
-                )
-            self.observations.instrumented |= is_traced()
-            yield from self._traced_window()
+            with coverage_paused():
+                noted = conditions_noted(self.observations.conditions)
+                with garbage_held_off() as collect, noted:
+                    yield from self._timer.timed_window(
+                        self.observations, self.n_steps, period_s, collect
+                    )
+                self.observations.instrumented |= is_traced()
+                yield from self._traced_window()
         self.observations.memory.end()
         return waited
 
@@ -302,7 +304,8 @@ class Windows:
         )
         before, self._in_turns = (self.n_steps, self.epochs.n_ended), True
         try:
-            yield from run_turns(self._hooks.turn_client, ready, self._timer.turn)
+            with coverage_paused():
+                yield from run_turns(self._hooks.turn_client, ready, self._timer.turn)
         finally:
             self._in_turns = False
             self._turned = self.n_steps - before[0], self.epochs.n_ended - before[1]

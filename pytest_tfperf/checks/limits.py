@@ -16,7 +16,7 @@ __tracebackhide__ = True
 STRUCTURAL, TIMING = "structural", "timing"
 """Values of `--tfperf-only`."""
 SHARED_CPU = "other workers may have used the CPU; run with -n 0, or --tfperf-only structural"
-INSTRUMENTED = "Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)"
+INSTRUMENTED = "Python was traced meanwhile, as a debugger does; run without"
 DEFAULT_TOLERANCE = 0.05
 """The slow-down that a comparison tolerates by default, as a share."""
 _OF_THE_STEP = frozenset({"step_time", "step_time_p90", "step_time_p99", "throughput"})
@@ -88,6 +88,18 @@ def check_limits(
     return [_check(profile, limit, shared_cpu) for limit in limits if asked_for(limit.metric, only)]
 
 
+_ONLY_WORSE = {
+    **dict.fromkeys(("step_time", "step_time_p90", "step_time_p99"), "max"),
+    **dict.fromkeys(("first_step_time", "xla_compile_time"), "max"),
+    "throughput": "min",
+}
+"""
+What a tracer or other work can only make worse, and the kind of limit that it then still keeps.
+
+Shares and waits are not among them: a slower step leaves its input more time.
+"""
+
+
 def asked_for(metric: Metric, only: str | None) -> bool:
     """Return whether `--tfperf-only` leaves a metric in."""
     return only is None or (metric.scope == MACHINE) == (only == TIMING)
@@ -101,7 +113,11 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
     if value.number is None:
         verdict = Verdict.UNKNOWN
         sentence = f"{name} is unknown, {_asked(limit)}: {value.why}"
-    elif limit.metric.scope == MACHINE and (why := why_disturbed(profile, shared_cpu)):
+    elif (
+        limit.metric.scope == MACHINE
+        and (why := why_disturbed(profile, shared_cpu))
+        and not (_ONLY_WORSE.get(name) == limit.relation and limit.holds(value))
+    ):
         shown = format_quantity(value.number, limit.metric.unit)
         verdict = Verdict.UNKNOWN
         sentence = f"{name} is {shown}, {_asked(limit)}: {why}"

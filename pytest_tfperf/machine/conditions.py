@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -100,7 +102,32 @@ def is_traced() -> bool:
     if monitoring is None:
         return False
     tools = (monitoring.DEBUGGER_ID, monitoring.COVERAGE_ID, monitoring.PROFILER_ID)
-    return any(monitoring.get_tool(tool) for tool in tools)
+    return any(monitoring.get_tool(tool) and monitoring.get_events(tool) for tool in tools)
+
+
+@contextmanager
+def coverage_paused() -> Iterator[None]:
+    """
+    Let coverage.py follow no Python within the context; a debugger goes on.
+
+    Its lines of a step are those of the other steps. It takes sys.settrace, or since Python 3.12
+    perhaps a tool of PEP 669.
+    """
+    tracer, of_new_threads = sys.gettrace(), threading.gettrace()
+    kind = type(getattr(tracer, "__self__", tracer))
+    monitoring: Any = getattr(sys, "monitoring", None)
+    with ExitStack() as restored:
+        if kind.__module__.partition(".")[0] == "coverage":
+            set_of_threads: Any = threading.settrace
+            restored.callback(set_of_threads, of_new_threads)
+            restored.callback(sys.settrace, tracer)
+            set_of_threads(None)
+            sys.settrace(None)
+        for tool in range(6) if monitoring else ():  # all that there can be
+            if monitoring.get_tool(tool) == "coverage.py":
+                restored.callback(monitoring.set_events, tool, monitoring.get_events(tool))
+                monitoring.set_events(tool, 0)
+        yield
 
 
 def _own_seconds() -> float:
