@@ -97,8 +97,12 @@ def _scaled(number: float, factor: float) -> float:
 def format_quantity(number: float, unit: str) -> str:
     """Write a number in base units for people: "12.4 ms", "16.7 %", "1.5 GiB"."""
     if unit in (SHARE, RATIO):
+        if 0.9995 <= number < 1:  # 100 % are all
+            return f"{math.floor(number * 10_000) / 100:g} %"
         return f"{number * 100:.3g} %" if abs(number) < 1 else f"{number * 100:.0f} %"
     if unit == COUNT:
+        if 0 < abs(number) < 0.01:  # 0 is none
+            return f"{number:.1g}"
         return f"{number:,.0f}" if number == int(number) else f"{number:,.2f}"
     if unit == RATE:
         return f"{number:,.3g}/s" if abs(number) < 999.5 else f"{number:,.0f}/s"
