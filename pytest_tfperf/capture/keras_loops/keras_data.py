@@ -26,10 +26,7 @@ _ONCE = (
     "the data are a generator, and a sample would use it up; pass a tf.data.Dataset, arrays or a "
     "PyDataset"
 )
-_UNKNOWN = (
-    "the loop's data are neither a tf.data.Dataset nor arrays nor a PyDataset, so they "
-    "cannot be sampled again"
-)
+_UNKNOWN = "tfperf does not know how to sample the loop's data again: {}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +234,7 @@ def sample_again(call: KerasCall, hidden: bool = False, first: Sequence[Any] = (
             return Elements(data=data, kept=kept, why=NOTHING_TO_PAD)
         batches = _batches(data, call.argument("y"), call.argument("batch_size") or _BATCH)
         if batches is None:
-            return Elements(data=data, why=_UNKNOWN)
+            return Elements(data=data, why=_UNKNOWN.format(type(data).__qualname__))
         return Elements(data=data, kept=_first(batches), why=None, sampled=True)
     except Exception as error:  # the user's data may fail when they are iterated once more
         return Elements(
@@ -246,9 +243,10 @@ def sample_again(call: KerasCall, hidden: bool = False, first: Sequence[Any] = (
 
 
 def _is_py_dataset(data: Any) -> bool:
+    """Return whether it is a PyDataset of Keras 3, with `num_batches`, or a Sequence of Keras 2."""
     return (
         hasattr(data, "__getitem__")
-        and hasattr(data, "__len__")
+        and (hasattr(type(data), "num_batches") or hasattr(data, "__len__"))
         and not hasattr(data, "shape")
         and not isinstance(data, (list, tuple, dict))
     )
@@ -258,7 +256,11 @@ def _batches(data: Any, labels: Any, batch: int) -> Iterable[Any] | None:
     if hasattr(data, "element_spec"):
         return data  # type: ignore[no-any-return]
     if _is_py_dataset(data):
-        return (data[index] for index in range(len(data)))
+        n_batches = getattr(data, "num_batches", None)  # None: without an end
+        if n_batches is None and hasattr(data, "__len__"):
+            n_batches = len(data)
+        indices = itertools.count() if n_batches is None else range(n_batches)
+        return (data[index] for index in indices)
     arrays = {key: value for key, value in (("x", data), ("y", labels)) if value is not None}
     found = leaves(arrays)
     if not found or not all(

@@ -306,7 +306,25 @@ def test_data_that_fail_when_sampled_again_do_not_fail_the_test():
 def test_data_that_are_not_arrays_are_not_sampled_again():
     for data in (None, 3, object(), [1, [2]], {"a": 2}):
         elements = sample_again(call_of(lambda *args, **kwargs: None, x=data))
-        assert "cannot be sampled again" in elements.why, data
+        said = f"does not know how to sample the loop's data again: {type(data).__name__}"
+        assert said in elements.why, data
+
+
+@pytest.mark.imports("keras")
+def test_a_pydataset_may_tell_its_batches_by_num_batches_or_have_no_end():
+    class Rows(keras.utils.PyDataset):
+        def __getitem__(self, index):
+            return np.ones((3, 5)), np.ones((3, 1))
+
+    class Counted(Rows):
+        num_batches = 2
+
+    class Endless(Rows):
+        num_batches = None
+
+    for made, n in ((Counted(), 2), (Endless(), 20)):
+        elements = sample_again(call_of(lambda *args, **kwargs: None, made))
+        assert (elements.why, len(elements.kept)) == (None, n)
 
 
 def test_the_sample_ends_after_a_second(monkeypatch):
