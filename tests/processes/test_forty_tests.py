@@ -293,7 +293,8 @@ class Hanging:
             "pytest-of-",
             "tfperf-locks-",
             "__autograph_generated_file",
-        )  # the last are TensorFlow's, whose process is killed
+            "__pycache__",
+        )  # the last two are TensorFlow's, whose process is killed: code of AutoGraph, as Python caches it
         temporary = [
             file.name for file in (self.folder / "tmp").iterdir() if not file.name.startswith(known)
         ]
