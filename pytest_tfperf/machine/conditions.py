@@ -102,7 +102,15 @@ def is_traced() -> bool:
     if monitoring is None:
         return False
     tools = (monitoring.DEBUGGER_ID, monitoring.COVERAGE_ID, monitoring.PROFILER_ID)
-    return any(monitoring.get_tool(tool) and monitoring.get_events(tool) for tool in tools)
+    names = {tool: monitoring.get_tool(tool) for tool in tools}
+    paused = {
+        tool for tool in tools if names[tool] == _COVERAGE and not monitoring.get_events(tool)
+    }
+    return any(names[tool] for tool in tools if tool not in paused)
+
+
+_COVERAGE = "coverage.py"
+"""Name of coverage's tool of PEP 669 (coverage/sysmon.py)."""
 
 
 @contextmanager
@@ -124,7 +132,7 @@ def coverage_paused() -> Iterator[None]:
             set_of_threads(None)
             sys.settrace(None)
         for tool in range(6) if monitoring else ():  # all that there can be
-            if monitoring.get_tool(tool) == "coverage.py":
+            if monitoring.get_tool(tool) == _COVERAGE:
                 restored.callback(monitoring.set_events, tool, monitoring.get_events(tool))
                 monitoring.set_events(tool, 0)
         yield

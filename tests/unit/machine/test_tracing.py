@@ -39,3 +39,7 @@ def test_monitoring_tools_that_cost_time_count_as_tracing(monkeypatch):
         tools = SimpleNamespace(**TOOLS, get_tool={tool: "its name"}.get)
         monkeypatch.setattr(sys, "monitoring", tools)
         assert is_traced() is traced, tool
+    for events in (0, 1):  # none while it is paused
+        own = {"get_tool": {1: "coverage.py"}.get, "get_events": lambda tool, n=events: n}
+        monkeypatch.setattr(sys, "monitoring", SimpleNamespace(**TOOLS, **own))
+        assert is_traced() is bool(events)
