@@ -224,15 +224,21 @@ def test_where_nobody_could_see_that_a_test_profiles_its_limits_on_times_are_unk
     run, run_here, pytester
 ):
     pytester.makepyfile(UNSEEN)
-    limits = ["-o", "tfperf_limits=max_step_time = 1 s"]
-    done, _ = run("-n2", *limits)
+    broken = ["-o", "tfperf_limits=max_step_time = 400 ms"]
+    done, _ = run("-n2", *broken)
     done.assert_outcomes(failed=2)
     done.stdout.fnmatch_lines(
-        ["*step_time is 500 ms, limit 1 s *: other workers may have used the CPU; run with -n 0*"]
+        [
+            "*step_time is 500 ms, limit 400 ms *: other workers may have used the CPU; run with -n 0*"
+        ]
     )
-    done, _ = run("-n2", *limits, "--tfperf-only=structural")
+    done, _ = run("-n2", *broken, "--tfperf-only=structural")
     done.assert_outcomes(passed=2)
-    done, _ = run_here(*limits)
+    done, _ = run_here(*broken)
+    done.assert_outcomes(failed=2)
+    done.stdout.fnmatch_lines(["*step_time is 500 ms, above the limit of 400 ms*"])
+    kept = ["-o", "tfperf_limits=max_step_time = 500 ms"]  # others can only make it longer
+    done, _ = run("-n2", *kept)
     done.assert_outcomes(passed=2)
 
 
