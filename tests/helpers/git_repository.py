@@ -1,8 +1,11 @@
 """Repositories for tests, made by git itself, away from the settings of who runs them."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
+
+import pytest
 
 IDENTITY = (
     "-c",
@@ -18,7 +21,9 @@ ALONE = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 def git(folder, *arguments, fails=False):
-    """What git answers, as text."""
+    """What git answers, as text; a test skips without it."""
+    if shutil.which("git") is None:
+        pytest.skip("needs git")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = ["git", *IDENTITY, "-c", "protocol.file.allow=always", *map(str, arguments)]
     done = subprocess.run(command, cwd=folder, env={**inherited, **ALONE}, capture_output=True)
