@@ -220,6 +220,8 @@ class Recording:
     """False if input buffers were still draining in the timed window."""
     instrumented: bool = False
     """True if Python was traced in the timed window."""
+    first_step_instrumented: bool = False
+    """True if Python was traced in the first step."""
     interference: tuple[str, ...] = ()
     """Remarks on what else used the machine in the timed window."""
     ended: str | None = None

@@ -87,16 +87,16 @@ def pytest_collection():
         gc.enable()
 
 
-FAST = "not full and not nightly"
-OTHER_TIER = re.compile(
-    r"^pytestmark = (?:\[\n(?: .*\n)*? )?.*\bmark\.(?:full|nightly)\b", re.MULTILINE
-)
+LATER_TIERS = {"not full and not nightly": "full|nightly", "full and not nightly": "nightly"}
+FILE_OF = r"^pytestmark = (?:\[\n(?: .*\n)*? )?.*\bmark\.(?:%s)\b"
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Leave files of other tiers unread in the fast one: their packages need not be installed."""
-    if collection_path.suffix == ".py" and config.option.markexpr == FAST:
-        return bool(OTHER_TIER.search(collection_path.read_text(encoding="utf-8"))) or None
+    """Leave files of later tiers unread in the fast and the full one: their packages need not be installed."""
+    later = LATER_TIERS.get(config.option.markexpr)
+    if later and collection_path.suffix == ".py":
+        text = collection_path.read_text(encoding="utf-8")
+        return bool(re.search(FILE_OF % later, text, re.MULTILINE)) or None
     return None
 
 

@@ -224,7 +224,12 @@ def _first_step(recording: Recording, why: str) -> Value:
         return Value.unknown("first_step_time", why)
     if isinstance(recording.first_step_s, Unknown):
         return Value.unknown("first_step_time", recording.first_step_s.why)
-    return Value.of("first_step_time", recording.first_step_s, Source.TIMED)
+    return Value.of(
+        "first_step_time",
+        recording.first_step_s,
+        Source.TIMED,
+        instrumented=recording.first_step_instrumented,
+    )
 
 
 def _p99(single: Sequence[float]) -> Value:

@@ -94,6 +94,8 @@ class Observations:
     """False if the input buffers were still draining."""
     instrumented: bool = False
     """True if Python was traced meanwhile."""
+    first_step_instrumented: bool = False
+    """True if Python was traced in the first step, where coverage does not pause."""
     ended: str | None = None
     """Reason why the windows are not full, or None."""
     notes: list[str] = field(default_factory=list)
@@ -153,6 +155,7 @@ class Observations:
             pipeline=self._pipeline(),
             settled=self.settled,
             instrumented=self.instrumented,
+            first_step_instrumented=self.first_step_instrumented,
             interference=tuple(self.conditions),
             ended=self.ended,
             notes=tuple(dict.fromkeys((*self.notes, *self.conditions, *graph_notes))),

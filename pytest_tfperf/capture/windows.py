@@ -245,6 +245,7 @@ class Windows:
         yield
         synchronise(self.last_output)
         self.observations.first_step_s = self._timer.lap_timer.lap()
+        self.observations.first_step_instrumented = is_traced()
         session, self._session = self._session, None
         assert session is not None
         self.observations.cold = session.stop()

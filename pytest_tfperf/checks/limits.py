@@ -16,7 +16,7 @@ __tracebackhide__ = True
 STRUCTURAL, TIMING = "structural", "timing"
 """Values of `--tfperf-only`."""
 SHARED_CPU = "other workers may have used the CPU; run with -n 0, or --tfperf-only structural"
-INSTRUMENTED = "Python was traced meanwhile, as a debugger does; run without"
+INSTRUMENTED = "Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)"
 DEFAULT_TOLERANCE = 0.05
 """The slow-down that a comparison tolerates by default, as a share."""
 _OF_THE_STEP = frozenset({"step_time", "step_time_p90", "step_time_p99", "throughput"})
@@ -115,7 +115,7 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
         sentence = f"{name} is unknown, {_asked(limit)}: {value.why}"
     elif (
         limit.metric.scope == MACHINE
-        and (why := why_disturbed(profile, shared_cpu))
+        and (why := why_disturbed(profile, shared_cpu, name))
         and not (_ONLY_WORSE.get(name) == limit.relation and limit.holds(value))
     ):
         shown = format_quantity(value.number, limit.metric.unit)
@@ -153,17 +153,19 @@ def _asked(limit: Limit) -> str:
     return f"{limit.named} ({limit.argument})"
 
 
-def why_disturbed(profile: Profile, shared_cpu: bool) -> str | None:
+def why_disturbed(profile: Profile, shared_cpu: bool, metric: str = "step_time") -> str | None:
     """
     Return why the timing is unreliable, or None.
 
     Args:
         profile: The profile.
         shared_cpu: Whether other workers may have used the CPU.
+        metric: The metric; coverage slows the first step down, and pauses for those that are timed.
     """
     if shared_cpu:
         return SHARED_CPU
-    return INSTRUMENTED if profile.value("step_time").detail.get("instrumented") else None
+    traced = (profile.value(one).detail.get("instrumented") for one in ("step_time", metric))
+    return INSTRUMENTED if any(traced) else None
 
 
 def _exactly(value: Value, limit: Limit) -> str:

@@ -5,6 +5,18 @@ from helpers.stand_in import FakeProfiler
 from pytest_tfperf.machine.locks import measuring_anyway
 from pytest_tfperf.plugin import conclude, confirmation, items  # pytester forgets later imports
 
+MANY = """
+import pytest
+
+@pytest.mark.xdist_group("one")
+@pytest.mark.tfperf(max_retraces=3, eager_ops=1, max_step_time="1 s")
+@pytest.mark.parametrize("n", range({first}, {first} + 20))
+def test_step(tf_profile, n):
+    tf_profile(0.5, retraces=n % 7, eager_ops=n % 2)
+    tf_profile(0.25, "second", retraces=n % 3, eager_ops=1)
+"""
+"""Twenty tests with two profiles each; of 14 in a row 4 keep their limits."""
+
 
 def measure_with_stand_in(monkeypatch):
     """Let the stand-in measure in the runs of a test."""

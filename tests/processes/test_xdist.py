@@ -5,19 +5,9 @@ import os
 
 import pytest
 from helpers.paths import TESTS
-from helpers.runs_within import measure_with_stand_in
+from helpers.runs_within import MANY, measure_with_stand_in
 
 pytestmark = pytest.mark.usefixtures("processes")
-MANY = """
-import pytest
-
-@pytest.mark.xdist_group("one")
-@pytest.mark.tfperf(max_retraces=3, eager_ops=1, max_step_time="1 s")
-@pytest.mark.parametrize("n", range({first}, {first} + 20))
-def test_step(tf_profile, n):
-    tf_profile(0.5, retraces=n % 7, eager_ops=n % 2)
-    tf_profile(0.25, "second", retraces=n % 3, eager_ops=1)
-"""
 DIES = """
 import os
 import signal

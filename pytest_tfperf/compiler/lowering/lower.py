@@ -99,12 +99,10 @@ def lower(
             return Unknown(_LARGE.format(n_nodes))
     lowering = _Lowering(replica_batch(workload), max_seconds)
     modules = lowering.modules_of(functions[typical])
-    if isinstance(modules, Unknown):
-        return modules
-    if not n_others:
-        return Lowered(modules=modules)
-    kinds = []
-    for kind in functions:
+    if isinstance(modules, Unknown) or not others:
+        return modules if isinstance(modules, Unknown) else Lowered(modules=modules)
+    kinds = [(modules, typical[0] * calls.steps[typical])]
+    for kind in others:
         found = lowering.modules_of(functions[kind])
         if isinstance(found, Unknown):
             why = f"{n_others} of {n_traced} traced steps call other functions: {found.why}"

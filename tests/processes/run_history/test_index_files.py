@@ -13,7 +13,7 @@ import pytest
 from filelock import FileLock
 from helpers.histories import run_at, store_of
 from helpers.paths import TESTS
-from helpers.row_indexes import added, index_of
+from helpers.row_indexes import added, cache_in, index_of, three_runs
 
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.run_history import row_index
@@ -36,16 +36,12 @@ print(len(rows), len({row.run for row in rows}), len(store.unread))
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """Folder of the indexes."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "pytest-tfperf" / "history"
+    return cache_in(tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def address(tmp_path):
-    """Address of a history of three runs."""
-    store_of(run_at(0), run_at(1), run_at(2), store=open_store(str(tmp_path / "store")))
-    return str(tmp_path / "store")
+    return three_runs(tmp_path)
 
 
 def n_runs(address):

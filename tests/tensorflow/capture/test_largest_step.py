@@ -53,6 +53,12 @@ def test_shapes_of_a_generator_that_change(profile):
     assert bounds(found) == (2 * 8 * 8 * 32, 2 * 8 * 8 * 32, 2 * 16 * 16 * 32)
 
 
+def test_steps_that_call_nothing_are_the_least(profile):
+    turns = itertools.count()
+    found = profile(lambda x: small(x) if next(turns) % 4 else None, [X] * 60, trace_steps=8)
+    assert bounds(found.value("flops")) == (0, SMALL, SMALL)
+
+
 def test_a_kind_of_step_that_cannot_be_lowered_leaves_the_flops_unknown(profile):
     turns = itertools.count()
     python = tf.function(lambda x: tf.py_function(lambda a: a, [x], tf.float32))

@@ -101,3 +101,21 @@ def test_times_under_python_tracing_are_marked_as_instrumented(profile):
             profile(lambda x: x + 1, DATA, name="again").value("step_time").detail["instrumented"]
             is False
         )
+
+
+def test_coverage_pauses_where_steps_are_timed_and_not_in_the_first_step(profile):
+    class Tracer:
+        __module__ = "coverage.tracer"
+
+        def __call__(self, frame, event, argument):
+            return self
+
+    before, tracer = sys.gettrace(), Tracer()
+    sys.settrace(tracer)
+    try:
+        result = profile(lambda x: x + 1, DATA)
+        assert sys.gettrace() is tracer
+    finally:
+        sys.settrace(before)
+    assert result.value("step_time").detail["instrumented"] is False
+    assert result.value("first_step_time").detail["instrumented"] is True

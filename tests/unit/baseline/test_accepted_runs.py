@@ -1,6 +1,5 @@
 """Runs of elsewhere in the stored baselines: what is taken, what is left out and why, what is refused."""
 
-import itertools
 from dataclasses import replace
 
 import pytest
@@ -12,25 +11,6 @@ from pytest_tfperf.baseline.store import Place, read_structure, read_times
 from pytest_tfperf.errors import BaselineError
 
 FILE = "tests/test_model.py"
-
-
-@pytest.fixture
-def new_project(tmp_path):
-    """Each call gives another project, of which nothing is stored yet."""
-
-    def made():
-        root = tmp_path / str(next(numbers))
-        (root / "tests").mkdir(parents=True)
-        (root / FILE).write_text("")
-        return root
-
-    numbers = itertools.count()
-    return made
-
-
-@pytest.fixture
-def project(new_project):
-    return new_project()
 
 
 def a_test(key="test_step", time=0.1, environment=LAPTOP, file=FILE, outcome="passed", **metrics):

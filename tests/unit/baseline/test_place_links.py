@@ -1,6 +1,5 @@
 """Links of a branch that would lead baselines elsewhere: accepting and updating refuse them, and write nothing."""
 
-import itertools
 import json
 import re
 
@@ -17,26 +16,17 @@ STORED = "tests/__tfperf__/test_model.json"
 
 
 @pytest.fixture
-def new_project(tmp_path, monkeypatch):
-    """Each call gives another project, which is the working folder then."""
+def new_project(new_project, monkeypatch):
+    """As any, with a folder outside of it and a run file; it is the working folder then."""
 
     def made():
-        beside = tmp_path / str(next(numbers))
-        root = beside / "project"
-        (root / "tests").mkdir(parents=True)
-        (root / "tests/test_model.py").touch()
-        (beside / "outside").mkdir()
-        (beside / "run.json").write_text(json.dumps(run_of(RECORD).to_json()))
+        root = new_project()
+        (root.parent / "outside").mkdir()
+        (root.parent / "run.json").write_text(json.dumps(run_of(RECORD).to_json()))
         monkeypatch.chdir(root)
         return root
 
-    numbers = itertools.count()
     return made
-
-
-@pytest.fixture
-def project(new_project):
-    return new_project()
 
 
 def accepted(project, folder, capsys):

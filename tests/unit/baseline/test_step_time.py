@@ -163,7 +163,7 @@ def test_reasons_for_an_invalid_sample():
         (
             {"settled": True, "instrumented": True},
             False,
-            "Python was traced meanwhile, as a debugger does; run without",
+            "Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)",
         ),
     ]
     for detail, shared_cpu, why in cases:

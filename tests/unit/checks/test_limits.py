@@ -166,8 +166,21 @@ def test_limits_on_times_are_unknown_where_python_was_traced():
         [found] = decide(profile(**measured), **{f"max_{metric}": 1})
         assert found.verdict == verdict, metric
         assert (
-            "Python was traced meanwhile, as a debugger does; run without" in found.message
+            "Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)"
+            in found.message
         ) == (verdict != "FAIL"), metric
+
+
+def test_coverage_of_the_first_step_leaves_its_time_open_and_others_decided():
+    first = value("first_step_time", 7, instrumented=True)
+    measured = profile(first_step_time=first, step_time=7)
+    for argument, most, verdict in [
+        ("max_first_step_time", 1, "UNKNOWN"),
+        ("max_first_step_time", 7, "PASS"),
+        ("max_step_time", 1, "FAIL"),
+    ]:
+        [found] = decide(measured, **{argument: most})
+        assert found.verdict == verdict, (argument, most)
 
 
 def test_a_limit_that_a_disturbed_time_still_keeps_passes():

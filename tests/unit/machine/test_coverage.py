@@ -76,15 +76,30 @@ def test_a_debugger_goes_on(traced):
     assert "step" in tracer.lines
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="tools of PEP 669 are from Python 3.12 on")
-def test_a_tool_of_coverage_has_its_events_again_afterwards():
-    monitoring = sys.monitoring
-    tool = next(n for n in range(6) if monitoring.get_tool(n) is None)
-    monitoring.use_tool_id(tool, "coverage.py")
-    try:
-        monitoring.set_events(tool, monitoring.events.PY_START)
-        with coverage_paused():
-            assert monitoring.get_events(tool) == 0
-        assert monitoring.get_events(tool) == monitoring.events.PY_START
-    finally:
-        monitoring.free_tool_id(tool)
+class Monitoring:
+    """As sys.monitoring of Python 3.12, which older versions lack."""
+
+    DEBUGGER_ID, COVERAGE_ID, PROFILER_ID = 0, 1, 2
+
+    def __init__(self):
+        self.events = {1: 1}
+
+    def get_tool(self, tool):
+        return "coverage.py" if tool == 1 else None
+
+    def get_events(self, tool):
+        return self.events[tool]
+
+    def set_events(self, tool, events):
+        self.events[tool] = events
+
+
+def test_a_tool_of_coverage_has_its_events_again_afterwards(monkeypatch):
+    monkeypatch.setattr(sys, "gettrace", lambda: None)
+    monkeypatch.setattr(sys, "getprofile", lambda: None)
+    monitoring = Monitoring()
+    monkeypatch.setattr(sys, "monitoring", monitoring, raising=False)
+    with coverage_paused():
+        assert not is_traced()
+    assert monitoring.events == {1: 1}
+    assert is_traced()

@@ -3,17 +3,8 @@
 import json
 
 import pytest
-from helpers.runs_within import measure_with_stand_in
+from helpers.runs_within import MANY, measure_with_stand_in
 
-MANY = """
-import pytest
-
-@pytest.mark.tfperf(max_retraces=3, eager_ops=1, max_step_time="1 s")
-@pytest.mark.parametrize("n", range({first}, {first} + 20))
-def test_step(tf_profile, n):
-    tf_profile(0.5, retraces=n % 7, eager_ops=n % 2)
-    tf_profile(0.25, "second", retraces=n % 3, eager_ops=1)
-"""
 SHUFFLED = """
 import random
 

@@ -12,7 +12,7 @@ import fsspec
 import pytest
 from helpers.builders import LAPTOP, SERVER
 from helpers.histories import run_at, store_of
-from helpers.row_indexes import added, index_of
+from helpers.row_indexes import added, cache_in, index_of, three_runs
 
 from pytest_tfperf.baseline.store import machine_slug
 from pytest_tfperf.run_history import duck, index_tables
@@ -27,16 +27,12 @@ NO_HOME = "/proc/none"  # no folder can be made there
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """Folder of the indexes."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "pytest-tfperf" / "history"
+    return cache_in(tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def address(tmp_path):
-    """Address of a history of three runs."""
-    store_of(run_at(0), run_at(1), run_at(2), store=open_store(str(tmp_path / "store")))
-    return str(tmp_path / "store")
+    return three_runs(tmp_path)
 
 
 class TestSameAnswers:
