@@ -38,6 +38,8 @@ def test_a_row_installs_its_tensorflow_and_what_the_tests_need(matrix):
     assert sum(one.startswith("tensorflow") for one in needed) == 1
     assert needed[-1].endswith("==2.19.*")
     assert any(one.startswith("hypothesis") for one in needed)
+    assert not any(one.startswith("jax") for one in needed)
+    assert any(one.startswith("jax") for one in matrix.requirements(matrix.ROWS["fast"]))
     assert not any(one.startswith(("ruff", "mypy")) for one in needed)
 
 
