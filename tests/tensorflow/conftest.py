@@ -2,6 +2,7 @@
 
 import platform
 
+import numpy.testing  # noqa: F401  # NumPy 1.26 starts `lscpu`, as the first test of it would
 import pytest
 
 from pytest_tfperf.machine import memory_use

@@ -59,12 +59,12 @@ def test_steps_of_a_running_job_are_traced(job, tmp_path, capsys):
     assert profile["metrics"]["retraces"]["value"] == 0
 
 
-def test_the_server_keeps_to_the_levels(job, tmp_path, capsys):
-    for level, shown in {"0": False, "1": True}.items():
-        words = ["--ms", "100", "-o", str(tmp_path / level), "--python-tracer-level", level]
-        assert main(["capture", job, *words, "--json"]) == 0
-        [trace] = json.loads(capsys.readouterr().out)["traces"]
-        assert (b"_pywrap_traceme" in Path(trace).read_bytes()) is shown, level
+@pytest.mark.parametrize(("level", "shown"), [("0", False), ("1", True)])
+def test_the_server_keeps_to_the_levels(job, tmp_path, capsys, level, shown):
+    words = ["--ms", "100", "-o", str(tmp_path), "--python-tracer-level", level, "--json"]
+    assert main(["capture", job, *words]) == 0
+    [trace] = json.loads(capsys.readouterr().out)["traces"]
+    assert (b"_pywrap_traceme" in Path(trace).read_bytes()) is shown
 
 
 SUITE = """
