@@ -123,6 +123,10 @@ def record_files(folder, n_files, n_records):
 
 
 class TestFiles:
+    @pytest.mark.skipif(
+        tf.__version__.startswith("2.18."),
+        reason="2.18 traces no opening of files (SetupStreamsLocked)",
+    )
     @pytest.mark.parametrize("interleaved", [False, pytest.param(True, marks=pytest.mark.full)])
     def test_many_small_files(self, advised, tmp_path, interleaved):
         paths = record_files(tmp_path, n_files=200, n_records=2)
