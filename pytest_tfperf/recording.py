@@ -124,6 +124,8 @@ class Fetches:
 
     next_s: tuple[float, ...]
     """Seconds of its `next()` on the data."""
+    stood_s: tuple[float, ...]
+    """Those of them in which the thread of the steps stood still, so that it waited."""
     call_s: tuple[float, ...]
     """Seconds from its begin to that of the following one."""
     pause_s: tuple[float, ...]

@@ -39,6 +39,8 @@ FETCH = "tfperf::next"
 """Name of the trace event around a loop's `next()` on a tf.data iterator."""
 FETCH_PYTHON = "IteratorGetNext::python"
 """Same around the `next()` on a Python iterator; XProf takes it for input by its prefix."""
+STOOD_NS = "stood_ns"
+"""Stat of both: nanoseconds in which the thread of the steps stood still."""
 WAITS = "tfperf_synchronise"
 """Name of the function with which tf_profile waits for devices of JAX; no step calls it."""
 

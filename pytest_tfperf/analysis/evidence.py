@@ -28,7 +28,7 @@ from pytest_tfperf.analysis.host.shown import (
 from pytest_tfperf.analysis.input.drain import Drain, find_drain
 from pytest_tfperf.analysis.input.fetches import (
     TimedWaits,
-    ready_s,
+    pipeline_share,
     runs_on,
     shows_fetches,
     taken_ns,
@@ -53,6 +53,7 @@ from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recorded_graphs import GrapplerPasses, OpGraph, StepGraph
 from pytest_tfperf.recording import Modules, Recording, StepKinds
+from pytest_tfperf.stats.steady_state import slow_start
 from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
 from pytest_tfperf.trace.devices import accelerators, device_name, refuse_many_steps
 from pytest_tfperf.trace.intervals import Spans, covered, intersect, merge
@@ -218,7 +219,14 @@ class Evidence:
             return None
         waited = int(covered(merge(self.waits), steps.start_ps, steps.end_ps).sum())
         visible = float(self.breakdown.parts_ps["input"].sum()) / waited if waited else 1.0
-        return timed_waits(fetches, ready_s(trace), min(visible, 1.0), runs_on(trace))
+        per_step = [seconds / n_steps for seconds, n_steps in self.recording.blocks]
+        return timed_waits(
+            fetches,
+            pipeline_share(trace),
+            visible=min(visible, 1.0),
+            runs_on=runs_on(trace),
+            n_dropped=slow_start(per_step),
+        )
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:

@@ -36,6 +36,8 @@ class Block:
     """Seconds of a step in each call."""
     next_seconds: list[float]
     """Seconds of the `next()` in each call."""
+    stood_seconds: list[float]
+    """Those of them in which the thread stood still."""
 
 
 class BlockTimer:
@@ -46,29 +48,34 @@ class BlockTimer:
         self.steps_per_call = plan.steps_per_call  # of the running call
         self.epoch_gaps = Durations()
         self._plan = plan
-        self._next_s, self._fetches = 0.0, False  # of the running call, and whether any fetched
+        self._next_s = self._stood_s = 0.0  # of the running call
+        self._fetches = False  # whether any call fetched
         self._call_ended, self._fetched_ns = 0.0, 0
 
     def block(self, n_calls: int, deadline: float = math.inf) -> Generator[None, None, Block]:
         """Time a block of `n_calls`, or fewer if the deadline passes; yield in each call."""
         step_seconds: list[float] = []
         next_seconds: list[float] = []
+        stood_seconds: list[float] = []
         seconds, n_steps = 0.0, 0
         while len(step_seconds) < n_calls and (perf_counter() < deadline or not step_seconds):
-            self._next_s = 0.0
+            self._next_s = self._stood_s = 0.0
             yield
             lap = self.lap_timer.lap()
             self._call_ended = perf_counter()
             seconds, n_steps = seconds + lap, n_steps + self.steps_per_call
             step_seconds.append(lap / self.steps_per_call)
             next_seconds.append(self._next_s)
+            stood_seconds.append(self._stood_s)
         if not self._plan.latency:
             synchronise()
-        return Block(seconds + self.lap_timer.lap(), n_steps, step_seconds, next_seconds)
+        seconds += self.lap_timer.lap()
+        return Block(seconds, n_steps, step_seconds, next_seconds, stood_seconds)
 
-    def fetched(self, seconds: float) -> None:
-        """Add the seconds of a `next()` to the running call."""
+    def fetched(self, seconds: float, stood_s: float) -> None:
+        """Add the seconds of a `next()`, and those in which it stood still, to the running call."""
         self._next_s += seconds
+        self._stood_s += stood_s
         self._fetches, self._fetched_ns = True, time_ns()
 
     def timed_window(
@@ -156,12 +163,13 @@ class _TimedCalls:
     def __init__(self) -> None:
         self.seconds, self._sizes = array("d"), array("q")
         self._n_calls = 0
-        self._step_seconds, self._next_seconds, self._pauses = array("d"), array("d"), array("d")
+        self._step_seconds, self._pauses = array("d"), array("d")
+        self._next_seconds, self._stood_seconds = array("d"), array("d")
 
     def lengthen(self, n_calls: int) -> None:
         """Lengthen the arrays for as many calls; more lengthen them further."""
         missing = bytes(8 * max(n_calls - len(self._pauses), 0))
-        for column in (self._step_seconds, self._next_seconds, self._pauses):
+        for column in (self._step_seconds, self._next_seconds, self._stood_seconds, self._pauses):
             column.frombytes(missing)
 
     def add(self, block: Block, pause_s: float) -> None:
@@ -171,6 +179,7 @@ class _TimedCalls:
         begin, self._n_calls = self._n_calls, self._n_calls + len(block.step_seconds)
         self._step_seconds[begin : self._n_calls] = array("d", block.step_seconds)
         self._next_seconds[begin : self._n_calls] = array("d", block.next_seconds)
+        self._stood_seconds[begin : self._n_calls] = array("d", block.stood_seconds)
         pauses = [pause_s, *[0.0] * (len(block.step_seconds) - 1)]
         self._pauses[begin : self._n_calls] = array("d", pauses)
 
@@ -184,6 +193,7 @@ class _TimedCalls:
         n_calls = self._n_calls
         return Fetches(
             next_s=tuple(self._next_seconds[:n_calls]),
+            stood_s=tuple(self._stood_seconds[:n_calls]),
             call_s=tuple(seconds * steps_per_call for seconds in self._step_seconds[:n_calls]),
             pause_s=tuple(self._pauses[:n_calls]),
             last_ns=last_ns,

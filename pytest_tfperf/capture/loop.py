@@ -111,7 +111,7 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
 def _is_of_tensorflow(iterator: Any) -> bool:
     tf = loaded_tensorflow()
     return tf is not None and isinstance(
-        iterator, (tf.data.Iterator, tf.distribute.DistributedIterator)
+        iterator, (tf.data.Iterator, tf.data.NumpyIterator, tf.distribute.DistributedIterator)
     )
 
 

@@ -7,18 +7,18 @@ import shutil
 import tempfile
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from time import perf_counter
 
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.files import on_disk
 from pytest_tfperf.frameworks.in_use import loaded, traced
 from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW, Annotation, Framework
+from pytest_tfperf.machine.thread_clock import ThreadClock
 from pytest_tfperf.machine.wall_clock import WallClock
 from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.temporary import TemporaryFolder
 from pytest_tfperf.trace.logdir import name_run
 from pytest_tfperf.trace.xspace import Trace, read_trace
-from pytest_tfperf.values import FETCH, FETCH_PYTHON
+from pytest_tfperf.values import FETCH, FETCH_PYTHON, STOOD_NS
 
 __tracebackhide__ = True
 
@@ -221,12 +221,13 @@ class Fetching:
     It calls no library, whose functions would count as those of the step.
 
     Args:
-        fetched: Receives the seconds of each `next()` that gave an element.
+        fetched: Receives the seconds of each `next()` that gave an element, and those of them in
+            which the thread stood still.
     """
 
-    def __init__(self, fetched: Callable[[float], None]) -> None:
+    def __init__(self, fetched: Callable[[float, float], None]) -> None:
         self.runs = False
-        self._fetched, self._start = fetched, 0.0
+        self._fetched, self._clock = fetched, ThreadClock()
         self._events: list[Annotation] = []
 
     def mark(self, from_python: bool) -> Fetching:
@@ -241,16 +242,18 @@ class Fetching:
 
     def __enter__(self) -> None:
         self.runs = True
-        self._start = perf_counter()
         for event in self._events:
             event.__enter__()
+        self._clock.start()
 
     def __exit__(self, error: object, *_: object) -> None:
+        seconds, stood_s = self._clock.stop()
         events, self._events = self._events, []
         for event in reversed(events):
+            event.set_metadata(**{STOOD_NS: round(1e9 * stood_s)})
             event.__exit__(None, None, None)
         if error is None:
-            self._fetched(perf_counter() - self._start)
+            self._fetched(seconds, stood_s)
         self.runs = False
 
 

@@ -2,6 +2,11 @@
 Measure how long the steps of the timed window waited in `next()`.
 
 The profiler does not run there. It slows pipelines down that run many small ops.
+
+A `next()` waits while its thread stands still, and while its thread runs stages of the pipeline.
+The rest is what a `next()` costs with a ready element: 0.3 ms of Python and of an op's call on the
+machine of these tests, and 1.5 times as much when other code has filled the caches. So no share of
+a fast step's waits can come from a comparison of its `next()` with a fixed time.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_tfperf.analysis.input.waits import waited_in
+from pytest_tfperf.analysis.input.waits import has_threads, next_calls
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recording import Fetches
 from pytest_tfperf.trace.events import Events
@@ -18,6 +23,7 @@ from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import FETCH, FETCH_PYTHON
 
 _SMALL = 0.05  # a share, or a difference of shares, that says nothing of the buffers
+_LATE = 0.02  # of a step, that a `next()` waits at least whose element was not ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,43 +73,56 @@ def taken_ns(fetches: Fetches | None) -> Ints:
     return fetches.last_ns - before_ns
 
 
-def ready_s(trace: Trace) -> float:
+def pipeline_share(trace: Trace) -> float:
     """
-    Return the seconds of a `next()` besides its waits, the median over the traced steps.
+    Return the share of what a `next()` runs in its own thread that stages of the pipeline run.
 
-    A `next()` on a Python iterator makes its element, so nothing of it would be left.
+    It is that of the traced steps. A `next()` on a Python iterator makes its element.
     """
-    fetches, _, waited = waited_in(trace)
-    return float(np.median(fetches.end - fetches.start - waited)) / 1e12 if len(fetches) else 0.0
+    calls = next_calls(trace)
+    if not len(calls.events):
+        return 1.0
+    ran = np.maximum(calls.events.duration - calls.stood_ps, 1)
+    return min(float(calls.in_stages_ps.sum() / ran.sum()), 1.0)
 
 
 def runs_on(trace: Trace) -> bool:
-    """Return whether the pipeline makes elements between steps, as a Python iterator does not."""
-    return not len(Events.of(trace.plane(HOST)).called(FETCH_PYTHON))
+    """Return whether stages make elements in threads of their own, also between steps."""
+    return bool(len(Events.of(trace.plane(HOST)).named(has_threads)))
 
 
 def timed_waits(
-    fetches: Fetches, ready: float, visible: float = 1.0, pauses: bool = True
+    fetches: Fetches,
+    pipeline: float = 0.0,
+    *,
+    visible: float = 1.0,
+    runs_on: bool = True,
+    n_dropped: int = 0,
 ) -> TimedWaits:
     """
     Measure the waits in `next()`.
 
-    A `next()` counts as in a trace (`input_waits`): whole, if it waited for more than a third of
-    its time. Then the pause before its block counts too, since the pipeline ran on meanwhile: the
-    steps would have waited for as much longer.
+    Where a block waits to its end, the pause before it counts too if the pipeline ran on meanwhile:
+    the steps would have waited for as much longer.
 
     Args:
         fetches: The fetches.
-        ready: Seconds of a `next()` besides its waits.
+        pipeline: Share of what a `next()` runs itself that stages of the pipeline run.
         visible: Share of the waits in which nothing else runs.
-        pauses: Whether the pipeline runs on between blocks.
+        runs_on: Whether the pipeline runs on between blocks.
+        n_dropped: Blocks at the start that do not count.
     """
-    fetched, paused = np.array(fetches.next_s), np.array(fetches.pause_s) * pauses
-    whole = fetched > 1.5 * ready
+    paused = np.array(fetches.pause_s)
     block = np.cumsum(paused > 0)
-    paused = np.where(np.bincount(block, whole)[block] > 0, paused, 0.0)
-    waited = visible * (np.where(whole, fetched, np.maximum(fetched - ready, 0.0)) + paused)
-    period = np.array(fetches.call_s) + paused
+    counted = block >= block[0] + n_dropped
+    block, paused = block[counted], paused[counted]
+    fetched, stood, period = (
+        np.array(seconds)[counted] for seconds in (fetches.next_s, fetches.stood_s, fetches.call_s)
+    )
+    waited = stood + pipeline * (fetched - stood)
+    late = np.bincount(block, stood > _LATE * period) > np.bincount(block) / 2
+    paused = np.where(runs_on & late[block], paused, 0.0)
+    waited, period = visible * (waited + paused), period + paused
     half = len(fetched) // 2
 
     def share(part: slice) -> float:

@@ -8,19 +8,22 @@ Names and stats of the events are those of TensorFlow 2.18 to 2.22 (tensorflow/c
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_tfperf.analysis.input.iterators import ASYNC, stage_type
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.trace.events import Events, metadata_texts
-from pytest_tfperf.trace.intervals import Spans, covered, merge
+from pytest_tfperf.trace.intervals import Spans, covered, merge, subtract
 from pytest_tfperf.trace.nesting import enclosing, parents
 from pytest_tfperf.trace.stat_columns import Mask
 from pytest_tfperf.trace.xspace import HOST, Trace
-from pytest_tfperf.values import FETCH, FETCH_PYTHON
+from pytest_tfperf.values import FETCH, FETCH_PYTHON, STOOD_NS
 
 _ITERATOR, _IN_GRAPH = "Iterator::", "ReduceIterator::"
+_BELOW_ROOT = "Iterator::Root::"
 _INFEED, _CATEGORY = "infeed", "hlo_category"
 _STAGE = "_ipl_stage_name"
 # the type of an op event, `node:InfeedEnqueue…`; the name of a copy in traces of old CUPTI
@@ -46,34 +49,52 @@ def input_waits(trace: Trace) -> Spans:
     """
     Return the unmerged spans in which a step waited for its next element.
 
-    In a Python loop `next()` takes time also where the element is ready, which is not a wait. If it
-    was not ready, the step would have waited for as much longer. So a `next()` counts whole if it
-    waits for more than a third of its time; with a ready element it is a fifth.
+    Where it is known how long the thread of a `next()` waited, its spans are that long together:
+    taking an element that is ready is no wait.
     """
     waits = Events.of(trace.plane(HOST)).named(_is_wait)
-    fetches, fetch, waited = waited_in(trace)
-    if not len(fetches):
-        return waits.spans
-    whole = (fetch >= 0) & (3 * waited > fetches.end - fetches.start)[fetch]
-    return (
-        np.where(whole, fetches.start[fetch], waits.start),
-        np.where(whole, fetches.end[fetch], waits.end),
-    )
+    calls = next_calls(trace)
+    fetch = enclosing(calls.events, waits)
+    inside = merge(waits.where(fetch >= 0).spans)
+    total = covered(inside, calls.events.start, calls.events.end)
+    share = np.minimum((calls.stood_ps + calls.in_stages_ps) / np.maximum(total, 1), 1.0)
+    share = np.r_[np.where(calls.are_known, share, 1.0), 1.0]  # the last is of waits elsewhere
+    return waits.start, waits.start + np.rint(waits.duration * share[fetch]).astype(np.int64)
 
 
-def waited_in(trace: Trace) -> tuple[Events, Ints, Ints]:
+@dataclass(frozen=True, slots=True, eq=False)
+class NextCalls:
+    """The calls of `next()` on tf.data iterators in a trace."""
+
+    events: Events
+    """Their n events."""
+    are_known: Mask
+    """Whether the following is known of each, shape (n,); older versions did not note it."""
+    stood_ps: Ints
+    """Picoseconds in which their threads stood still, shape (n,)."""
+    in_stages_ps: Ints
+    """Picoseconds besides in which their threads ran stages of the pipeline, shape (n,)."""
+
+
+def next_calls(trace: Trace) -> NextCalls:
     """
-    Return each `next()` on a tf.data iterator, and how long it waited.
+    Return the calls of `next()` on tf.data iterators.
 
-    Returns:
-        The n events of `next()`; for each wait of the trace the index of its `next()`, -1 without
-        one; the picoseconds of waits in each `next()`, shape (n,).
+    Stages with own threads work there, and hand over an element in the thread of the steps.
     """
     host = Events.of(trace.plane(HOST))
-    fetches, waits = host.called(FETCH), host.named(_is_wait)
-    fetch = enclosing(fetches, waits)
-    inside = merge(waits.where(fetch >= 0).spans)
-    return fetches, fetch, covered(inside, fetches.start, fetches.end)
+    calls, stages = host.called(FETCH), host.named(lambda name: name.startswith(_BELOW_ROOT))
+    stages = stages.where(enclosing(calls, stages) >= 0)
+    at_work = subtract(merge(stages.spans), merge(stages.named(has_threads).spans))
+    stood = 1000 * calls.integers(STOOD_NS)
+    in_stages = covered(at_work, calls.start, calls.end)
+    known = calls.stats.present(STOOD_NS)
+    return NextCalls(calls, known, stood, np.maximum(in_stages - stood, 0))
+
+
+def has_threads(name: str) -> bool:
+    """Return whether a name is of an iterator that makes elements in threads of its own."""
+    return name.startswith(_BELOW_ROOT) and stage_type(name) in ASYNC
 
 
 def why_waits_hidden(trace: Trace, has_data: bool) -> str | None:

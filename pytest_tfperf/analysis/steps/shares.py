@@ -43,7 +43,6 @@ _NO_DATA_OF_JAX = (
     "the steps were given no data, and JAX's trace shows no input pipeline; pass the data, and the "
     "time of next() counts: tf_profile(step, data) or tf_profile.steps(data)"
 )
-_SMALL_WAITS = 0.1  # a share of the step; pauses are about 1 ms in 20 ms of steps
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -88,17 +87,13 @@ def waiting_share(evidence: Evidence) -> tuple[float, float, Source]:
     did not if they ran empty there, or if more steps than they can feed had passed before. Then
     they drain in the trace alone, since the profiler slows the pipeline down.
 
-    Both windows show small waits too large: the profiler slows ops down, and the first `next()`
-    after each pause of the timed window is about 1 ms slower. So the smaller share counts there.
-
     Returns:
         The share, the share observed, and the origin of the first.
     """
     drain, timed, recording = evidence.drain, evidence.timed_waits, evidence.recording
-    in_trace = evidence.breakdown.share("input")
-    observed, source = (timed.share, Source.TIMED) if timed else (in_trace, Source.TRACE)
-    if in_trace < observed < _SMALL_WAITS:
-        observed, source = in_trace, Source.TRACE
+    observed, source = (
+        (timed.share, Source.TIMED) if timed else (evidence.breakdown.share("input"), Source.TRACE)
+    )
     settled = timed and recording.settled and drain.capacity > 0
     in_trace_alone = settled or ran_empty(evidence)
     if drain.while_timed or (drain.kept < DRAINED and not in_trace_alone):

@@ -104,7 +104,7 @@ def test_what_the_trace_lacks_is_unknown_and_the_rest_is_known():
 def test_the_wait_for_data_that_the_step_is_given_is_known():
     waits = [at("tfperf::next", 0.1, 0.9), at("IteratorGetNextOp::DoCompute", 0.2, 0.8)]
     profile = profiled(called(1), *waits, pipeline=())
-    assert profile.input_bound == pytest.approx(0.8 / 30, rel=0.2)
+    assert profile.input_bound == pytest.approx(0.6 / 30, rel=0.2)
     assert profile.value("host_overhead").why == WHY
 
 

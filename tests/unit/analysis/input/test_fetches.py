@@ -6,28 +6,41 @@ import pytest
 from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.input.fetches import TimedWaits, ready_s, taken_ns, timed_waits
+from pytest_tfperf.analysis.input.fetches import TimedWaits, pipeline_share, taken_ns, timed_waits
 from pytest_tfperf.analysis.profile import profile_of, settling_steps
 from pytest_tfperf.recording import Fetches, Recording
 from pytest_tfperf.trace.xspace import decode_trace
-from pytest_tfperf.values import FETCH, FETCH_PYTHON, Source
+from pytest_tfperf.values import FETCH, FETCH_PYTHON, STOOD_NS, Source
 
-READY = 0.001
+READY = 0.001  # seconds of a `next()` with a ready element, which its thread runs
 RECORDING = Recording(name="", trace=None, workload={})
 
 
-def fetches_of(*next_s, call_s=0.010, pause_s=()):
-    """Calls of 10 ms with these seconds in `next()`."""
+def fetches_of(*stood_s, call_s=0.010, pause_s=()):
+    """Calls of 10 ms whose `next()` stands still for so many seconds, and runs for 1 ms besides."""
+    next_s = tuple(seconds + READY for seconds in stood_s)
     return Fetches(
         next_s=next_s,
+        stood_s=stood_s,
         call_s=(call_s,) * len(next_s),
         pause_s=pause_s or (0.0,) * len(next_s),
         last_ns=0,
     )
 
 
-def traced(fetch=(0, 4), wait=(1, 2), kept=1.0, name=FETCH, others=(), limit=5, made_ms=()):
-    """Twenty steps of 10 ms with a `next()`, and a producer whose elements are `kept` of those consumed; in ms. The first were made at `made_ms`."""
+def traced(
+    fetch=(0, 4),
+    wait=(1, 2),
+    kept=1.0,
+    name=FETCH,
+    others=(),
+    limit=5,
+    made_ms=(),
+    stage="Prefetch",
+    stood_ms=None,
+):
+    """Twenty steps of 10 ms with a `next()`, and a producer whose elements are `kept` of those consumed; in ms. The first were made at `made_ms`. The thread stands still while it waits, if nothing else is said."""
+    stood_ms = wait[1] - wait[0] if stood_ms is None else stood_ms
     events, produced = [], []
     ids = [int(1e6 * time) for time in (*made_ms, *range(1000, 1020))]
     for n in range(20):
@@ -35,11 +48,11 @@ def traced(fetch=(0, 4), wait=(1, 2), kept=1.0, name=FETCH, others=(), limit=5, 
         events += [
             at("train", begin, begin + 10, step_num=n, _r=1, tfperf=1, epoch=0),
             at("FunctionRun", begin + 5, begin + 6),
-            at(name, begin + fetch[0], begin + fetch[1]),
+            at(name, begin + fetch[0], begin + fetch[1], **{STOOD_NS: int(1e6 * stood_ms)}),
             at("IteratorGetNextOp::DoCompute", begin + wait[0], begin + wait[1]),
             at("Iterator::Root", begin + wait[0], begin + wait[1], id=9, name="p"),
             at(
-                "Iterator::Root::Prefetch",
+                f"Iterator::Root::{stage}",
                 begin + wait[0],
                 begin + wait[1],
                 id=1,
@@ -58,35 +71,65 @@ def traced(fetch=(0, 4), wait=(1, 2), kept=1.0, name=FETCH, others=(), limit=5, 
     return decode_trace(space(host))
 
 
-def test_a_ready_next_takes_the_median_of_what_is_no_wait():
-    assert ready_s(traced(fetch=(0, 4), wait=(1, 3))) == pytest.approx(0.002)
-    assert ready_s(traced(name="other")) == 0
-
-
-def test_a_fetch_counts_whole_where_it_waits_for_more_than_a_third_of_it():
+def test_the_share_of_a_next_that_stages_of_the_pipeline_run():
     cases = [
-        (0.001, 0.0),
-        (0.0015, 0.05),  # waited for a third of it, so only the wait counts
-        (0.0016, 0.16),
-        (0.0005, 0.0),
-        (0.008, 0.8),
+        (traced(fetch=(0, 4), wait=(1, 3), stage="Batch", stood_ms=0), 2 / 4),
+        (traced(fetch=(0, 4), wait=(1, 3), stage="Batch", stood_ms=1), 1 / 3),
+        (traced(fetch=(0, 4), wait=(1, 3), stage="Batch", stood_ms=3), 0),
+        (traced(fetch=(0, 4), wait=(1, 3), stage="Prefetch"), 0),  # it hands an element over
+        (traced(fetch=(0, 1), wait=(1, 3), stage="Batch"), 0),  # outside of the next()
+        (traced(name=FETCH_PYTHON), 1),
     ]
-    for next_s, share in cases:
-        assert timed_waits(fetches_of(next_s), READY).share == pytest.approx(share), next_s
+    for row, (trace, share) in enumerate(cases):
+        assert pipeline_share(trace) == pytest.approx(share), row
 
 
-def test_a_pause_before_a_block_that_waits_belongs_to_wait_and_period():
-    paused = fetches_of(0.004, 0.001, 0.005, 0.001, 0.001, pause_s=(0.0, 0.010, 0.0, 0.010, 0.0))
-    assert timed_waits(paused, READY).share == pytest.approx((0.004 + 0.015) / 0.060)
-    assert timed_waits(paused, READY, pauses=False).share < timed_waits(paused, READY).share
+def test_in_a_trace_too_a_ready_element_is_no_wait():
+    cases = [("Prefetch", 1, 0.1), ("Prefetch", 0, 0), ("Prefetch", 9, 0.3), ("Batch", 0, 0.3)]
+    for stage, stood_ms, share in cases:
+        trace = traced(wait=(1, 4), stage=stage, stood_ms=stood_ms)
+        assert bound(trace, None) == (pytest.approx(share), Source.TRACE), (stage, stood_ms)
+
+
+def test_a_next_waits_while_it_stands_still_and_while_stages_run_in_it():
+    cases = [(0.0, 0.0, 0.0), (0.004, 0.0, 0.4), (0.004, 0.5, 0.45), (0.0, 1.0, 0.1)]
+    for stood_s, pipeline, share in cases:
+        found = timed_waits(fetches_of(stood_s), pipeline, runs_on=False).share
+        assert found == pytest.approx(share), (stood_s, pipeline)
+
+
+def test_a_pause_before_a_block_that_waits_to_its_end_belongs_to_wait_and_period():
+    late, in_time = 0.000201, 0.0002  # of 10 ms: above 2 %
+    pauses = (0.010, 0.0, 0.010, 0.0)
+    cases = [
+        ((0.004, 0.004, 0.0, 0.0), 0.010),
+        ((late, late, 0.0, 0.0), 0.010),
+        ((in_time, in_time, 0.0, 0.0), 0.0),
+        ((0.004, 0.0, 0.0, 0.0), 0.0),  # only half of the block's steps wait
+    ]
+    for stood_s, paused in cases:
+        fetches = fetches_of(*stood_s, pause_s=pauses)
+        share = (sum(stood_s) + paused) / (0.040 + paused)
+        assert timed_waits(fetches).share == pytest.approx(share), stood_s
+        found = timed_waits(fetches, runs_on=False).share
+        assert found == pytest.approx(sum(stood_s) / 0.040), stood_s
+
+
+def test_blocks_at_the_start_that_step_time_drops_do_not_count():
+    fetches = fetches_of(*[0.008] * 16, *[0.0] * 32, pause_s=(0.001, 0.0) * 24)
+    assert timed_waits(fetches, runs_on=False).share == pytest.approx(0.8 / 3)
+    assert timed_waits(fetches, runs_on=False, n_dropped=8).share == 0
+    blocks = tuple((0.100 if n < 8 else 0.010 + 1e-4 * (n * 7 % 16), 2) for n in range(24))
+    found = bound(traced(), fetches, blocks=blocks, step_seconds=fetches.call_s)
+    assert found == (0, Source.TIMED)
 
 
 def test_the_visible_part_of_waits_counts():
-    assert timed_waits(fetches_of(0.004), READY, visible=0.5).share == pytest.approx(0.2)
+    assert timed_waits(fetches_of(0.004), visible=0.5).share == pytest.approx(0.2)
 
 
 def test_halves_of_a_window():
-    found = timed_waits(fetches_of(0.001, 0.001, 0.004, 0.004), READY)
+    found = timed_waits(fetches_of(0.0, 0.0, 0.004, 0.004))
     assert found == TimedWaits(share=pytest.approx(0.2), halves=(0.0, pytest.approx(0.4)))
     assert found.emptied
     assert found.draining(1.0)
@@ -111,7 +154,7 @@ def bound(trace, fetches, **recording):
     return value.number, value.source
 
 
-WAITS, READY_ONES = fetches_of(*[0.008] * 4), fetches_of(*[0.002] * 4)
+WAITS, READY_ONES = fetches_of(*[0.008] * 4), fetches_of(*[0.0] * 4)
 
 
 def test_the_timed_window_tells_the_share_and_not_the_trace():
@@ -120,26 +163,8 @@ def test_the_timed_window_tells_the_share_and_not_the_trace():
     assert bound(traced(), READY_ONES) == (0, Source.TIMED)
 
 
-@pytest.mark.parametrize(
-    ("next_s", "share", "source"),
-    [
-        (0.0038, 0.08, Source.TIMED),  # a ready next() takes 3 ms, so 0.8 of 10 ms are waits
-        (0.0046, 0.46, Source.TIMED),  # large waits are those of the timed window
-    ],
-)
-def test_larger_waits_in_the_trace_do_not_count(next_s, share, source):
-    found = bound(traced(), fetches_of(*[next_s] * 4))
-    assert found == (pytest.approx(share), source)
-
-
-def test_of_small_waits_the_smaller_count():
-    """A trace of waits of 0.05 ms in steps of 10 ms, beside 0.85 ms in the timed window."""
-    found = bound(traced(wait=(1, 1.05)), fetches_of(*[0.0048] * 4))
-    assert found == (pytest.approx(0.005), Source.TRACE)
-
-
 def test_a_python_iterator_is_waited_for_as_long_as_its_next_takes():
-    assert bound(traced(name=FETCH_PYTHON), READY_ONES) == (pytest.approx(0.2), Source.TIMED)
+    assert bound(traced(name=FETCH_PYTHON), READY_ONES) == (pytest.approx(0.1), Source.TIMED)
 
 
 def test_waits_behind_ops_of_other_threads_count_as_in_the_trace():
@@ -171,7 +196,7 @@ def test_buffers_that_drain_under_the_profiler_alone_hide_nothing():
         assert found == (pytest.approx(share, abs=1e-6), source), (fetches, settled, share)
 
 
-LATE = fetches_of(*[0.002] * 30, *[0.008] * 30)
+LATE = fetches_of(*[0.0] * 30, *[0.008] * 30)
 
 
 def test_steps_that_buffers_need_to_drain():
@@ -194,6 +219,7 @@ EIGHT = replace(fetches_of(*[0.008] * 8), last_ns=100_000_000)
 def test_a_timed_call_takes_its_element_behind_its_next():
     times = Fetches(
         next_s=(0.001, 0.002, 0.004),
+        stood_s=(0.0, 0.0, 0.0),
         call_s=(0.010, 0.020, 0.030),
         pause_s=(0.005, 0.0, 0.100),
         last_ns=1_000_000_000,
@@ -255,5 +281,5 @@ def test_buffers_that_may_have_run_empty_after_the_timed_window():
         (0, 0, 0),  # nothing is buffered
     ]
     for limit, before, steps in cases:
-        trace = traced(wait=(1, 4), limit=limit)
-        assert settling_steps(trace, before, fetches_of(*[0.001] * 4)) == steps, before
+        trace = traced(fetch=(0, 5), wait=(1, 5), limit=limit)
+        assert settling_steps(trace, before, fetches_of(*[0.0] * 4)) == steps, before

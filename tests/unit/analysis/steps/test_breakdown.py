@@ -63,24 +63,6 @@ def test_an_xla_execution_hides_a_wait():
     assert parts_of(fetch, run) == {"input": 3, "host_compute": 4, "other": 3}
 
 
-def test_a_next_counts_whole_where_it_waits_for_more_than_a_third_of_it():
-    cases = [
-        ([(2, 5)], 5),
-        ([(2, 3.6)], 1.6),  # under a third of the call
-        ([(2, 3.7)], 5),
-        ([(1.5, 3), (4, 5.5)], 5),  # two iterators
-        ([(2, 2.8), (4, 4.8)], 1.6),
-    ]
-    for waits, input_ms in cases:
-        thread = line(
-            "loop",
-            at(FETCH, 1, 6),
-            at("EagerExecute", 1.2, 5.8, eager_op="IteratorGetNext"),
-            *(at("IteratorGetNextOp::DoCompute", begin, end) for begin, end in waits),
-        )
-        assert parts_of(thread)["input"] == pytest.approx(input_ms), waits
-
-
 def test_the_way_to_an_iterator_is_no_wait_where_the_element_was_there():
     thread = line(
         "loop",
