@@ -44,7 +44,7 @@ class MetricProperties:
 
     @property
     def throughput(self) -> float:
-        """Examples per second (1/s)."""
+        """Examples per second, gaps between epochs included (1/s)."""
         return self._number("throughput")
 
     @property
@@ -59,7 +59,7 @@ class MetricProperties:
 
     @property
     def input_wait(self) -> float:
-        """Time a step waits for input (s)."""
+        """Time a step waits for input, on average (s)."""
         return self._number("input_wait")
 
     @property

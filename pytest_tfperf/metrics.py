@@ -67,7 +67,13 @@ _ROWS = (
         MACHINE,
         "time of the first step, which traces and compiles",
     ),
-    Metric("throughput", RATE, HIGHER, MACHINE, "examples per second"),
+    Metric(
+        "throughput",
+        RATE,
+        HIGHER,
+        MACHINE,
+        "examples per second, gaps between epochs included",
+    ),
     Metric(
         "epoch_gap",
         SECONDS,
@@ -82,7 +88,7 @@ _ROWS = (
         MACHINE,
         "share of the step period that waits for input with nothing else running",
     ),
-    Metric("input_wait", SECONDS, LOWER, MACHINE, "time a step waits for input"),
+    Metric("input_wait", SECONDS, LOWER, MACHINE, "time a step waits for input, on average"),
     Metric(
         "input_capacity",
         RATE,

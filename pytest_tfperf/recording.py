@@ -158,6 +158,10 @@ class Recording:
     """The fetches of the timed window; None if `tf_profile` did not call `next()` itself."""
     epoch_gaps_s: tuple[float, ...] = ()
     """Seconds from the last step of an epoch to the first of the next."""
+    epoch_starts: tuple[int, ...] = ()
+    """Index of the timed call behind each of these gaps."""
+    epoch_calls: int | None = None
+    """Calls of the step in an epoch, None if unknown."""
     epoch_iters_s: tuple[float, ...] = ()
     """Seconds of each `iter()` on the data in these gaps, if `tf_profile` called it."""
     n_steps: int = 0

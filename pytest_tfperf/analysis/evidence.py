@@ -226,6 +226,7 @@ class Evidence:
             visible=min(visible, 1.0),
             runs_on=runs_on(trace),
             n_dropped=slow_start(per_step),
+            epoch_calls=self.recording.epoch_calls,
         )
 
     @cached_property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ _DRAINING = "the input buffers were still draining: step_time is not recorded as
 _ONE_ITER = (
     "repeat() the dataset, before a strategy distributes it, so that one iter() serves all epochs"
 )
+_UNEVEN = 1.25  # mean ÷ median of steps, from which rare long steps matter
 _LONG_GAPS = 0.2  # of the loop, which then takes a quarter longer than its steps
 _STEPS_FOR_P99 = 300
 _LEAST_IN_CALLS = 0.9  # of the time of a step, in the calls themselves
@@ -60,9 +62,9 @@ def timed_values(recording: Recording) -> dict[str, Value]:
     if not recording.blocks:
         unknown = ("step_time", "step_time_p90", "step_time_p99", "throughput", "epoch_gap")
         return values | {name: Value.unknown(name, why) for name in unknown}
-    values["step_time"] = step_time = timed_step(recording)
+    values["step_time"] = timed_step(recording)
     values |= _percentiles(recording)
-    values["throughput"] = _throughput(recording, step_time)
+    values["throughput"] = _throughput(recording)
     values["epoch_gap"] = _epoch_gap(recording)
     return values
 
@@ -75,7 +77,40 @@ def timing_notes(recording: Recording) -> tuple[str, ...]:
     the input had.
     """
     instrumented = (_INSTRUMENTED,) if recording.instrumented else ()
-    return instrumented + _between_epochs(recording) + _unsteady(recording)
+    return instrumented + _between_epochs(recording) + _uneven(recording) + _unsteady(recording)
+
+
+def _uneven(recording: Recording) -> tuple[str, ...]:
+    """Return a note if rare long steps make the mean of the timed steps larger than the median."""
+    if not recording.blocks:
+        return ()
+    median, mean = timed_step(recording).number or 0.0, _mean_step(recording)
+    if mean <= _UNEVEN * median:
+        return ()
+    calls, first = np.array(_steady_calls(recording)), _n_dropped_calls(recording)
+    begins = np.isin(np.arange(first, first + len(calls)), recording.epoch_starts)
+    longer = np.maximum(calls - median, 0.0)
+    what = f"the mean of the timed steps is {format_quantity(mean, SECONDS)}, {mean / median:.1f} "
+    what += f"times their median ({format_quantity(median, SECONDS)}), which step_time is"
+    if begins.any() and 2 * longer[begins].sum() > longer.sum():
+        took = format_quantity(float(np.median(calls[begins])), SECONDS)
+        return (f"{what}: the first step of each epoch takes {took}",)
+    rare = calls > 2 * median
+    if 2 * longer[rare].sum() > longer.sum():
+        shown = format_quantity(float(calls.max()), SECONDS)
+        what += f": {rare.sum()} of {len(calls)} steps take more than twice as long, up to {shown}"
+    return (what,)
+
+
+def mean_step(recording: Recording) -> Value:
+    """Return the mean seconds of a step over the steady blocks, with the details of step_time."""
+    time = timed_step(recording)
+    return time if time.number is None else replace(time, number=_mean_step(recording))
+
+
+def _mean_step(recording: Recording) -> float:
+    counted = recording.blocks[slow_start(block_seconds(recording)) :]
+    return sum(seconds for seconds, _ in counted) / sum(steps for _, steps in counted)
 
 
 def _unsteady(recording: Recording) -> tuple[str, ...]:
@@ -185,13 +220,16 @@ def traced_step(steps: Steps) -> Value:
 
 def _steady_calls(recording: Recording) -> tuple[float, ...]:
     """Return the seconds of a step in the calls of the steady blocks."""
+    return recording.step_seconds[_n_dropped_calls(recording) :]
+
+
+def _n_dropped_calls(recording: Recording) -> int:
+    """Return the number of calls before the steady blocks."""
     n_dropped = slow_start(block_seconds(recording))
     share = sum(steps for _, steps in recording.blocks[:n_dropped]) / sum(
         steps for _, steps in recording.blocks
     )
-    return recording.step_seconds[
-        min(round(share * len(recording.step_seconds)), len(recording.step_seconds) - 1) :
-    ]
+    return min(round(share * len(recording.step_seconds)), len(recording.step_seconds) - 1)
 
 
 def _share_in_calls(recording: Recording) -> float:
@@ -250,15 +288,27 @@ def _p99(single: Sequence[float]) -> Value:
     return Value.of("step_time_p99", _quantile(single, 0.99), Source.TIMED, n_steps=n_steps)
 
 
-def _throughput(recording: Recording, step_time: Value) -> Value:
+def _throughput(recording: Recording) -> Value:
+    """
+    Return examples ÷ seconds of the steady blocks and of the gaps between epochs.
+
+    Where the length of an epoch is known, each step has its share of a gap, however many of them
+    the window holds.
+    """
     if recording.examples_per_step is None:
         return Value.unknown("throughput", "examples per step are unknown; pass examples_per_step=")
-    assert step_time.number is not None
+    n_dropped, n_calls = _n_dropped_calls(recording), len(recording.step_seconds)
+    counted = zip(recording.epoch_starts, recording.epoch_gaps_s, strict=True)
+    gaps = [seconds for call, seconds in counted if call >= n_dropped]
+    calls = recording.epoch_calls * len(gaps) if recording.epoch_calls else n_calls - n_dropped
+    per_call = sum(steps for _, steps in recording.blocks) / n_calls
+    seconds = _mean_step(recording) + (sum(gaps) / (calls * per_call) if gaps else 0.0)
     return Value.of(
         "throughput",
-        recording.examples_per_step / step_time.number,
+        recording.examples_per_step / seconds,
         Source.TIMED,
         examples_per_step=recording.examples_per_step,
+        n_gaps=len(gaps),
     )
 
 

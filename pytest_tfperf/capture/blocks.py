@@ -12,7 +12,6 @@ from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.capture.observations import Observations
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.frameworks.in_use import least_block, synchronise
-from pytest_tfperf.machine.durations import Durations
 from pytest_tfperf.machine.idle_task import core_kept_awake
 from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.recording import Fetches
@@ -38,6 +37,8 @@ class Block:
     """Seconds of the `next()` in each call."""
     stood_seconds: list[float]
     """Those of them in which the thread stood still."""
+    gap_seconds: list[float]
+    """Seconds between two epochs before each call, which `seconds` leave out; 0 within one."""
 
 
 class BlockTimer:
@@ -46,9 +47,8 @@ class BlockTimer:
     def __init__(self, plan: Plan) -> None:
         self.lap_timer = Stopwatch()
         self.steps_per_call = plan.steps_per_call  # of the running call
-        self.epoch_gaps = Durations()
         self._plan = plan
-        self._next_s = self._stood_s = 0.0  # of the running call
+        self._next_s = self._stood_s = self._gap_s = 0.0  # of the running call
         self._fetches = False  # whether any call fetched
         self._call_ended, self._fetched_ns = 0.0, 0
 
@@ -57,9 +57,10 @@ class BlockTimer:
         step_seconds: list[float] = []
         next_seconds: list[float] = []
         stood_seconds: list[float] = []
+        gap_seconds: list[float] = []
         seconds, n_steps = 0.0, 0
         while len(step_seconds) < n_calls and (perf_counter() < deadline or not step_seconds):
-            self._next_s = self._stood_s = 0.0
+            self._next_s = self._stood_s = self._gap_s = 0.0
             yield
             lap = self.lap_timer.lap()
             self._call_ended = perf_counter()
@@ -67,16 +68,21 @@ class BlockTimer:
             step_seconds.append(lap / self.steps_per_call)
             next_seconds.append(self._next_s)
             stood_seconds.append(self._stood_s)
+            gap_seconds.append(self._gap_s)
         if not self._plan.latency:
             synchronise()
         seconds += self.lap_timer.lap()
-        return Block(seconds, n_steps, step_seconds, next_seconds, stood_seconds)
+        return Block(seconds, n_steps, step_seconds, next_seconds, stood_seconds, gap_seconds)
 
     def fetched(self, seconds: float, stood_s: float) -> None:
         """Add the seconds of a `next()`, and those in which it stood still, to the running call."""
         self._next_s += seconds
         self._stood_s += stood_s
         self._fetches, self._fetched_ns = True, time_ns()
+
+    def epoch_began(self) -> None:
+        """Leave the time since the last call out, since the running one is of the next epoch."""
+        self._gap_s = self.lap_timer.lap()
 
     def timed_window(
         self,
@@ -101,7 +107,6 @@ class BlockTimer:
         deadline = perf_counter() + plan.max_seconds * _TIMED_SHARE
         timed = _TimedCalls()
         timed.lengthen(_MOST_BLOCKS * size)
-        self.epoch_gaps.clear()
         observations.memory.begin_timed()
         self.lap_timer.restart()
         self._call_ended = perf_counter()
@@ -129,9 +134,6 @@ class BlockTimer:
             is_complete = not plan.wants_more(n_timed, len(timed.seconds))
             if timed.seconds and (is_complete or not observations.blocks):
                 timed.give(observations)
-                n_gaps = len(self.epoch_gaps)
-                observations.epoch_gaps_s = self.epoch_gaps.last(n_gaps)
-                observations.epoch_iters_s = observations.iterations.last(n_gaps)
                 if self._fetches:
                     observations.fetches = timed.fetches(plan.steps_per_call, self._fetched_ns)
         if perf_counter() >= deadline:
@@ -165,11 +167,16 @@ class _TimedCalls:
         self._n_calls = 0
         self._step_seconds, self._pauses = array("d"), array("d")
         self._next_seconds, self._stood_seconds = array("d"), array("d")
+        self._gap_seconds = array("d")
+        self._columns = (
+            *(self._step_seconds, self._next_seconds, self._stood_seconds),
+            *(self._gap_seconds, self._pauses),
+        )
 
     def lengthen(self, n_calls: int) -> None:
         """Lengthen the arrays for as many calls; more lengthen them further."""
         missing = bytes(8 * max(n_calls - len(self._pauses), 0))
-        for column in (self._step_seconds, self._next_seconds, self._stood_seconds, self._pauses):
+        for column in self._columns:
             column.frombytes(missing)
 
     def add(self, block: Block, pause_s: float) -> None:
@@ -177,16 +184,24 @@ class _TimedCalls:
         self.seconds.append(block.seconds)
         self._sizes.append(block.n_steps)
         begin, self._n_calls = self._n_calls, self._n_calls + len(block.step_seconds)
-        self._step_seconds[begin : self._n_calls] = array("d", block.step_seconds)
-        self._next_seconds[begin : self._n_calls] = array("d", block.next_seconds)
-        self._stood_seconds[begin : self._n_calls] = array("d", block.stood_seconds)
         pauses = [pause_s, *[0.0] * (len(block.step_seconds) - 1)]
-        self._pauses[begin : self._n_calls] = array("d", pauses)
+        for column, values in zip(
+            self._columns,
+            (
+                *(block.step_seconds, block.next_seconds, block.stood_seconds),
+                *(block.gap_seconds, pauses),
+            ),
+            strict=True,
+        ):
+            column[begin : self._n_calls] = array("d", values)
 
     def give(self, observations: Observations) -> None:
         """Replace the times of the blocks and their steps."""
         observations.blocks = list(zip(self.seconds, self._sizes, strict=True))
         observations.step_seconds = self._step_seconds[: self._n_calls].tolist()
+        gaps = enumerate(self._gap_seconds[: self._n_calls])
+        observations.epoch_gaps_s = {call: seconds for call, seconds in gaps if seconds}
+        observations.epoch_iters_s = observations.iterations.last(len(observations.epoch_gaps_s))
 
     def fetches(self, steps_per_call: int, last_ns: int) -> Fetches:
         """Return the seconds of each call, and the time of the last `next()`."""

@@ -295,7 +295,7 @@ def _too_short(windows: Windows, n_elements: int) -> str:
     return (
         f"the data ended after {windows.n_steps} steps and cannot be iterated again; the windows "
         f"need {needed} (1 first step, {plan.warmup} warm-up, "
-        f"{plan.timed_steps} or more timed, {plan.trace_steps} traced). {more}"
+        f"{plan.timed_steps} or more timed, {plan.traced_steps} traced). {more}"
         "Pass data that can be iterated again (a tf.data.Dataset, a list), or lower warmup=, "
         "steps= and trace_steps="
     )

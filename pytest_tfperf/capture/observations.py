@@ -68,8 +68,8 @@ class Observations:
     """Seconds of a step in each timed call."""
     fetches: Fetches | None = None
     """Fetches of the timed calls, if the windows saw them."""
-    epoch_gaps_s: list[float] = field(default_factory=list)
-    """Seconds between the epochs."""
+    epoch_gaps_s: dict[int, float] = field(default_factory=dict)
+    """Seconds between two epochs, by the index of the timed call that begins the second."""
     iterations: Durations = field(default_factory=Durations)
     """Seconds of each `iter()` on the data so far but the first."""
     epoch_iters_s: list[float] = field(default_factory=list)
@@ -142,7 +142,8 @@ class Observations:
             blocks=tuple(self.blocks),
             step_seconds=tuple(self.step_seconds),
             fetches=self.fetches,
-            epoch_gaps_s=tuple(self.epoch_gaps_s),
+            epoch_gaps_s=tuple(self.epoch_gaps_s.values()),
+            epoch_starts=tuple(self.epoch_gaps_s),
             epoch_iters_s=tuple(self.epoch_iters_s),
             cold=self.cold.get(ran[0]),
             eager=tuple(

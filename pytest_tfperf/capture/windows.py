@@ -81,7 +81,7 @@ class Windows:
             with self._timer.lap_timer.paused():
                 self._executables.return_to_steps()
         if self.epochs.begin_step(self.n_steps) and self._session is None:
-            self._timer.epoch_gaps.append(self._timer.lap_timer.lap())
+            self._timer.epoch_began()
         self._in_step = True
         if not self.n_steps:
             self._timer.lap_timer.restart()
@@ -178,6 +178,7 @@ class Windows:
             ran,
             n_steps=self.n_steps - self._turned[0],
             n_epochs=self.epochs.n_ended - self._turned[1],
+            epoch_calls=self.epochs.length,
             compiled=late,
             traced=tuple(self.observations.retraces) if ran[0] in self.watched else None,
             **others,
@@ -188,6 +189,7 @@ class Windows:
         yield from self._cold_window()
         self._total_timer.restart()
         period_s = yield from self._warm_up_window()
+        self.plan = self.plan.in_epochs(self.epochs.length, period_s)
         drain, steps_before = 0, self.n_steps - 1
         for rounds_left in reversed(range(_MAX_ROUNDS)):
             began = self.n_steps + drain
@@ -222,7 +224,7 @@ class Windows:
             )
             for _ in range(drain):
                 yield
-            n_planned = max(self.plan.timed_steps + self.plan.trace_steps, 1)
+            n_planned = max(self.plan.timed_steps + self.plan.traced_steps, 1)
             self._progress.begin("measuring", n_planned * period_s)
             with coverage_paused():
                 noted = conditions_noted(self.observations.conditions)
@@ -268,7 +270,6 @@ class Windows:
                 synchronise(self.last_output)
                 self._timer.lap_timer.restart()
                 half = n_steps
-                self._timer.epoch_gaps.clear()
             yield
             n_steps += 1
         self.observations.notes += self.plan.cut_note("warm-up", n_steps, self.plan.warmup)
@@ -280,13 +281,13 @@ class Windows:
         self._session, self._n_traced = Session(self._folder), 0
         self.observations.elements.kept.clear()
         with calls_recorded(self._computes) as self._running_calls:
-            for n_steps in range(1, self.plan.trace_steps + 1):
+            for n_steps in range(1, self.plan.traced_steps + 1):
                 yield
                 self._n_traced = n_steps
                 self._running_calls.end_step(self._timer.steps_per_call)
                 if perf_counter() > deadline and n_steps >= 2:
                     self.observations.notes += self.plan.cut_note(
-                        "traced", n_steps, self.plan.trace_steps
+                        "traced", n_steps, self.plan.traced_steps
                     )
                     break
         synchronise(self.last_output)

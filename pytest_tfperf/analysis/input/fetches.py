@@ -98,6 +98,7 @@ def timed_waits(
     visible: float = 1.0,
     runs_on: bool = True,
     n_dropped: int = 0,
+    epoch_calls: int | None = None,
 ) -> TimedWaits:
     """
     Measure the waits in `next()`.
@@ -111,6 +112,8 @@ def timed_waits(
         visible: Share of the waits in which nothing else runs.
         runs_on: Whether the pipeline runs on between blocks.
         n_dropped: Blocks at the start that do not count.
+        epoch_calls: Calls of an epoch. The share is that of as many whole epochs as there are,
+            since the first call of each may wait for longer.
     """
     paused = np.array(fetches.pause_s)
     block = np.cumsum(paused > 0)
@@ -123,11 +126,11 @@ def timed_waits(
     late = np.bincount(block, stood > _LATE * period) > np.bincount(block) / 2
     paused = np.where(runs_on & late[block], paused, 0.0)
     waited, period = visible * (waited + paused), period + paused
-    half = len(fetched) // 2
+    n_calls = len(fetched)
+    in_epochs = n_calls // epoch_calls * epoch_calls if epoch_calls else 0
 
     def share(part: slice) -> float:
         return float(waited[part].sum() / max(period[part].sum(), 1e-12))
 
-    return TimedWaits(
-        share=share(slice(None)), halves=(share(slice(half)), share(slice(half, None)))
-    )
+    halves = share(slice(n_calls // 2)), share(slice(n_calls // 2, None))
+    return TimedWaits(share=share(slice(-(in_epochs or n_calls), None)), halves=halves)

@@ -18,7 +18,7 @@ from pytest_tfperf.analysis.input.waits import loops_in_graph, why_waits_hidden
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.copies import copies_by_host, copies_for_input
 from pytest_tfperf.analysis.steps.detect import Steps
-from pytest_tfperf.analysis.timing import timed_step
+from pytest_tfperf.analysis.timing import mean_step
 from pytest_tfperf.op_types import COLLECTIVES
 from pytest_tfperf.recording import UNSEEN
 from pytest_tfperf.trace.events import Events
@@ -39,6 +39,7 @@ _NO_WORK_OF_JAX = (
     "the trace has no event of an accelerator, and what JAX runs on a CPU does not tell idle time "
     "from work"
 )
+_LONG_EPOCH = 1_000  # steps, over which a wait for the first batch is spread
 _NO_DATA_OF_JAX = (
     "the steps were given no data, and JAX's trace shows no input pipeline; pass the data, and the "
     "time of next() counts: tf_profile(step, data) or tf_profile.steps(data)"
@@ -53,12 +54,27 @@ def analyse(evidence: Evidence) -> Findings:
             "input_bound", "input_wait", "host_overhead", "device_busy", "collective_time"
         )
     values = host_values(evidence, trace)
-    wait = input_wait(values["input_bound"], timed_step(evidence.completed))
+    wait = input_wait(values["input_bound"], mean_step(evidence.completed))
     device = device_values(evidence.steps, evidence.breakdown, _device_detail(evidence, trace))
     why = why_collectives_hidden(evidence)
     if why and device["collective_time"].number is not None:
         device["collective_time"] = Value.unknown("collective_time", why)
-    return Findings(values={**values, "input_wait": wait, **device})
+    notes = _starts_no_epoch(evidence, values["input_bound"])
+    return Findings(values={**values, "input_wait": wait, **device}, notes=notes)
+
+
+def _starts_no_epoch(evidence: Evidence, bound: Value) -> tuple[str, ...]:
+    """Return a note if the steps of input_bound are all within one epoch, and none is its first."""
+    recording = evidence.recording
+    epoch, in_trace = recording.epoch_calls, bound.source is Source.TRACE
+    starts = evidence.steps.n_epochs > 1 if in_trace else bool(recording.epoch_starts)
+    if bound.number is None or not epoch or epoch > _LONG_EPOCH or starts:
+        return ()
+    n_steps = len(evidence.steps) if in_trace else len(recording.step_seconds)
+    return (
+        f"input_bound is of {n_steps} steps, none of which begins an epoch (of {epoch}): the wait "
+        "for its first batch is not in it",
+    )
 
 
 def _device_detail(evidence: Evidence, trace: Trace) -> dict[str, float]:
@@ -225,7 +241,13 @@ def why_collectives_hidden(evidence: Evidence) -> str | None:
 
 
 def input_wait(bound: Value, time: Value) -> Value:
-    """Return the time that a step waits: input_bound × step_time."""
+    """
+    Return the time that a step waits: input_bound × time.
+
+    Args:
+        bound: input_bound.
+        time: Seconds of a step; their mean where rare long steps wait.
+    """
     if bound.number is None or time.number is None:
         return Value.unknown("input_wait", bound.why or time.why or "")
     return Value.of(

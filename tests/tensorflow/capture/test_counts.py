@@ -35,7 +35,8 @@ def test_a_plain_function_runs_no_executable_and_nothing_eagerly_and_has_a_throu
     step = tf.function(lambda x: tf.reduce_sum(tf.matmul(x, w)))
     result = profile(step, DATA)
     assert counts(result, *ALL) == (0, 0, 0, 0, 0)
-    assert result.throughput == pytest.approx(8 / result.step_time)
+    gap = result.value("epoch_gap").number / len(DATA)  # of a step
+    assert 8 / result.throughput == pytest.approx(np.mean(result.blocks_s) + gap, rel=0.3)
 
 
 def test_ops_outside_a_function_are_eager_ops(profile):
@@ -182,7 +183,8 @@ def test_a_generator_of_20_ms_a_batch_is_waited_for(profile):
     # The share is that of all timed steps together, so their slowest block bounds the period.
     assert result.input_bound >= 0.95 * 0.020 / max(result.blocks_s)
     assert result.step_time >= 0.020
-    assert result.input_wait == pytest.approx(result.input_bound * result.step_time)
+    mean = np.mean(result.blocks_s)  # they are of as many steps
+    assert result.input_wait == pytest.approx(result.input_bound * mean)
     assert "Python code" in result.value("input_bound").detail["where"]
 
 

@@ -70,6 +70,7 @@ RECORDING = Recording(
     blocks=tuple((1.0 + 0.01 * n, 100) for n in range(12)),
     step_seconds=tuple(0.01 + 0.0001 * (n % 7) for n in range(1200)),
     epoch_gaps_s=(0.1, 0.2),
+    epoch_starts=(1, 2),
     memory=MemorySamples(
         n_steps=tuple(range(13)), heap=(0,) * 13, python=(0,) * 13, mapped=(0,) * 13
     ),
@@ -172,7 +173,7 @@ ABSENT = {
     "step_time_p99": [((), UNTIMED)],
     "first_step_time": [((), {"first_step_s": None})],
     "throughput": [((), UNTIMED), ((), {"examples_per_step": None, "workload": {}})],
-    "epoch_gap": [((), {"epoch_gaps_s": ()})],
+    "epoch_gap": [((), {"epoch_gaps_s": (), "epoch_starts": ()})],
     "input_bound": [
         (("waits", "stages"), {"bare": True}),
         (("waits", "stages"), {}),

@@ -140,13 +140,52 @@ def test_the_99th_percentile_counts_no_slow_start():
     assert values()["step_time_p99"].why == values()["step_time_p90"].why
 
 
-def test_throughput_is_examples_by_step_time():
-    assert values(blocks=((0.02, 2),), step_seconds=(0.01,), examples_per_step=32)[
-        "throughput"
-    ].number == pytest.approx(3200)
-    assert (
-        "examples_per_step" in values(blocks=((0.02, 2),), step_seconds=(0.01,))["throughput"].why
+def test_throughput_is_what_a_user_counts():
+    """32 examples a step: steps of 10 ms, of which each tenth takes 110 ms, and gaps of 50 ms."""
+    ten = {"blocks": ((0.2, 10),) * 6, "step_seconds": (0.11, *[0.01] * 9) * 6}
+    gaps = {"epoch_gaps_s": (0.05,) * 5, "epoch_starts": (10, 20, 30, 40, 50)}
+    cases = [
+        (ten, 32 * 60 / 1.2),
+        (ten | gaps, 32 * 60 / (1.2 + 0.25)),
+        (ten | gaps | {"epoch_calls": 10}, 32 * 10 / (0.2 + 0.05)),
+        # calls of two steps each
+        (ten | gaps | {"epoch_calls": 10, "blocks": ((0.2, 20),) * 6}, 32 * 20 / (0.2 + 0.05)),
+    ]
+    for row, (recorded, examples) in enumerate(cases):
+        found = values(**recorded, examples_per_step=32)["throughput"]
+        assert found.number == pytest.approx(examples), row
+    assert "examples_per_step" in values(**ten)["throughput"].why
+
+
+def test_throughput_leaves_out_blocks_of_a_slow_start_and_their_gaps():
+    each = tuple(seconds for seconds in SLOW_START for _ in range(2))
+    recorded = {"blocks": blocks(*SLOW_START), "step_seconds": each, "examples_per_step": 1}
+    gaps = {"epoch_gaps_s": (9.0, 0.1), "epoch_starts": (5, 6)}  # three blocks of two calls go
+    steady = 2 * sum(SLOW_START[3:])
+    assert values(**recorded, **gaps)["throughput"].number == pytest.approx(14 / (steady + 0.1))
+
+
+def test_rare_long_steps_are_said_with_their_place():
+    def note(calls, starts=(), per_block=5):
+        each = [calls[n : n + per_block] for n in range(0, len(calls), per_block)]
+        blocks = tuple((sum(block), len(block)) for block in each)
+        recorded = {"blocks": blocks, "step_seconds": tuple(calls), "epoch_starts": starts}
+        found = timing_notes(Recording(name="", trace=None, workload={}, **recorded))
+        return [text for text in found if "mean" in text]
+
+    even, rare = [0.01] * 50, [0.01] * 50
+    rare[7] = rare[31] = 0.25
+    assert note(even) == []
+    assert note([*[0.01] * 49, 0.01 + 0.124]) == []  # 1.248 times the median
+    (said,) = note(rare)
+    assert said == (
+        "the mean of the timed steps is 19.6 ms, 2.0 times their median (10 ms), which step_time "
+        "is: 2 of 50 steps take more than twice as long, up to 250 ms"
     )
+    (said,) = note(rare, starts=(7, 31))
+    assert said.endswith("which step_time is: the first step of each epoch takes 250 ms")
+    (said,) = note(rare, starts=(8, 32))
+    assert "2 of 50 steps" in said
 
 
 def test_what_was_not_timed_is_unknown_with_the_reason():

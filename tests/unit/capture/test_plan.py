@@ -1,12 +1,14 @@
 """Cutting a plan to the available steps."""
 
+from dataclasses import replace
+
 from pytest_tfperf.capture.plan import Plan
 
 
 def test_plan_that_fits_is_unchanged():
     for available in [85, 100, 10**6]:
         plan = Plan().cut_to(available)
-        assert (plan.warmup, plan.timed_steps, plan.trace_steps, plan.available) == (
+        assert (plan.warmup, plan.timed_steps, plan.traced_steps, plan.available) == (
             10,
             50,
             20,
@@ -17,7 +19,7 @@ def test_plan_that_fits_is_unchanged():
 def test_steps_of_many_events_are_traced_fewer_times():
     for n_events, traced in [(0, 20), (50_000, 20), (50_001, 19), (270_000, 3), (10**7, 2)]:
         plan, notes = Plan().of_events(n_events)
-        assert plan.trace_steps == traced, (n_events, traced)
+        assert plan.traced_steps == traced, (n_events, traced)
         said = f"traced window: {traced} of 20 steps, since the first has {n_events:,} events"
         assert notes == (() if traced == 20 else (said,)), (n_events, traced)
 
@@ -30,13 +32,13 @@ def test_plan_that_does_not_fit_uses_all_available_steps():
     for available in [5, 6, 8, 13, 32, 50, 84]:
         plan = Plan().cut_to(available)
         assert plan.total == available, available
-        assert plan.trace_steps >= 2, available
+        assert plan.traced_steps >= 2, available
         assert plan.timed_steps >= 1, available
 
 
 def test_cut_plan_keeps_the_proportions_of_windows():
     plan = Plan().cut_to(45)
-    assert (plan.warmup, plan.timed_steps, plan.trace_steps) == (5, 25, 10)
+    assert (plan.warmup, plan.timed_steps, plan.traced_steps) == (5, 25, 10)
 
 
 def test_short_loops_keep_no_steps_for_counting_calls():
@@ -72,4 +74,28 @@ def test_windows_before_leave_the_probe_and_the_counted_steps():
 
 def test_a_plan_cut_by_less_than_the_counted_steps_keeps_its_windows():
     plan = Plan(warmup=3, steps=12, trace_steps=6).cut_to(25)
-    assert (plan.warmup, plan.trace_steps, plan.counted_steps, plan.total) == (3, 6, 0, 25)
+    assert (plan.warmup, plan.traced_steps, plan.counted_steps, plan.total) == (3, 6, 0, 25)
+
+
+def test_windows_hold_whole_epochs_where_these_are_short():
+    plan = Plan()
+    cases = [
+        (plan, None, (50, 20)),
+        (plan, 8, (56, 24)),
+        (plan, 25, (50, 25)),
+        (plan, 80, (80, 80)),
+        (plan, 81, (81, 20)),
+        (plan, 200, (200, 20)),
+        (plan, 201, (50, 20)),
+        (replace(plan, most_traced=23), 8, (56, 20)),
+        (replace(plan, available=72), 8, (50, 24)),
+        (replace(plan, available=71), 8, (50, 20)),
+        (replace(plan, steps=30), 8, (30, 24)),
+        (replace(plan, trace_steps=20), 8, (56, 20)),
+        (replace(plan, max_seconds=2.4), 8, (50, 24)),  # a tenth of it, in steps of 10 ms
+        (replace(plan, max_seconds=2.3), 8, (50, 20)),
+        (plan.in_step(), 8, (50, 20)),  # alike in every process
+    ]
+    for row, (before, epoch, lengths) in enumerate(cases):
+        found = before.in_epochs(epoch, 0.01)
+        assert (found.timed_steps, found.traced_steps) == lengths, row

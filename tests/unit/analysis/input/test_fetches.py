@@ -124,6 +124,33 @@ def test_blocks_at_the_start_that_step_time_drops_do_not_count():
     assert found == (0, Source.TIMED)
 
 
+def test_the_share_is_that_of_whole_epochs():
+    """The first call of each epoch of three waits for 8 ms."""
+    waits = (0.0, 0.0, 0.008, 0.0, 0.0, 0.008, 0.0, 0.0)
+    cases = [(None, 16 / 80), (3, 16 / 60), (8, 16 / 80), (9, 16 / 80)]
+    for epoch_calls, share in cases:
+        found = timed_waits(fetches_of(*waits), runs_on=False, epoch_calls=epoch_calls)
+        assert found.share == pytest.approx(share), epoch_calls
+
+
+def test_a_share_without_the_start_of_an_epoch_is_noted():
+    def notes(fetches, **recorded):
+        recording = replace(RECORDING, fetches=fetches, **recorded)
+        found = profile_of(Evidence(recording, traced())).notes
+        return [note for note in found if "begins an epoch" in note]
+
+    timed = {"blocks": ((0.04, 4),), "step_seconds": (0.01,) * 4}
+    assert notes(WAITS, **timed, epoch_calls=1000) == [
+        "input_bound is of 4 steps, none of which begins an epoch (of 1000): the wait for its "
+        "first batch is not in it"
+    ]
+    assert "is of 20 steps" in notes(None, **timed, epoch_calls=30)[0]
+    assert notes(WAITS, **timed, epoch_calls=1001) == []
+    assert notes(WAITS, **timed) == []
+    starts = {"epoch_gaps_s": (0.1,), "epoch_starts": (2,)}
+    assert notes(WAITS, **timed, **starts, epoch_calls=30) == []
+
+
 def test_the_visible_part_of_waits_counts():
     assert timed_waits(fetches_of(0.004), visible=0.5).share == pytest.approx(0.2)
 

@@ -1,0 +1,135 @@
+"""Waits for input that are built into real pipelines, which count themselves how long they sleep."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pytest_tfperf.checks.arguments import Wanted
+
+pytestmark = pytest.mark.full
+
+BATCH, EPOCH = np.ones((8, 4), "float32"), 8
+
+
+@pytest.fixture
+def profile_more(profile):
+    """The profiler, with as many steps as it runs by default."""
+    wanted = Wanted.read({"warmup": 3})
+    return type(profile)(replace(profile._profiles.settings, wanted=wanted))
+
+
+def sleeping(seconds, slept, buffer=0):
+    """A pipeline that sleeps for each batch, in the thread of the steps or behind a buffer."""
+
+    def make(_):
+        begun = time.perf_counter()
+        time.sleep(seconds)
+        slept.append(time.perf_counter() - begun)
+        return BATCH
+
+    def batch(number):
+        return tf.ensure_shape(tf.numpy_function(make, [number], tf.float32), BATCH.shape)
+
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    data = tf.data.Dataset.range(10**6).map(batch)
+    return (data.prefetch(buffer) if buffer else data).with_options(options)
+
+
+def step_of(seconds):
+    def step(batch):
+        time.sleep(seconds)
+        return batch
+
+    return step
+
+
+def test_input_that_is_ready_is_not_waited_for(profile_more):
+    """A step of a millisecond, of which a next() with a ready element takes a fifth or more."""
+    constant = tf.data.Dataset.from_tensors(BATCH)
+    for name, data in {
+        "constant": constant.repeat(),
+        "buffered": constant.repeat().prefetch(8),
+        "as arrays": constant.repeat().prefetch(8).as_numpy_iterator(),
+        "a list": [BATCH] * 100,
+    }.items():
+        assert profile_more(step_of(0.001), data, name=name).input_bound <= 0.05, name
+
+
+@pytest.mark.parametrize("buffer", [0, 2])
+def test_waits_are_as_long_as_the_pipeline_sleeps(profile_more, buffer):
+    slept = []
+    found = profile_more(step_of(0.006), sleeping(0.012, slept, buffer))
+    waited = np.median(slept) - (0.006 if buffer else 0)  # a buffer fills while the step runs
+    assert found.input_bound == pytest.approx(waited / found.step_time, abs=0.1)
+
+
+def test_a_slow_start_counts_neither_for_the_step_time_nor_for_the_waits(profile_more):
+    """Twenty slow elements: three are warm-up, and the others are a third of the timed steps."""
+
+    def make(number):
+        time.sleep(0.1 if number < 20 else 0)
+        return BATCH
+
+    def batch(number):
+        return tf.ensure_shape(tf.numpy_function(make, [number], tf.float32), BATCH.shape)
+
+    data = tf.data.Dataset.range(10**6).map(batch)
+    found = profile_more(step_of(0.005), data)
+    assert found.value("step_time").detail["n_dropped"] > 0
+    assert found.step_time < 0.05
+    assert found.input_bound < 0.5
+
+
+def epochs_that_begin_slowly():
+    """Epochs of eight batches, the first of which takes 100 ms."""
+
+    def make(number):
+        time.sleep(0 if number else 0.1)
+        return BATCH
+
+    def batch(number):
+        made = tf.ensure_shape(tf.numpy_function(make, [number], tf.float32), BATCH.shape)
+        return made, made[:, :1]
+
+    return tf.data.Dataset.range(EPOCH).map(batch)
+
+
+def is_of_whole_epochs(found, seconds):
+    """Whether the waits are those of whole epochs, and the throughput that of the loop."""
+    per_epoch = EPOCH * 8 / found.throughput
+    assert per_epoch == pytest.approx(seconds, rel=0.35)
+    assert found.input_bound == pytest.approx(0.1 / (EPOCH * np.mean(found.blocks_s)), abs=0.12)
+    (note,) = [note for note in found.notes if "first step of each epoch" in note]
+    assert "times their median" in note
+
+
+def test_the_first_batch_of_each_epoch_is_waited_for(profile_more):
+    data = epochs_that_begin_slowly()
+    found = profile_more(lambda x, y: time.sleep(0.004), data)
+    begun = time.perf_counter()
+    for _ in range(3):
+        for _ in data:
+            time.sleep(0.004)
+    is_of_whole_epochs(found, (time.perf_counter() - begun) / 3)
+
+
+@pytest.mark.imports("keras")
+def test_keras_waits_for_the_first_batch_of_each_epoch(profile_more):
+    import keras
+
+    class Slow(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            time.sleep(0.004)
+
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    data = epochs_that_begin_slowly()
+    found = profile_more.fit(model, data, epochs=40, verbose=0, shuffle=False, callbacks=[Slow()])
+    begun = time.perf_counter()
+    model.fit(data, epochs=3, verbose=0, shuffle=False, callbacks=[Slow()])
+    is_of_whole_epochs(found, (time.perf_counter() - begun) / 3)
+    assert found.value("input_bound").source.value == "trace"
