@@ -85,7 +85,7 @@ class Costs:
     uncounted: tuple[str, ...]
     """Targets of custom calls whose FLOPs are unknown."""
     once: tuple[str, ...]
-    """Loops counted as one iteration, since the module does not name their number."""
+    """Loops with FLOPs counted as one iteration, since the module does not name their number."""
     opaque: tuple[str, ...] = ()
     """Targets of custom calls that may multiply matrices of unknown types."""
 
@@ -120,9 +120,9 @@ def module_costs(module: HloModule) -> Costs:
     """
     Compute the FLOPs of one run of a module and the cost of each of its instructions.
 
-    The rules are those of XLA's HloCostAnalysis. A loop counts as often as it runs, if the compiler
-    knows; the largest branch of a conditional counts. Instructions without a use count as well; a
-    module that no compiler has optimised may hold some.
+    A loop counts as often as it runs, if the compiler knows; the largest branch of a conditional
+    counts. Instructions without a use count as well; a module that no compiler has optimised may
+    hold some.
 
     Raises:
         TraceError: If an instruction does not fit its operands.
@@ -156,7 +156,11 @@ def _costs(module: HloModule) -> Costs:
         ),
         uncounted=_targets(module, executed, hides_flops),
         opaque=_targets(module, executed, hides_products),
-        once=tuple(op.name for _, op in ops if op.opcode == "while" and op.trip_count is None),
+        once=tuple(
+            op.name
+            for part, op in ops
+            if op.opcode == "while" and op.trip_count is None and works[part.id][op.id].flops
+        ),
     )
 
 

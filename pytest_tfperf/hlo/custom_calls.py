@@ -32,16 +32,20 @@ _NO_FLOPS = frozenset(
         "xla.sdy.FuncResultSharding",
         "xla.sdy.GlobalToLocalShape",
         "xla.sdy.LocalToGlobalShape",
+        "__cub$DeviceRadixSort",
+        "__cub$DeviceRadixSortUnassignedScratchSize",
+        "__gpu$TopK",
+        "cu_threefry2x32",
+        "cu_threefry2x32_ffi",
+        "hip_threefry2x32",
+        "hip_threefry2x32_ffi",
     ]
 )
 """
-Targets that only mark, move or select (openxla/xla: host_memory_offload_annotations.h, the SPMD
-partitioner, Shardy's constants, dynamic_padder.cc; XLA counts no FLOPs for TopK's comparisons).
+Targets that only mark, move, select or sort (openxla/xla: host_memory_offload_annotations.h, the
+SPMD partitioner, Shardy's constants, dynamic_padder.cc, cublas_cudnn.h), or that compute with
+integers alone: JAX's random numbers on GPUs (jax/_src/prng.py).
 """
-_NO_PRODUCTS = frozenset(
-    f"{platform}_threefry2x32{suffix}" for platform in ("cu", "hip") for suffix in ("", "_ffi")
-)
-"""Targets that compute with integers alone: JAX's random numbers on GPUs (jax/_src/prng.py)."""
 
 
 def declared_flops(op: HloInstruction) -> int | None:
@@ -76,7 +80,7 @@ def hides_products(op: HloInstruction, operands: Operands) -> bool:
     """
     return (
         op.opcode == "custom-call"
-        and op.custom_call_target not in _NO_FLOPS | _NO_PRODUCTS
+        and op.custom_call_target not in _NO_FLOPS
         and matmul_flops(op, operands) is None
         and declared_flops(op) != 0
     )

@@ -1,9 +1,15 @@
 """
-FLOPs of single HLO instructions, by the rules of XLA's HloCostAnalysis.
+FLOPs of single HLO instructions: the operations on floating-point numbers.
 
-Source: xla/service/hlo_cost_analysis.cc (openxla/xla). A multiply-add counts as two operations, an
-element of an elementwise result as one, and transcendental functions (exp, tanh, …) as none. Calls
-of GPU libraries count as the product or convolution they stand for.
+A multiply-add of a product counts as two operations, of any type, and an element of other
+arithmetic as one if the operands and the result are floating-point or complex numbers. Integers,
+booleans, casts, comparisons, selections, sorts and transcendental functions (exp, tanh, …) count as
+none. A cumulative sum of n elements is n − 1 additions. Calls of GPU libraries count as the product
+or convolution they stand for.
+
+XLA's HloCostAnalysis (openxla/xla, xla/service/hlo_cost_analysis.cc) counts each element of integer
+work, n log n for a sort, and n − 1 for each of n elements of a cumulative sum. Other counts are as
+there.
 """
 
 from __future__ import annotations
@@ -13,29 +19,26 @@ from math import gcd, prod
 
 from pytest_tfperf.hlo.matmuls import Operands, convolution_shapes, matmul_of
 from pytest_tfperf.hlo.module import HloInstruction, Shape, WindowDimension
-from pytest_tfperf.hlo.traversal import ELEMENTWISE
 
-_TRANSCENDENTAL = frozenset(
+_ARITHMETIC = frozenset(
     [
-        "atan2",
-        "cbrt",
-        "cosine",
-        "erf",
-        "exponential",
-        "exponential-minus-one",
-        "log",
-        "log-plus-one",
-        "logistic",
-        "power",
-        "rsqrt",
-        "sine",
-        "sqrt",
-        "tan",
-        "tanh",
+        "abs",
+        "add",
+        "ceil",
+        "clamp",
+        "divide",
+        "floor",
+        "maximum",
+        "minimum",
+        "multiply",
+        "negate",
+        "remainder",
+        "round-nearest-afz",
+        "round-nearest-even",
+        "sign",
+        "subtract",
     ]
 )
-_MOVES = frozenset({"bitcast", "copy", "opt-barrier"})
-_COUNTED = ELEMENTWISE - _TRANSCENDENTAL - _MOVES | {"count-leading-zeros"}
 _COMPLEX_MULTIPLY_ADDS = 4
 _LONGEST_WINDOW = 1 << 20  # positions; far more than a model's window has
 
@@ -55,13 +58,11 @@ def matmul_flops(op: HloInstruction, operands: Operands) -> int | None:
 
 def own_flops(op: HloInstruction, operands: Operands) -> int:
     """Count the FLOPs of another instruction, without those of the computations it calls."""
-    if op.opcode in _COUNTED:
-        return op.shape.elements
+    if op.opcode in _ARITHMETIC:
+        shapes = (op.shape, *(operand.shape for operand in operands))
+        return op.shape.elements if all(shape.is_floating for shape in shapes) else 0
     if op.opcode in ("all-reduce", "all-reduce-start"):
-        return sum(array.elements for array in op.shape.arrays())
-    if op.opcode == "sort":
-        n = operands[0].shape.elements
-        return n * max(0, n - 1).bit_length()
+        return sum(array.elements for array in op.shape.arrays() if array.is_floating)
     if op.opcode == "fft":
         factors = prod(size.bit_length() - 1 for size in op.fft_length)
         return 2 * _COMPLEX_MULTIPLY_ADDS * factors * operands[0].shape.elements
@@ -89,13 +90,34 @@ def applications(op: HloInstruction, operands: Operands) -> tuple[int, ...]:
     if op.opcode == "reduce":
         return (max(0, operands[0].shape.elements - result),)
     if op.opcode == "reduce-window":
-        return ((window - 1) * result,)
+        scanned = _scanned(op, operands[0].shape)
+        return (scanned if scanned is not None else (window - 1) * result,)
     if op.opcode == "select-and-scatter":
         source = operands[1].shape.elements
         return ((window - 1) * source, source)
     if op.opcode == "scatter":
         return (operands[len(operands) // 2 + 1].shape.elements,)
     return ()
+
+
+def _scanned(op: HloInstruction, data: Shape) -> int | None:
+    """
+    Count the runs of the reducer in a cumulative sum or the like; None for other windows.
+
+    There the window is as long as one dimension, and padded on one side at most: each result adds
+    an element to the one beside it.
+    """
+    moved = [
+        (window, size)
+        for window, size in zip(op.window, data.dimensions, strict=False)
+        if window != WindowDimension(1)
+    ]
+    if len(moved) != 1:
+        return None
+    window, size = moved[0]
+    is_dilated = (window.window_dilation, window.base_dilation) != (1, 1)
+    is_scan = window.size == size and min(window.padding_low, window.padding_high) == 0
+    return data.elements // size * (size - 1) if is_scan and not is_dilated else None
 
 
 def _convolution_flops(op: HloInstruction, data: Shape, kernel: Shape, output: Shape) -> int | None:

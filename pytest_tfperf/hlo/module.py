@@ -87,6 +87,11 @@ class Shape:
         return _BITS.get(self.dtype, 0)
 
     @property
+    def is_floating(self) -> bool:
+        """Whether the elements are floating-point or complex numbers."""
+        return self.dtype.startswith(("f", "bf", "c"))
+
+    @property
     def elements(self) -> int:
         """Number of elements of an array; 0 for other types."""
         return prod(self.dimensions) if self.bits else 0

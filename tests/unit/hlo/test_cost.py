@@ -58,24 +58,25 @@ def test_the_end_of_an_asynchronous_call_counts_nothing():
 
 
 def loop(config=""):
-    state = f"(s32[], {A}, {W})"
+    state = f"(f32[], {A}, {W})"
     body = [
         *parameters(state),
         *(
             op(f"e{place}", "get-tuple-element", kind, "p0", tuple_index=place)
-            for place, kind in enumerate(["s32[]", A, W])
+            for place, kind in enumerate(["f32[]", A, W])
         ),
         matmul("d", "e1", "e2"),
         op("r", "tuple", state, "e0", "e1", "e2"),
     ]
     test = [
         *parameters(state),
-        op("e", "get-tuple-element", "s32[]", "p0"),
-        op("c", "compare", "pred[]", "e", "e"),
+        op("e", "get-tuple-element", "f32[]", "p0"),
+        op("a", "add", "f32[]", "e", "e"),
+        op("c", "compare", "pred[]", "a", "e"),
     ]
     start = op("t", "tuple", state, "p0", "p1", "p2")
     main = [
-        *parameters("s32[]", A, W),
+        *parameters("f32[]", A, W),
         start,
         op("loop", "while", state, "t", called=("body", "test"), backend_config=config),
     ]
@@ -95,6 +96,25 @@ def test_a_loop_that_never_runs_is_tested_once():
 def test_a_loop_of_unknown_length_counts_once_and_is_named():
     costs = work(**loop())
     assert (costs.flops, costs.matmul_flops, costs.once) == (FLOPS + 1, FLOPS, ("loop",))
+
+
+def test_a_loop_without_work_on_floats_needs_no_length():
+    state = "(s32[], s32[8])"
+    hashed = [
+        *parameters(state),
+        op("n", "get-tuple-element", "s32[]", "p0"),
+        op("x", "get-tuple-element", "s32[8]", "p0", tuple_index=1),
+        op("y", "xor", "s32[8]", "x", "x"),
+        op("r", "tuple", state, "n", "y"),
+    ]
+    going = [
+        *parameters(state),
+        op("n", "get-tuple-element", "s32[]", "p0"),
+        op("c", "compare", "pred[]", "n", "n"),
+    ]
+    loop = op("loop", "while", state, "p0", called=("hashed", "going"))
+    costs = work(hashed=hashed, going=going, main=[*parameters(state), loop])
+    assert (costs.flops, costs.once) == (0, ())
 
 
 def test_the_largest_branch_of_a_conditional_counts():
@@ -343,11 +363,11 @@ def test_conversions_are_found_through_the_state_of_a_loop(weights):
     parts = loop('{"known_trip_count":{"n":"2"}}')
     _, *start = parts["main"][2:]
     begin = [
-        *parameters("s32[]", half(A), weights),
+        *parameters("f32[]", half(A), weights),
         op("a", "convert", A, "p1"),
         op("w", "convert" if weights != W else "copy", W, "p2"),
     ]
-    begin.append(op("t", "tuple", f"(s32[], {A}, {W})", "p0", "a", "w"))
+    begin.append(op("t", "tuple", f"(f32[], {A}, {W})", "p0", "a", "w"))
     parts["main"] = [*begin, *start[1:]]
     assert shares(work(scheduled=True, **parts)) == (2, 2 if weights != W else None)
 

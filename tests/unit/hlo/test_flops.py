@@ -269,7 +269,8 @@ def calling(target, config=""):
 
 
 def test_calls_that_compute_nothing_are_free():
-    for target in ["Sharding", "MoveToHost", "X64Combine", "TopK"]:
+    moves, sorts = ["Sharding", "MoveToHost", "X64Combine"], ["TopK", "__cub$DeviceRadixSort"]
+    for target in [*moves, *sorts, "cu_threefry2x32_ffi"]:
         costs = calling(target)
         assert (costs.flops, costs.uncounted, costs.opaque) == (0, (), ()), target
 
@@ -323,45 +324,79 @@ def test_what_runs_a_kernel_of_unknown_work_is_not_counted_either():
     assert {cost.name for cost in costs.ops if not cost.counted} == {"x", "loop"}
 
 
-def test_random_numbers_on_a_gpu_multiply_no_matrices():
-    costs = calling("cu_threefry2x32_ffi")
-    assert (costs.uncounted, costs.opaque) == (("cu_threefry2x32_ffi",), ())
-
-
 # everything else
 
 
 COUNTS = [
     ("add", "f32[8,4]", ["f32[8,4]", "f32[8,4]"], {}, 32),
-    ("select", "f32[8,4]", ["pred[8,4]", "f32[8,4]", "f32[8,4]"], {}, 32),
-    ("compare", "pred[8]", ["f32[8]", "f32[8]"], {}, 8),
-    ("convert", "bf16[8]", ["f32[8]"], {}, 8),
     ("add", "f32[]", ["f32[]", "f32[]"], {}, 1),
+    ("multiply", "bf16[8]", ["bf16[8]", "bf16[8]"], {}, 8),
+    ("maximum", "f8e5m2[8]", ["f8e5m2[8]", "f8e5m2[8]"], {}, 8),
+    ("clamp", "f64[8]", ["f64[]", "f64[8]", "f64[]"], {}, 8),
+    ("multiply", "c64[8]", ["c64[8]", "c64[8]"], {}, 8),
+    ("abs", "f32[8]", ["c64[8]"], {}, 8),
+    # transcendental functions
     ("exponential", "f32[8,4]", ["f32[8,4]"], {}, 0),
     ("tanh", "f32[8,4]", ["f32[8,4]"], {}, 0),
+    # integers and booleans
+    ("add", "s32[8]", ["s32[8]", "s32[8]"], {}, 0),
+    ("multiply", "u64[8]", ["u64[8]", "u64[8]"], {}, 0),
+    ("divide", "s4[8]", ["s4[8]", "s4[8]"], {}, 0),
+    ("xor", "u32[8]", ["u32[8]", "u32[8]"], {}, 0),
+    ("shift-right-logical", "u32[8]", ["u32[8]", "u32[8]"], {}, 0),
+    ("popcnt", "u32[8]", ["u32[8]"], {}, 0),
+    ("count-leading-zeros", "u32[8]", ["u32[8]"], {}, 0),
+    ("and", "pred[8]", ["pred[8]", "pred[8]"], {}, 0),
+    ("maximum", "pred[8]", ["pred[8]", "pred[8]"], {}, 0),
+    ("all-reduce", "s32[8]", ["s32[8]"], {}, 0),
+    ("rng-bit-generator", "(u64[2], u32[8])", ["u64[2]"], {}, 0),
+    # casts, comparisons, selections, sorts, moves
+    ("convert", "bf16[8]", ["f32[8]"], {}, 0),
+    ("convert", "f32[8]", ["s32[8]"], {}, 0),
+    ("bitcast-convert", "f32[8]", ["u32[8]"], {}, 0),
+    ("reduce-precision", "f32[8]", ["f32[8]"], {}, 0),
+    ("stochastic-convert", "bf16[8]", ["f32[8]", "u32[8]"], {}, 0),
+    ("real", "f32[8]", ["c64[8]"], {}, 0),
+    ("complex", "c64[8]", ["f32[8]", "f32[8]"], {}, 0),
+    ("compare", "pred[8]", ["f32[8]", "f32[8]"], {}, 0),
+    ("is-finite", "pred[8]", ["f32[8]"], {}, 0),
+    ("select", "f32[8,4]", ["pred[8,4]", "f32[8,4]", "f32[8,4]"], {}, 0),
+    ("sort", "f32[9]", ["f32[9]"], {}, 0),
     ("copy", "f32[8,4]", ["f32[8,4]"], {}, 0),
     ("transpose", "f32[4,8]", ["f32[8,4]"], {}, 0),
     ("broadcast", "f32[8,4]", ["f32[4]"], {}, 0),
+    # collectives and linear algebra
     ("all-reduce", "(f32[8], f32[4])", ["f32[8]", "f32[4]"], {}, 12),
     ("all-reduce-start", "f32[8]", ["f32[8]"], {}, 8),
     ("all-reduce-done", "f32[8]", ["f32[8]"], {}, 0),
     ("all-gather", "f32[8]", ["f32[4]"], {}, 0),
-    ("sort", "f32[8]", ["f32[8]"], {}, 8 * 3),
-    ("sort", "f32[9]", ["f32[9]"], {}, 9 * 4),
-    ("sort", "f32[1]", ["f32[1]"], {}, 0),
     ("fft", "c64[2,16]", ["c64[2,16]"], {"fft_length": (16,)}, 8 * 4 * 32),
     ("triangular-solve", "f32[4,3]", ["f32[4,4]", "f32[4,3]"], {}, 2 * 4 * 12),
     ("cholesky", "f32[6,6]", ["f32[6,6]"], {}, 6 * 36 // 3),
 ]
 
 
-def test_other_instructions_are_counted_as_xla_does():
+def test_other_instructions_count_operations_on_floating_point_numbers():
     for opcode, result, shapes, more, flops in COUNTS:
         assert cost(opcode, result, *shapes, **more) == (flops, 0), (opcode, result, shapes, more)
 
 
+def test_a_product_of_integers_counts_like_one_of_floats():
+    assert matmul("dot", "s32[8,16]", "s8[8,4]", "s8[4,16]", dot=dot([1], [0])) == 2 * 8 * 4 * 16
+
+
 SUM = [*parameters("f32[]", "f32[]"), op("s", "add", "f32[]", "p0", "p1")]
 LARGER = [*parameters("f32[]", "f32[]"), op("s", "compare", "pred[]", "p0", "p1")]
+
+
+WHOLE = [*parameters("s32[]", "s32[]"), op("s", "add", "s32[]", "p0", "p1")]
+
+
+def reduced(opcode, result, *shapes, by=SUM, **more):
+    """Return the FLOPs of a module of one instruction that runs a reducer."""
+    names = [f"p{number}" for number in range(len(shapes))]
+    main = [*parameters(*shapes), op("x", opcode, result, *names, called=("by",), **more)]
+    return module_costs(module(by=by, main=main)).flops
 
 
 def test_a_reducer_counts_each_of_its_runs():
@@ -374,20 +409,51 @@ def test_a_reducer_counts_each_of_its_runs():
         ("scatter", "f32[100]", ["f32[100]", "s32[3,1]", "f32[3]"], {}, 3),
         ("all-reduce", "f32[8]", ["f32[8]"], {}, 8),
     ]:
-        names = [f"p{number}" for number in range(len(shapes))]
-        costs = module_costs(
-            module(
-                sum=SUM,
-                main=[
-                    *parameters(*shapes),
-                    op("x", opcode, result, *names, called=("sum",), **more),
-                ],
-            )
-        )
-        assert costs.flops == flops, (opcode, result, shapes, more)
+        assert reduced(opcode, result, *shapes, **more) == flops, (opcode, result, shapes, more)
 
 
-def test_select_and_scatter_compares_within_the_window_and_adds_once():
+def test_a_reducer_of_integers_or_booleans_counts_nothing():
+    for opcode, result, shapes, more in [
+        ("reduce", "s32[8]", ["s32[8,4]", "s32[]"], {}),
+        ("reduce-window", "s32[8]", ["s32[8]", "s32[]"], {"window": window(8, pad=(7, 0))}),
+        ("scatter", "s32[100]", ["s32[100]", "s32[3,1]", "s32[3]"], {}),
+    ]:
+        assert reduced(opcode, result, *shapes, by=WHOLE, **more) == 0, opcode
+    assert reduced("reduce", "f32[]", "f32[8]", "f32[]", by=LARGER) == 0
+
+
+def windows(*dimensions):
+    """Return windows of (size, low padding, high padding)."""
+    return tuple(WindowDimension(size, 1, low, high) for size, low, high in dimensions)
+
+
+def test_a_cumulative_sum_counts_an_addition_for_each_element_but_the_first():
+    for result, data, moved, flops in [
+        ("f32[8]", "f32[8]", windows((8, 7, 0)), 7),
+        ("f32[8]", "f32[8]", windows((8, 0, 7)), 7),  # from the end
+        ("f32[9]", "f32[8]", windows((8, 8, 0)), 7),  # without the element itself
+        ("f32[5,8]", "f32[5,8]", windows((1, 0, 0), (8, 7, 0)), 5 * 7),
+        ("f32[5,8]", "f32[5,8]", windows((5, 4, 0), (1, 0, 0)), 4 * 8),
+        ("(f32[8], f32[8])", "f32[8]", windows((8, 7, 0)), 7),
+        ("f32[1]", "f32[8]", windows((8, 0, 0)), 7),  # a sum
+        ("f32[0]", "f32[0]", windows((1, 0, 0)), 0),
+    ]:
+        counted = reduced("reduce-window", result, data, "f32[]", window=moved)
+        assert counted == flops, (result, data, moved)
+
+
+def test_other_windows_count_each_of_their_elements():
+    for result, data, moved, flops in [
+        ("f32[8]", "f32[8]", windows((3, 2, 0)), 8 * 2),  # a moving sum
+        ("f32[9]", "f32[8]", windows((8, 4, 4)), 9 * 7),  # padded on both sides
+        ("f32[8,8]", "f32[8,8]", windows((8, 7, 0), (8, 7, 0)), 64 * 63),
+        ("f32[8]", "f32[8]", (WindowDimension(8, 1, 14, 0, 2),), 8 * 7),  # dilated
+    ]:
+        counted = reduced("reduce-window", result, data, "f32[]", window=moved)
+        assert counted == flops, (result, data, moved)
+
+
+def test_select_and_scatter_adds_once_and_its_comparisons_count_nothing():
     ops = [
         *parameters("f32[8]", "f32[4]", "f32[]"),
         op(
@@ -401,4 +467,4 @@ def test_select_and_scatter_compares_within_the_window_and_adds_once():
             window=window(3),
         ),
     ]
-    assert module_costs(module(larger=LARGER, sum=SUM, main=ops)).flops == 4 * 2 + 4
+    assert module_costs(module(larger=LARGER, sum=SUM, main=ops)).flops == 4

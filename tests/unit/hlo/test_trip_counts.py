@@ -195,6 +195,9 @@ def test_a_body_called_with_two_bounds_is_counted_for_each_loop():
 
 
 def test_the_cost_of_a_module_has_the_iterations():
-    """Each of five iterations adds once; the condition compares six times."""
-    costs = module_costs(module(test=condition(), body=body(), main=main()))
-    assert (costs.flops, costs.once) == (5 + 6, ())
+    """Each of five iterations adds two numbers; the condition, which runs once more, adds one."""
+    two = [op("w", "constant", "f32[2]"), op("v", "add", "f32[2]", "w", "w")]
+    one = [op("w", "constant", "f32[1]"), op("v", "add", "f32[1]", "w", "w")]
+    parts = {"test": [*one, *condition()], "body": [*two, *body()]}
+    costs = module_costs(module(**parts, main=main()))
+    assert (costs.flops, costs.once) == (5 * 2 + 6 * 1, ())
