@@ -20,6 +20,7 @@ from pytest_tfperf.hlo.product_units import kernel_of
 from pytest_tfperf.op_types import GPU_SIDE, TPU_SIDE
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import gpus, stream_events, tpu_ops, tpus
+from pytest_tfperf.trace.event_columns import distinct
 from pytest_tfperf.trace.events import Events, metadata_texts
 from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.stats import labels
@@ -39,6 +40,9 @@ _INSTRUCTION = re.compile(r"%?([^\s=]+) = ")
 _PROGRAM = re.compile(r"\((\d+)\)\Z")
 
 
+_NO_ID = -1
+
+
 def device_ops(trace: Trace, steps: Steps) -> list[OpTime]:
     """
     Measure the ops of a host's GPUs and TPUs, all devices together, in the steps as the devices ran
@@ -54,17 +58,25 @@ def with_costs(ops: Sequence[OpTime], modules: Mapping[str, Costs]) -> list[OpTi
     Add FLOPs, bytes and opcode to the ops that are XLA instructions, or have the names of kernels
     that XLA generated for them, as those of a CUDA graph.
 
+    A function has a program for each shape, and each of them costs something else. Where the trace
+    does not say which one ran an op, its costs are known if they are equal in all.
+
     Args:
         ops: The ops.
         modules: Costs by module name, with or without `(program id)`.
     """
-    costs = {
-        (module.partition("(")[0], name): cost
-        for module, found in modules.items()
-        for cost in found.ops
-        for name in (cost.name, kernel_of(cost.name))
-    }
-    return [_with_cost(op, costs.get((op.module.partition("(")[0], op.name))) for op in ops]
+    costs: dict[tuple[str, str], list[OpCost]] = {}
+    for module, found in modules.items():
+        for cost in found.ops:
+            for program in {module, module.partition("(")[0]}:
+                for name in {cost.name, kernel_of(cost.name)}:
+                    costs.setdefault((program, name), []).append(cost)
+    return [_with_cost(op, _agreed(costs.get((op.module, op.name), ()))) for op in ops]
+
+
+def _agreed(costs: Sequence[OpCost]) -> OpCost | None:
+    different = {(cost.opcode, cost.work, cost.bytes, cost.counted) for cost in costs}
+    return costs[0] if len(different) == 1 else None
 
 
 def _eager_launches(trace: Trace) -> Ints:
@@ -86,7 +98,7 @@ def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[OpTime]:
     moves = np.isin(events.rows, events.named(lambda name: gpu_kind(name) in _MOVES).rows)
     code, found = launchers(events)
     code = np.where(moves, plane.name_index[events.rows], code)
-    module, modules = labels(events, "hlo_module")
+    module, modules = _programs(events)
     eager = (events.integers("is_eager") != 0) | np.isin(
         events.integers("correlation_id", -1), eager_launches
     )
@@ -104,6 +116,19 @@ def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[OpTime]:
         replace(one, kernels=n)
         for one, n in zip(summed(events, events, key, eager, steps, op), different, strict=True)
     ]
+
+
+def _programs(events: Events) -> tuple[Ints, list[str]]:
+    """
+    Return an index into the names of programs for each event, shape (n,), and the names.
+
+    They are `module(program id)`, `module` where the trace has no id, and empty outside of XLA.
+    """
+    module, modules = labels(events, "hlo_module")
+    ids, which = distinct(np.where(module > 0, events.integers("program_id", _NO_ID), _NO_ID))
+    pairs, code = distinct(module * ids.size + which)
+    names = [(modules[pair // ids.size], int(ids[pair % ids.size])) for pair in pairs.tolist()]
+    return code, [name if number == _NO_ID else f"{name}({number})" for name, number in names]
 
 
 def _tpu_ops(plane: Plane, steps: Steps) -> list[OpTime]:

@@ -357,3 +357,38 @@ def test_kernels_of_an_xla_instruction_have_its_costs_as_often_as_it_ran():
         "fusion.2": (3, "fusion", 6, 48),
         "other": (1, "kernel", None, None),
     }
+
+
+def program(flops):
+    """The costs of a program of one op."""
+    cost = OpCost("fusion.1", "fusion", "", "f32", Work(flops=flops), 4 * flops)
+    return Costs(work=cost.work, ops=(cost,), uncounted=(), once=())
+
+
+def of_two_programs(programs, *ids):
+    """Return module, count, FLOPs and bytes of an op that a function ran with these program ids, None where the trace has none."""
+    kernels = [
+        event("k", n * MS, MS, hlo_op="fusion.1", hlo_module="jit_f")
+        if number is None
+        else event("k", n * MS, MS, hlo_op="fusion.1", hlo_module="jit_f", program_id=number)
+        for n, number in enumerate(ids)
+    ]
+    ops = with_costs(device_ops(*traced(planes=[gpu(0, *kernels)])), programs)
+    return {op.module: (op.count, op.flops, op.bytes) for op in ops}
+
+
+def test_an_op_has_the_costs_of_the_program_that_ran_it():
+    small, large = program(200), program(2_000_000)
+    for programs in (
+        {"jit_f(5)": small, "jit_f(9)": large},
+        {"jit_f(9)": large, "jit_f(5)": small},
+    ):
+        assert of_two_programs(programs, 5, 9, 5) == {
+            "jit_f(5)": (2, 400, 1600),
+            "jit_f(9)": (1, 2_000_000, 8_000_000),
+        }
+        assert of_two_programs(programs, 5, 7)["jit_f(7)"] == (1, None, None)  # not in the trace
+        assert of_two_programs(programs, None, None) == {"jit_f": (2, None, None)}
+    alike = {"jit_f(5)": small, "jit_f(9)": program(200)}
+    assert of_two_programs(alike, None, None) == {"jit_f": (2, 400, 1600)}
+    assert of_two_programs({"jit_f(5)": small}, None) == {"jit_f": (1, 200, 800)}
