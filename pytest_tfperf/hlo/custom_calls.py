@@ -46,6 +46,12 @@ Targets that only mark, move, select or sort (openxla/xla: host_memory_offload_a
 SPMD partitioner, Shardy's constants, dynamic_padder.cc, cublas_cudnn.h), or that compute with
 integers alone: JAX's random numbers on GPUs (jax/_src/prng.py).
 """
+_OF_PYTHON = re.compile(r"xla_(ffi_(partitioned_)?)?python_(cpu|gpu)_callback")
+"""
+Targets that call Python with arrays on the host, whose work is not the program's: pure_callback,
+io_callback and jax.debug (jax/_src/callback.py; the first form in older versions). A buffer_callback
+gets the device's memory, mostly to run another library's kernel on it, so its work is unknown.
+"""
 
 
 def declared_flops(op: HloInstruction) -> int | None:
@@ -66,7 +72,7 @@ def hides_flops(op: HloInstruction, operands: Operands) -> bool:
     """Return whether an instruction is a custom call whose FLOPs are unknown."""
     return (
         op.opcode == "custom-call"
-        and op.custom_call_target not in _NO_FLOPS
+        and not _is_free(op.custom_call_target)
         and matmul_flops(op, operands) is None
         and declared_flops(op) is None
     )
@@ -80,10 +86,14 @@ def hides_products(op: HloInstruction, operands: Operands) -> bool:
     """
     return (
         op.opcode == "custom-call"
-        and op.custom_call_target not in _NO_FLOPS
+        and not _is_free(op.custom_call_target)
         and matmul_flops(op, operands) is None
         and declared_flops(op) != 0
     )
+
+
+def _is_free(target: str) -> bool:
+    return target in _NO_FLOPS or _OF_PYTHON.fullmatch(target) is not None
 
 
 def hidden_computations(module: HloModule) -> set[int]:

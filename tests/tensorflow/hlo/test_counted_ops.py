@@ -69,3 +69,20 @@ def test_ops_of_jax_count_their_work_on_floats():
         ),
     ]:
         assert by_jax(function, *args) == flops, name
+
+
+@pytest.mark.imports("jax")
+def test_callbacks_of_jax_leave_the_products_around_them_known():
+    import jax
+    import jax.numpy as jnp
+
+    def step(x):
+        y = x @ x.T
+        jax.debug.callback(lambda y: None, y)
+        z = jax.pure_callback(lambda y: y * 2, jax.ShapeDtypeStruct(y.shape, y.dtype), y)
+        return z @ x
+
+    lowered = jax.jit(step).lower(jnp.ones((8, 4))).compiler_ir("hlo")
+    raw = lowered.as_serialized_hlo_module_proto()
+    costs = module_costs(decode_module(raw, "m"))
+    assert (costs.flops, costs.uncounted, costs.opaque) == (2 * 8 * 8 * 4 * 2, (), ())

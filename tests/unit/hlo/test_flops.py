@@ -275,6 +275,15 @@ def test_calls_that_compute_nothing_are_free():
         assert (costs.flops, costs.uncounted, costs.opaque) == (0, (), ()), target
 
 
+def test_calls_of_python_are_no_work_of_the_program_unless_they_get_the_device_s_memory():
+    for device in ("cpu", "gpu"):
+        for form in ("", "ffi_", "ffi_partitioned_"):
+            costs = calling(f"xla_{form}python_{device}_callback")
+            assert (costs.flops, costs.uncounted, costs.opaque) == (0, (), ()), (form, device)
+        target = f"xla_buffer_python_{device}_callback"
+        assert calling(target).uncounted == calling(target).opaque == (target,)
+
+
 @pytest.mark.parametrize(
     ("config", "flops"),
     [
