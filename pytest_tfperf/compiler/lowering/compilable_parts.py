@@ -23,7 +23,14 @@ from pytest_tfperf.compiler.functions import (
     spec,
     without_traced_shapes,
 )
-from pytest_tfperf.op_types import BRANCHES, DATA_LOOPS, FUNCTION_CALLS, LOOPS, TRIVIAL
+from pytest_tfperf.op_types import (
+    BRANCHES,
+    DATA_LOOPS,
+    FUNCTION_CALLS,
+    LOOPS,
+    TRIVIAL,
+    multiplies_matrices,
+)
 
 _FETCHES = ("IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional")
 _GIVE_ELEMENTS = (*_FETCHES[:2], "OptionalGetValue")
@@ -31,6 +38,7 @@ _COMPUTE_NOTHING = re.compile(
     r"Iterator|MultiDeviceIterator|Optional|Print|String|AsString|LookupTable|Write\w*Summary"
     r"|Identity"
 )
+_SORTED_SEGMENTS = re.compile(r"Segment(Sum|Mean|Prod|Max|Min)")
 
 
 def parts_of(
@@ -100,9 +108,16 @@ def _parts_within(
             )
         yield from (part for parts in branches for part in parts)
     elif called or not _computes_nothing(op):
+        sized = _SORTED_SEGMENTS.fullmatch(op.type)
+        why = (
+            "since the number of segments depends on data; "
+            f"tf.math.unsorted_segment_{sized[1].lower()} takes it as num_segments"
+            if sized
+            else "and which may compute something"
+        )
         raise Unsupported(
             f"{function.title} has the operation {op.type} ({op.name}), which XLA cannot compile, "
-            "and which may compute something"
+            f"{why}"
         )
 
 
@@ -209,7 +224,8 @@ def _foreign(graph: Any) -> dict[str, Any]:
     """
     Return the operations to leave out, by name.
 
-    These have no kernel, handle text, or take a variant or resource from another one left out.
+    These have no kernel, handle text, or take a variant or resource from another one left out, or
+    a tensor of unknown size with which they compute nothing.
     """
     import tensorflow as tf
 
@@ -222,8 +238,13 @@ def _foreign(graph: Any) -> dict[str, Any]:
             and (tensor.op.name in foreign or _is_variant_argument(tensor))
             for tensor in op.inputs
         )
+        unsized = any(
+            tensor.op.name in foreign and not tensor.shape.is_fully_defined()
+            for tensor in op.inputs
+        )
         inside = any(_is_foreign(name) for name in called_by(op.node_def))
-        if opaque or inside or not has_kernel(op.type) or _handles_text(op):
+        left_out = inside or not has_kernel(op.type) or _handles_text(op)
+        if opaque or left_out or (unsized and _computes_nothing(op)):
             foreign[op.name] = op
     return foreign
 
@@ -237,7 +258,13 @@ def _handles_text(op: Any) -> bool:
 
 
 def _computes_nothing(op: Any) -> bool:
-    return bool(_COMPUTE_NOTHING.match(op.type)) or (_handles_text(op) and "PyFunc" not in op.type)
+    """Return whether an operation computes with no floating-point number and multiplies nothing."""
+    if _COMPUTE_NOTHING.match(op.type):
+        return True
+    if "PyFunc" in op.type or multiplies_matrices(op.type):
+        return False
+    types = [tensor.dtype for tensor in (*op.inputs, *op.outputs)]
+    return _handles_text(op) or all(dtype.is_integer or dtype.is_bool for dtype in types)
 
 
 def _argument(tensor: Any, graph: Any, args: Sequence[Any]) -> Any:

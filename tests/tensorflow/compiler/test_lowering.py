@@ -426,6 +426,20 @@ def test_arrays_of_known_size_are_lowered():
 
 
 SPARSE = tf.sparse.from_dense(tf.eye(4))
+INTEGERS = tf.sparse.from_dense(tf.eye(4, dtype=tf.int32))
+
+
+def test_ops_without_a_kernel_compute_nothing_if_they_know_integers_only():
+    """Also where they return as many as the data say."""
+    ids = tf.constant([0, 0, 2])
+    for name, function in [
+        ("counts", lambda x: (x @ W, tf.unique_with_counts(ids).count + 1)),
+        ("places", lambda x: tf.gather(x @ W, tf.unique_with_counts(ids).idx)),
+        ("sets", lambda x: (x @ W, tf.sets.size(tf.sets.intersection(ids[None], ids[None])))),
+        ("sums", lambda x: (x @ W, tf.math.segment_sum(ids, ids))),
+    ]:
+        step = tf.function(function, autograph=False)
+        assert products_of(lambda step=step: step(X)) == [(ONCE, 1)], name
 
 
 def unsupported():
@@ -438,6 +452,10 @@ def unsupported():
         (
             tf.function(lambda x: tf.zeros(tf.cast(x[0, :1], tf.int32))),
             "must be a compile-time constant",
+        ),
+        (
+            tf.function(lambda x: tf.math.segment_sum(x @ W, [0, 0, 1])),
+            "the number of segments depends on data; tf.math.unsorted_segment_sum takes it",
         ),
         (branching, "which of them runs is not known"),
         (looping, "how often it runs is not known"),
@@ -454,6 +472,14 @@ def unsupported_too():
         (
             tf.function(lambda x: tf.sparse.sparse_dense_matmul(SPARSE, W)),
             "the operation SparseTensorDenseMatMul",
+        ),
+        (
+            tf.function(lambda x: tf.sparse.sparse_dense_matmul(INTEGERS, tf.cast(W, tf.int32))),
+            "the operation SparseTensorDenseMatMul",
+        ),
+        (
+            tf.function(lambda x: tf.math.segment_max(x, [0, 0, 1]) @ W),
+            "tf.math.unsorted_segment_max",
         ),
     ]
 
