@@ -48,8 +48,8 @@ integers alone: JAX's random numbers on GPUs (jax/_src/prng.py).
 """
 _OF_PYTHON = re.compile(r"xla_(ffi_(partitioned_)?)?python_(cpu|gpu)_callback")
 """
-Targets that call Python with arrays on the host, whose work is not the program's: pure_callback,
-io_callback and jax.debug (jax/_src/callback.py; the first form in older versions). A buffer_callback
+Targets that call Python with arrays of the host, whose work is not the program's: pure_callback,
+io_callback and jax.debug (jax/_src/callback.py; the first form in older versions). buffer_callback
 gets the device's memory, mostly to run another library's kernel on it, so its work is unknown.
 """
 

@@ -74,7 +74,7 @@ class Plane:
     stat_names: dict[int, str]
     """Names of stats by key."""
     metadata_stats: dict[str, tuple[tuple[int, int], ...]]
-    """Spans of the stats of event metadata, by event name."""
+    """Spans of the stats that all event metadata of a name have, by event name."""
     stats: tuple[tuple[int, int], ...]
     """Spans of the plane's own stats."""
     message: Message
@@ -287,9 +287,6 @@ class _PlaneLayout:
             start[one.first : one.last] += begin
         for column in (start, duration, line_index):
             column.flags.writeable = False  # selections of all events share them
-        by_name = {
-            self.event_names[key]: spans for key, spans in self.event_metadata.items() if spans
-        }
         return Plane(
             self.name,
             lines,
@@ -301,10 +298,27 @@ class _PlaneLayout:
             stats_begin,
             stats_end,
             self.stat_names,
-            by_name,
+            self._stats_by_name(),
             self.stats,
             self.message,
         )
+
+    def _stats_by_name(self) -> dict[str, tuple[tuple[int, int], ...]]:
+        """
+        Return the spans of the stats of each event name.
+
+        The ops of two programs may have one text. Of these only stats remain that are equal in all.
+        """
+        by_name: dict[str, tuple[tuple[int, int], ...]] = {}
+        for key, spans in self.event_metadata.items():
+            name = self.event_names[key]
+            if spans and name in by_name:
+                values = {self.message.slice(*span) for span in spans}
+                spans = tuple(span for span in by_name[name] if self.message.slice(*span) in values)
+                by_name[name] = spans
+            elif spans:
+                by_name[name] = spans
+        return by_name
 
     def _names(self, metadata_id: Ints) -> tuple[tuple[str, ...], Ints]:
         """Return the distinct names of the events, and the index of each event's name."""

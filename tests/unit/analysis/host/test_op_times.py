@@ -226,6 +226,37 @@ def test_tpu_ops_have_the_cost_of_their_metadata_and_the_self_time_of_their_nest
     assert next(op for op in ops if op.name == "while.2").flops is None
 
 
+class Apart(str):
+    """An event name that equals no other, so that each has metadata of its own."""
+
+    __slots__ = ()
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+
+def test_of_two_programs_ops_with_one_text_only_what_is_equal_is_known():
+    for flops, bytes_moved, expected in [
+        ((8, 80), (96, 96), (None, 288)),
+        ((8, 8), (96, 9), (24, None)),
+    ]:
+        names = [Apart(ADD) for _ in flops]
+        metadata = {
+            name: {
+                "hlo_category": "loop fusion",
+                "flops": count,
+                "bytes_accessed": Uint(size),
+                "program_id": Uint(5 + n),
+            }
+            for n, (name, count, size) in enumerate(zip(names, flops, bytes_moved, strict=True))
+        }
+        for some in (metadata, dict(reversed(metadata.items()))):
+            modules = line("XLA Modules", at("jit_f(5)", 0, 2), at("jit_f(6)", 2, 6))
+            ran = line("XLA Ops", at(names[0], 1, 2), at(names[1], 2, 3), at(names[1], 4, 5))
+            core = plane("/device:TPU:0", modules, ran, metadata=some)
+            [op] = device_ops(*traced(planes=[core]))
+            assert (op.module, op.kind, op.count) == ("", "loop fusion", 3)
+            assert (op.flops, op.bytes) == expected
+
+
 def test_the_time_of_a_tpu_op_is_that_of_the_core_s_own_clock():
     """On the trace's clock the second op takes 5 ms, and encloses the first."""
     first = at(ADD, 1, 2, device_offset_ps=100 * MS, device_duration_ps=MS)
