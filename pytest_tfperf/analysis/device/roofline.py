@@ -143,8 +143,7 @@ def flops_utilization(
         specs: Peak rates of the devices.
 
     Returns:
-        `flops` ÷ (`period_s` x sum of the peaks). If XLA runs one program on every device, `flops`
-        is that of the program x devices.
+        `flops` ÷ (`period_s` x sum of the peaks).
     """
     peaks = [spec.peak_flops for spec in specs]
     if flops is None or not period_s:

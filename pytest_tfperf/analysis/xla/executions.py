@@ -26,6 +26,8 @@ from pytest_tfperf.values import WAITS
 
 T = TypeVar("T")
 
+_NO_STEP = np.empty(0, np.int64)
+
 _MODULE = re.compile(r"a_inference_(.+)_\d+__.*")
 _CLUSTER = re.compile(r"__XlaCompiledKernel_.*")  # what auto-clustering appends
 
@@ -43,13 +45,19 @@ class XlaUse:
     clusters: Ints
     """Distinct executables in each step, shape (n_steps,)."""
     modules: dict[str, float]
-    """Runs per step by name."""
+    """Runs per step by name, on the device with most."""
     steps: dict[str, Ints] = field(default_factory=dict)
     """Indices of the steps by name."""
+    on_all_devices: dict[str, float] = field(default_factory=dict)
+    """Runs per step by name, on all devices together; empty if there is one."""
 
     def in_metadata(self, names: Iterable[str]) -> dict[str, float]:
         """Return the full names of executables that ran, with their runs per step."""
         return _by_program(self.modules, names)
+
+    def on_all_devices_in_metadata(self, names: Iterable[str]) -> dict[str, float]:
+        """Return the full names of executables that ran, with their runs on all devices."""
+        return _by_program(self.on_all_devices or self.modules, names)
 
     def steps_in_metadata(self, names: Iterable[str]) -> dict[str, Ints]:
         """Return the full names of executables that ran, with the indices of their steps."""
@@ -69,20 +77,8 @@ def find_xla_use(trace: Trace, steps: Steps, as_launched: Steps | None = None) -
         steps: Its steps, as the devices ran them.
         as_launched: The steps as the host launched them, if they are others.
     """
-    busiest = max(_tpu_executions(trace), key=len, default=None)
-    if busiest is not None:
-        step = steps.of(busiest.start)
-        pairs = _pairs(step, busiest.plane.name_index[busiest.rows])
-        ran = {
-            busiest.plane.names[key]: pairs[0][pairs[1] == key]
-            for key in np.unique(pairs[1]).tolist()
-        }
-        return XlaUse(
-            steps.counts(step),
-            steps.counts(pairs[0]),
-            _each_step(Counter(busiest.where(step >= 0).names), steps),
-            ran,
-        )
+    if cores := _tpu_executions(trace):
+        return _on_tpus(cores, steps)
     host = Events.of(trace.plane(HOST))
     executions = xla_executions(host)
     launches = steps.counts(launching(steps, as_launched or steps, executions.start))
@@ -107,18 +103,48 @@ def find_xla_use(trace: Trace, steps: Steps, as_launched: Steps | None = None) -
     )
 
 
+def _on_tpus(cores: Sequence[Events], steps: Steps) -> XlaUse:
+    """Count the executables that ran on TPU cores, and the executions of the busiest core."""
+    busiest = max(cores, key=len)
+    step = steps.of(busiest.start)
+    runs, on_all, ran = Counter[str](), Counter[str](), dict[str, Ints]()
+    for events in cores:
+        events = events.where(steps.of(events.start) >= 0)
+        found, names = Counter(events.names), np.array(events.names)
+        runs, on_all = runs | found, on_all + found
+        for name in found:
+            ran_in = steps.of(events.start[names == name])
+            ran[name] = np.union1d(ran.get(name, _NO_STEP), ran_in)
+    pairs = _pairs(step, busiest.plane.name_index[busiest.rows])
+    return XlaUse(
+        steps.counts(step),
+        steps.counts(pairs[0]),
+        _each_step(runs, steps),
+        ran,
+        _each_step(on_all, steps),
+    )
+
+
 def _on_gpus(gpus: Sequence[Events], launches: Ints, steps: Steps) -> XlaUse:
     """Count the executables whose kernels ran on GPUs, from the GPU with most runs of each."""
     ops = [events.where(steps.of(events.start) >= 0) for events in gpus]
     step = np.concatenate([steps.of(events.start) for events in ops])
     program = np.concatenate([events.integers("program_id") for events in ops])
     runs: dict[str, float] = {}
+    on_all: dict[str, float] = {}
     for events in ops:
         for name, n in _runs(events).items():
             runs[name] = max(n, runs.get(name, 0.0))
+            on_all[name] = n + on_all.get(name, 0.0)
     pairs = _pairs(step, program)
     ran = {name: pairs[0][pairs[1] == program_id(name)] for name in runs}
-    return XlaUse(launches // len(gpus), steps.counts(pairs[0]), _each_step(runs, steps), ran)
+    return XlaUse(
+        launches // len(gpus),
+        steps.counts(pairs[0]),
+        _each_step(runs, steps),
+        ran,
+        _each_step(on_all, steps),
+    )
 
 
 def step_executables(trace: Trace, use: XlaUse) -> dict[str, HloModule]:

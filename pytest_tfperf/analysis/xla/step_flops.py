@@ -36,7 +36,7 @@ _MEAN = "mean"
 ON_CPU = "by_xla_on_cpu"
 """Detail of half_precision; true where XLA's CPU compiler computes the products."""
 Programs = Sequence[tuple[Costs, float]]
-"""The costs of each module of a step, and how often it runs in one."""
+"""The costs of each module of a step, and how often it runs in one, on all devices together."""
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -44,16 +44,15 @@ def analyse(evidence: Evidence) -> Findings:
     if evidence.trace is None:
         return evidence.untraced("flops", "half_precision", "flops_utilization")
     if evidence.recording.framework == JAX:
-        values, n_devices = _of_jax(evidence), len(evidence.device_specs)
+        values = _of_jax(evidence)
     else:
-        programs, n_devices = _programs(evidence)
-        values = work_values(programs, evidence.recording.op_lines, evidence.framework)
+        values = work_values(_programs(evidence), evidence.recording.op_lines, evidence.framework)
         values = {**values, "flops": _over_kinds(values["flops"], evidence)}
     if _is_of_xla_on_cpu(evidence):
         half = values["half_precision"]
         values["half_precision"] = replace(half, detail={**half.detail, ON_CPU: True})
     flops = values["flops"].detail.get(_MEAN, values["flops"].number)
-    utilization = _utilization(evidence, None if flops is None else flops * n_devices)
+    utilization = _utilization(evidence, flops)
     return Findings(
         values={**values, "flops_utilization": utilization}, notes=evidence.code.lowering_notes
     )
@@ -143,15 +142,17 @@ def _rare(evidence: Evidence, programs: Programs, flops: float) -> float:
         programs: The modules of the traced ones, in the order of the evidence's executables.
         flops: Their mean FLOPs.
     """
+    ran_in, n_steps = evidence.xla.steps_in_metadata(evidence.executables), evidence.steps.n_steps
     usual = {
-        name.rpartition("(")[0]: costs.flops
-        for name, (costs, _) in zip(evidence.executables, programs, strict=True)
+        name.rpartition("(")[0]: (costs.flops, runs * n_steps / len(ran_in[name]))
+        for name, (costs, runs) in zip(evidence.executables, programs, strict=True)
     }
     found = [0.0]
     for name, module in _unseen(evidence).items():
         function = name.rpartition("(")[0]
         if function in usual:
-            found.append(flops - usual[function] + module_costs(module).flops)
+            one, runs = usual[function]
+            found.append(flops + runs * (module_costs(module).flops - one))
     return max(found)
 
 
@@ -178,18 +179,16 @@ def _executables(evidence: Evidence) -> Programs | Unknown:
     return traced_programs(evidence.costs, evidence.xla, evidence.runs_executor)
 
 
-def _programs(evidence: Evidence) -> tuple[Programs | Unknown, int]:
+def _programs(evidence: Evidence) -> Programs | Unknown:
     """
     Return the modules of a step: as it was lowered, else its executables.
 
     Nothing is lowered of a bare trace.
-
-    The number is that of the devices that run them: lowered functions hold the work of all.
     """
     recording, lowered = evidence.recording, evidence.code.lowered
     if recording.bare and (isinstance(lowered, Unknown) or not lowered):
-        return _executables(evidence), len(evidence.device_specs)
-    return lowered_programs(replace(recording, lowered=lowered), evidence.eager_ops[1]), 1
+        return _executables(evidence)
+    return lowered_programs(replace(recording, lowered=lowered), evidence.eager_ops[1])
 
 
 def _utilization(evidence: Evidence, flops: float | None) -> Value:
@@ -272,7 +271,7 @@ def traced_programs(
             f"the trace holds the HLO of {len(executables)} of the {len(use.modules)} executables "
             "that ran"
         )
-    runs = use.in_metadata(executables)
+    runs = use.on_all_devices_in_metadata(executables)
     return [(costs, runs[name]) for name, costs in executables.items()]
 
 

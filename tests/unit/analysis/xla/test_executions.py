@@ -88,7 +88,7 @@ def test_on_a_tpu_executions_are_those_of_the_busiest_core():
         for n, runs in enumerate(
             [
                 [("jit_f(9)", 1), ("jit_g(8)", 3), ("jit_f(9)", 5), ("jit_f(9)", 12)],
-                [("jit_f(9)", 1)],
+                [("jit_f(9)", 1), ("jit_h(7)", 14)],
             ]
         )
     ]
@@ -98,8 +98,14 @@ def test_on_a_tpu_executions_are_those_of_the_busiest_core():
     assert (use.launches.tolist(), use.clusters.tolist(), use.modules) == (
         [3, 1],
         [2, 1],
-        {"jit_f(9)": 1.5, "jit_g(8)": 0.5},
+        {"jit_f(9)": 1.5, "jit_g(8)": 0.5, "jit_h(7)": 0.5},
     )
+    assert {name: ran.tolist() for name, ran in use.steps.items()} == {
+        "jit_f(9)": [0, 1],
+        "jit_g(8)": [0],
+        "jit_h(7)": [1],
+    }
+    assert use.on_all_devices == {"jit_f(9)": 2, "jit_g(8)": 0.5, "jit_h(7)": 0.5}
 
 
 def test_on_gpus_kernels_name_the_executables_and_each_gpu_ran_its_share():
@@ -116,15 +122,16 @@ def test_on_gpus_kernels_name_the_executables_and_each_gpu_ran_its_share():
                 *(at("fusion", b, b + 1, hlo_module=f"m{p}", program_id=p) for b, p in work),
             ),
         )
-        for n, work in enumerate([[(2, 5), (4, 6), (13, 5)], [(2, 5), (4, 6), (13, 5)]])
+        for n, work in enumerate([[(2, 5), (4, 6), (13, 5)], [(2, 5), (4, 6), (13, 5), (15, 7)]])
     ]
     trace = decode_trace(space(plane("/host:CPU", line("marks", *marks), line("py", *runs)), *gpus))
     use = find_xla_use(trace, find_steps(trace))
     assert (use.launches.tolist(), use.clusters.tolist(), use.modules) == (
         [2, 1],
-        [2, 1],
-        {"m5(5)": 1, "m6(6)": 0.5},
+        [2, 2],
+        {"m5(5)": 1, "m6(6)": 0.5, "m7(7)": 0.5},
     )
+    assert use.on_all_devices == {"m5(5)": 2, "m6(6)": 1, "m7(7)": 0.5}
 
 
 def on_a_gpu(calls, kernels):

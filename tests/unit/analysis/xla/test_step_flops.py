@@ -145,6 +145,15 @@ def test_of_a_trace_alone_all_work_must_be_in_executables_that_it_holds():
         assert why in traced_programs({}, XlaUse(None, None, modules), runs_ops).why, why
 
 
+def test_executables_count_on_each_device_that_ran_them():
+    """Of a pipeline each device runs its own part; of parallel data each runs the same program."""
+    found = {"f(1)": costs(10), "g(2)": costs(100)}
+    ran = {"f(1)": 1.0, "g(2)": 1.0}
+    for on_all, flops in [({"f(1)": 1.0, "g(2)": 1.0}, 110), ({"f(1)": 4.0, "g(2)": 4.0}, 440)]:
+        use = XlaUse(None, None, ran, on_all_devices=on_all)
+        assert work_values(traced_programs(found, use, runs_ops=False))["flops"].number == flops
+
+
 def test_executables_of_a_trace_count_as_often_as_they_ran():
     ran = XlaUse(None, None, {"f(1)": 2.0, "cut sho(2)": 0.5})
     found = {"f(1)": costs(10), "cut short(2)": costs(100)}

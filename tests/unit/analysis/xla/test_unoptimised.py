@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from helpers.hlo import encoded, module, op, parameters, trace_of
+from helpers.xspace import at, field, line, plane, space
 
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.xla.executions import XlaUse
@@ -140,3 +141,41 @@ def test_flops_are_of_the_program_before_optimisation(name, is_narrow):
 def test_flops_of_the_executable_hold_on_its_platform(inspection):
     value = flops(inspection)
     assert (value.number, value.detail[OF_PLATFORM]) == (3 * 256, True)
+
+
+V100 = {
+    "device_vendor": "Nvidia",
+    "device_type_string": "NVIDIA V100",
+    "compute_cap_major": 7,
+    "compute_cap_minor": 0,
+    "core_count": 80,
+    "clock_rate": 1_380_000,
+}
+
+
+def on_gpus(*programs):
+    """Return flops and flops_utilization of a step of 10 ms, in which each GPU runs a program."""
+
+    def ran(program):
+        return at("fusion", 1, 2, hlo_op="fusion", hlo_module="jit_f", program_id=program)
+
+    gpus = [
+        plane(f"/device:GPU:{n}", line("Stream #1(Compute)", ran(program)), stats=V100)
+        for n, program in enumerate(programs)
+    ]
+    calls = [at("GpuExecutable::ExecuteAsyncOnStream", 0.1, 0.2) for _ in programs]
+    marks = line("marks", at("train", 0, 10, step_num=0, _r=1), *calls)
+    made = {f"jit_f({n})": {"Hlo Proto": field(1, encoded(twice(n)))} for n in programs}
+    raw = space(plane("/host:CPU", marks), *gpus, plane("/host:metadata", metadata=made))
+    recording = Recording(name="", trace=None, workload={}, framework="JAX")
+    return analyse(Evidence(recording, decode_trace(raw))).values
+
+
+def test_flops_and_utilization_are_of_what_each_device_ran():
+    """Each of two devices has a part of a pipeline, or both run one program."""
+    for programs, flops in [((3, 5), 8 * 256), ((3, 3), 6 * 256), ((3,), 3 * 256)]:
+        values = on_gpus(*programs)
+        share = values["flops_utilization"]
+        assert values["flops"].number == flops, programs
+        assert share.number == pytest.approx(flops / 10e-3 / share.detail["peak_flops"]), programs
+        assert share.detail["n_devices"] == len(programs), programs
