@@ -35,7 +35,9 @@ def analyse(evidence: Evidence) -> Findings:
     if evidence.trace is None or not evidence.device_ops:
         return Findings()
     ops, steps = evidence.device_ops, evidence.steps
-    spec = next(iter(evidence.device_specs), None)
+    peaks = {(spec.peak_flops, spec.bandwidth) for spec in evidence.device_specs}
+    # the ops of all devices are summed, so different devices have no common peak
+    spec = evidence.device_specs[0] if len(peaks) == 1 else None
     idle_s = idle_seconds(evidence.device_times, steps)
     roofline = roofline_table(ops, spec, steps.n_steps)
     tables = {

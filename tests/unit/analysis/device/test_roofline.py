@@ -7,9 +7,11 @@ from helpers.xspace import at, field, line, plane, space
 
 from pytest_tfperf.analysis.device.duty_cycle import duty_cycle, duty_cycles, idle_share
 from pytest_tfperf.analysis.device.op_events import device_ops
-from pytest_tfperf.analysis.device.op_profile import op_profile_table
+from pytest_tfperf.analysis.device.op_profile import analyse, op_profile_table
 from pytest_tfperf.analysis.device.roofline import flops_utilization, rate_of, roofline_table
+from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.host.op_times import OpTime
+from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
 from pytest_tfperf.trace.xspace import decode_trace
 
@@ -320,3 +322,28 @@ def test_the_op_profile_of_the_real_tpu_trace_agrees_with_xprof():
         pytest.approx(0.8177089736558968),
     )
     assert fusions["of_peak"] == pytest.approx(1610612736000 / 9.6198936375 / 918e12)
+
+
+def shares_of_peak(*teraflops):
+    """Return the shares of the peak in both tables, of TPUs of these peaks that run one op."""
+    text = "%add.1 = f32[8]{0} add(f32[8]{0} %a, f32[8]{0} %b)"
+    told = {"hlo_category": "loop fusion", "flops": 10**9, "bytes_accessed": 8}
+    cores = [
+        plane(
+            f"/device:TPU:{n}",
+            line("XLA Ops", at(text, 1, 2)),
+            metadata={text: told},
+            stats={"peak_teraflops_per_second": peak},
+        )
+        for n, peak in enumerate(teraflops)
+    ]
+    host = plane("/host:CPU", line("marks", at("train", 0, 10, step_num=0, _r=1)))
+    recording = Recording(name="", trace=None, workload={})
+    tables = analyse(Evidence(recording, decode_trace(space(host, *cores)))).tables
+    shares = [row["of_peak"] for row in tables["op_profile"].records() if row["op"]]
+    return shares + [row["share_of_the_roof"] for row in tables["roofline"].records()]
+
+
+def test_ops_of_different_devices_have_no_common_peak():
+    assert shares_of_peak(10.0, 10.0) == pytest.approx([0.1, 0.1])  # 1 TFLOP/s each
+    assert shares_of_peak(10.0, 20.0) == [None, None]
