@@ -7,7 +7,7 @@ The names of these kernels are those of the fusions, and tell nothing of their u
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
@@ -28,25 +28,30 @@ class ProductUnits:
     """True if all operands have 16 bits or fewer."""
 
 
-def product_units(modules: Iterable[HloModule]) -> dict[str, ProductUnits]:
+def product_units(modules: Mapping[str, HloModule]) -> dict[tuple[str, str], ProductUnits]:
     """
-    Return the units of instructions that call a computation with products, by kernel name.
+    Return the units of instructions that call a computation with products, by program and kernel.
+
+    A program has its name with and without `(program id)`, and the empty one for kernels of unknown
+    programs, as of XLA's autotuning. An entry stands for programs that agree.
 
     Products in float32 run on tensor cores as TF32, unless the highest precision or an algorithm in
     float32 is asked for.
     """
-    found = {}
-    for module in modules:
+    found: dict[tuple[str, str], set[ProductUnits]] = {}
+    for program, module in modules.items():
         for name, products in _products_by_caller(module):
             types = [_types(computation, op) for computation, op in products]
-            found[kernel_of(name)] = ProductUnits(
+            units = ProductUnits(
                 tensor_cores=all(
                     max(bits) <= _HALF or (max(bits) <= _SINGLE and _is_fast(op))
                     for bits, (_, op) in zip(types, products, strict=True)
                 ),
                 half=all(max(bits) <= _HALF for bits in types),
             )
-    return found
+            for title in (program, program.partition("(")[0], ""):
+                found.setdefault((title, kernel_of(name)), set()).add(units)
+    return {key: units.pop() for key, units in found.items() if len(units) == 1}
 
 
 def kernel_of(instruction: str) -> str:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.trace.event_columns import distinct
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.stats import labels
 
@@ -134,6 +135,9 @@ _NUMBERED = re.compile(r"([._]\d+)+\Z")
 HLO_OP = "hlo_op"
 
 
+_NO_ID = -1
+
+
 _SOURCES = (
     "annotation",
     "tf_op",
@@ -164,6 +168,19 @@ def launchers(events: Events) -> tuple[Ints, list[Launcher]]:
         code = np.where(named[which], which + len(found), code)
         found += [_launcher(text, stat) for text in texts]
     return code, found
+
+
+def programs_of(events: Events) -> tuple[Ints, list[str]]:
+    """
+    Return an index into the names of programs for each event, shape (n,), and the names.
+
+    They are `module(program id)`, `module` where the trace has no id, and empty outside of XLA.
+    """
+    module, modules = labels(events, "hlo_module")
+    ids, which = distinct(np.where(module > 0, events.integers("program_id", _NO_ID), _NO_ID))
+    pairs, code = distinct(module * ids.size + which)
+    names = [(modules[pair // ids.size], int(ids[pair % ids.size])) for pair in pairs.tolist()]
+    return code, [name if number == _NO_ID else f"{name}({number})" for name, number in names]
 
 
 def _names_an_op(text: str) -> bool:

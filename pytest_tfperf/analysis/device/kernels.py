@@ -22,6 +22,7 @@ from pytest_tfperf.analysis.device.kernel_names import (
     is_eligible,
     is_generated,
     launchers,
+    programs_of,
     uses_tensor_cores,
 )
 from pytest_tfperf.analysis.device.planes import gpu_kind
@@ -48,6 +49,8 @@ class Kernel:
 
     name: str
     """Name of the kernel."""
+    program: str = ""
+    """XLA module of one that ran it, as `programs_of` names it; empty outside of XLA."""
     launches: int
     """Number of launches."""
     total_s: float
@@ -92,10 +95,12 @@ def analyse(evidence: Evidence) -> Findings:
     """Find the kernels that GPUs ran, and the share of their time on tensor cores."""
     if evidence.trace is None:
         return evidence.untraced("tensor_core_time")
-    kernels = find_kernels(evidence.trace, evidence.steps)
-    if any(is_generated(kernel.name) for kernel in kernels):
-        units = product_units(evidence.executables.values())
-        kernels = [with_units(kernel, units.get(kernel.name)) for kernel in kernels]
+    parts = _of_each_gpu(evidence.trace, evidence.steps)
+    if any(is_generated(kernel.name) for kernel in parts):
+        units = product_units(evidence.executables)
+        known = [units.get((one.program, one.name), units.get(("", one.name))) for one in parts]
+        parts = [with_units(one, found) for one, found in zip(parts, known, strict=True)]
+    kernels = _together(parts)
     tables = {"kernels": kernel_table(kernels, evidence.steps.n_steps)} if kernels else {}
     return Findings(values={"tensor_core_time": tensor_core_time(kernels)}, tables=tables)
 
@@ -118,10 +123,19 @@ def is_kernel(name: str) -> bool:
 
 def find_kernels(trace: Trace, steps: Steps) -> list[Kernel]:
     """Return the kernels that GPUs started in the steps as the devices ran them, by total time."""
+    return _together(_of_each_gpu(trace, steps))
+
+
+def _of_each_gpu(trace: Trace, steps: Steps) -> list[Kernel]:
+    return [kernel for plane in gpus(trace) for kernel in _kernels(plane, steps)]
+
+
+def _together(parts: Sequence[Kernel]) -> list[Kernel]:
+    """Sum equal kernels of several GPUs, launchers and programs."""
     found: dict[tuple[object, ...], Kernel] = {}
-    parts = [kernel for plane in gpus(trace) for kernel in _kernels(plane, steps)]
     for kernel in sorted(parts, key=lambda kernel: -kernel.total_s):
-        key = (kernel.name, kernel.configuration, kernel.eligible, kernel.half)
+        units = (kernel.tensor_cores, kernel.eligible, kernel.half)
+        key = (kernel.name, kernel.configuration, units)
         found[key] = _sum(found[key], kernel) if key in found else kernel
     return sorted(found.values(), key=lambda kernel: -kernel.total_s)
 
@@ -200,10 +214,11 @@ def _kernels(plane: Plane, steps: Steps) -> Iterator[Kernel]:
     detail, details = labels(events, "kernel_details")
     shape, shapes = labels(events, "shape")
     code, found = launchers(events)
+    program, programs = programs_of(events)
     half = np.array([_HALVES.index(half_operands(text)) for text in shapes], np.int64)[shape]
     columns, sizes = (
-        (plane.name_index[events.rows], detail, code, half),
-        (len(plane.names), len(details), len(found), len(_HALVES)),
+        (plane.name_index[events.rows], detail, code, program, half),
+        (len(plane.names), len(details), len(found), len(programs), len(_HALVES)),
     )
     keys, group = np.unique(np.ravel_multi_index(columns, sizes), return_inverse=True)
     group, duration = group.reshape(-1), (events.end - events.start) * 1e-12
@@ -214,11 +229,12 @@ def _kernels(plane: Plane, steps: Steps) -> Iterator[Kernel]:
         np.bincount(group, minlength=keys.size),
         np.bincount(group, duration, keys.size),
     )
-    for place, (name, text, launcher, halved) in enumerate(
+    for place, (name, text, launcher, ran, halved) in enumerate(
         zip(*map(list, np.unravel_index(keys, sizes)), strict=True)
     ):
         times = Kernel(
             name=plane.names[name],
+            program=programs[ran],
             launches=int(launches[place]),
             total_s=float(total[place]),
             min_s=float(low[place]),

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_tfperf.analysis.device.kernel_names import launchers
+from pytest_tfperf.analysis.device.kernel_names import launchers, programs_of
 from pytest_tfperf.analysis.device.planes import gpu_kind
 from pytest_tfperf.analysis.host.activity import eager_executions
 from pytest_tfperf.analysis.host.op_times import OpTime, new_op, summed
@@ -20,10 +20,8 @@ from pytest_tfperf.hlo.product_units import kernel_of
 from pytest_tfperf.op_types import GPU_SIDE, TPU_SIDE
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import gpus, stream_events, tpu_ops, tpus
-from pytest_tfperf.trace.event_columns import distinct
 from pytest_tfperf.trace.events import Events, metadata_texts
 from pytest_tfperf.trace.nesting import enclosing
-from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace
 
 _MOVES = {
@@ -38,9 +36,6 @@ _INSTRUCTION = re.compile(r"%?([^\s=]+) = ")
 
 
 _PROGRAM = re.compile(r"\((\d+)\)\Z")
-
-
-_NO_ID = -1
 
 
 def device_ops(trace: Trace, steps: Steps) -> list[OpTime]:
@@ -98,7 +93,7 @@ def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[OpTime]:
     moves = np.isin(events.rows, events.named(lambda name: gpu_kind(name) in _MOVES).rows)
     code, found = launchers(events)
     code = np.where(moves, plane.name_index[events.rows], code)
-    module, modules = _programs(events)
+    module, modules = programs_of(events)
     eager = (events.integers("is_eager") != 0) | np.isin(
         events.integers("correlation_id", -1), eager_launches
     )
@@ -116,19 +111,6 @@ def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[OpTime]:
         replace(one, kernels=n)
         for one, n in zip(summed(events, events, key, eager, steps, op), different, strict=True)
     ]
-
-
-def _programs(events: Events) -> tuple[Ints, list[str]]:
-    """
-    Return an index into the names of programs for each event, shape (n,), and the names.
-
-    They are `module(program id)`, `module` where the trace has no id, and empty outside of XLA.
-    """
-    module, modules = labels(events, "hlo_module")
-    ids, which = distinct(np.where(module > 0, events.integers("program_id", _NO_ID), _NO_ID))
-    pairs, code = distinct(module * ids.size + which)
-    names = [(modules[pair // ids.size], int(ids[pair % ids.size])) for pair in pairs.tolist()]
-    return code, [name if number == _NO_ID else f"{name}({number})" for name, number in names]
 
 
 def _tpu_ops(plane: Plane, steps: Steps) -> list[OpTime]:

@@ -20,12 +20,19 @@ def fused(dtype, precision=(DEFAULT, 0)):
         op("gemm_fusion_dot.20", "fusion", "f32[8,8]", "p0", "p1", called=["product"]),
         op("loop-fusion", "fusion", "f32[8,8]", "gemm_fusion_dot.20", called=["sums"]),
     ]
-    return product_units([module(product=product, sums=sums, main=main)])
+    return module(product=product, sums=sums, main=main)
+
+
+def units_of(**modules):
+    """Return the units by program."""
+    found = product_units({f"jit_{name}": made for name, made in modules.items()})
+    assert {kernel for _, kernel in found} <= {"gemm_fusion_dot_20"}
+    return {name.removeprefix("jit_"): units for (name, _), units in found.items() if name}
 
 
 def test_products_in_16_bits_or_fewer():
     for dtype in ["bf16", "f16", "f8e4m3fn"]:
-        assert fused(dtype, (HIGHEST, 0)) == {"gemm_fusion_dot_20": ProductUnits(True, True)}, dtype
+        assert units_of(f=fused(dtype, (HIGHEST, 0))) == {"f": ProductUnits(True, True)}, dtype
 
 
 def test_products_in_more_bits_depend_on_the_precision():
@@ -38,9 +45,20 @@ def test_products_in_more_bits_depend_on_the_precision():
         ("f32", (DEFAULT, ALG_DOT_F32_F32_F32), False),
         ("f64", (DEFAULT, 0), False),
     ]:
-        assert fused(dtype, precision)["gemm_fusion_dot_20"] == ProductUnits(
-            on_tensor_cores, False
-        ), (dtype, precision)
+        found = units_of(f=fused(dtype, precision))
+        assert found == {"f": ProductUnits(on_tensor_cores, False)}, (dtype, precision)
+
+
+def test_kernels_of_two_programs_may_have_one_name():
+    half, wide = fused("bf16"), fused("f64")
+    in_any = ("", "gemm_fusion_dot_20")
+    assert product_units({"jit_f(1)": half, "jit_g(2)": half})[in_any] == ProductUnits(True, True)
+    assert in_any not in product_units({"jit_f(1)": half, "jit_g(2)": wide})
+    programs = {"f(1)": half, "f(2)": half, "g(3)": half, "g(4)": wide}
+    assert units_of(**programs) == {
+        **dict.fromkeys(["f", "f(1)", "f(2)", "g(3)"], ProductUnits(True, True)),
+        "g(4)": ProductUnits(False, False),
+    }
 
 
 def test_names_of_kernels():

@@ -1,12 +1,16 @@
 """Kernels, launches, copies and skew counted by hand, times in ms; and XProf's figures (wheel 2.24.2) for the real traces."""
 
+from types import SimpleNamespace
+
 import pytest
+from helpers.hlo import dot, module, op, parameters
 from helpers.tables import cells
 from helpers.traces import real
 from helpers.xspace import MS, Uint, at, event, line, plane, space
 
 from pytest_tfperf.analysis.device.busy_times import device_times, idle_seconds
 from pytest_tfperf.analysis.device.kernels import (
+    analyse,
     find_kernels,
     half_share,
     is_kernel,
@@ -117,6 +121,32 @@ def test_tensor_core_time_is_of_the_time_that_could_be():
         ["volta_sgemm_nn"],
         pytest.approx(4 / 9),
     )
+
+
+def program(dtype):
+    """A module of one product in a fusion."""
+    product = [
+        *parameters(f"{dtype}[8,4]", f"{dtype}[4,8]"),
+        op("d", "dot", "f32[8,8]", "p0", "p1", dot=dot([1], [0])),
+    ]
+    call = op("gemm_fusion_dot.1", "fusion", "f32[8,8]", "p0", "p1", called=["product"])
+    return module(product=product, main=[*product[:2], call])
+
+
+def test_a_kernel_has_the_units_of_its_program():
+    """Of 4 ms, 3 are in 16 bits on tensor cores, by a kernel of the same name as the other's."""
+    ran = [(1, 2, 5), (3, 5, 5), (6, 7, 9)]
+    events = [
+        at("gemm_fusion_dot_1", begin, end, hlo_op="f", hlo_module="jit_f", program_id=number)
+        for begin, end, number in ran
+    ]
+    trace, steps = traced(gpu(0, *events))
+    programs = {"jit_f(5)": program("bf16"), "jit_f(9)": program("f64")}
+    for executables in (programs, dict(reversed(programs.items()))):
+        found = analyse(SimpleNamespace(trace=trace, steps=steps, executables=executables))
+        value = found.values["tensor_core_time"]
+        assert (value.number, value.detail["half_share"]) == (pytest.approx(3 / 4),) * 2
+        assert [row["launches"] for row in found.tables["kernels"].records()] == [2 / 2, 1 / 2]
 
 
 @pytest.mark.parametrize(
