@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,6 +31,10 @@ class WindowHooks:
     """Keeps other processes from measuring at the same time."""
     turn_client: TurnClient | None = None
     """Takes turns with other processes."""
+    most_retraces: float = math.inf
+    """Largest number of retraces that no limit forbids."""
+    most_compiles: float = math.inf
+    """Same of compilations by XLA."""
 
 
 class Progress:

@@ -20,6 +20,7 @@ from pytest_tfperf.capture.new_executables import Executables
 from pytest_tfperf.capture.observations import Epochs, Observations
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.sessions import Fetching, ReadTraces, Session, StepMark, read_sessions
+from pytest_tfperf.capture.traced_anew import TracedAnew
 from pytest_tfperf.capture.window_hooks import Progress, WindowHooks
 from pytest_tfperf.compiler.probe import Probe, probed, why_not_probed
 from pytest_tfperf.compiler.step_calls import calls_recorded
@@ -71,6 +72,7 @@ class Windows:
         self._n_cold_traces, self._in_turns, self._turned = 0, False, (0, 0)  # steps and epochs
         self._n_traced = self._most_elements = 0  # steps, and elements to keep, of a session
         self._executables = Executables(folder)
+        self._anew = TracedAnew(hooks.most_retraces, hooks.most_compiles)
         self._sequence = self._run_windows()
         next(self._sequence)
 
@@ -101,7 +103,11 @@ class Windows:
         self._end_mark()
         self._in_step = False
         self.n_steps += 1
-        self.done = next(self._sequence, True) is True  # the sequence yields None
+        why = self._anew.end_step(self.n_steps)
+        if why and not self.enough:
+            self._end_early(why)
+        else:
+            self.done = next(self._sequence, True) is True  # the sequence yields None
 
     def consumed(self, element: Any) -> None:
         """Keep an element that the running step consumes."""
@@ -137,12 +143,14 @@ class Windows:
         if self._in_step and not self.n_steps:
             self._n_cold_traces += 1
         elif self._in_step and not self._in_turns:
+            self._anew.traced(change)
             self.observations.retraces.append((name, self.n_steps - self._turned[0], change))
 
     def executable_compiled(self, module: str) -> None:
         """Record that JAX compiled a module, which may be freed before a session lists it."""
         if self.n_steps and not self._in_turns and (self._in_step or not self.enough):
             self._executables.compiled(module)
+            self._anew.compiled()
 
     def close(self, reason: str | None = None) -> None:
         """End the profile at any point; with a reason, keep the observations so far."""
@@ -161,6 +169,13 @@ class Windows:
             self._session = None
         if is_kept:
             self._executables.end()
+
+    def _end_early(self, why: str) -> None:
+        """End the windows with the counts so far, and without times."""
+        self.close(why)
+        self.done = True
+        self.observations.blocks, self.observations.step_seconds = [], []
+        self.observations.fetches = None
 
     def recording(self, name: str, ran: Sequence[str], **others: Any) -> Recording:
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -48,6 +49,15 @@ class Wanted:
     """Codes of the op guide that are suppressed."""
     given: Mapping[str, Any] = field(default_factory=dict)
     """The arguments as they were passed."""
+
+    def most(self, metric: str) -> float:
+        """Return the largest value of a metric that the limits allow."""
+        bounds = [
+            limit.bound
+            for limit in self.limits
+            if limit.metric.name == metric and limit.relation != "min"
+        ]
+        return min(bounds, default=math.inf)
 
     @classmethod
     def read(cls, arguments: Mapping[str, Any], metrics: Mapping[str, Metric] = METRICS) -> Wanted:

@@ -185,7 +185,9 @@ def explanation(value: Value) -> tuple[tuple[Labelled, ...], tuple[Labelled, ...
     details = [(key, str(detail[key])) for key in ("corrected", "where") if detail.get(key)]
     if "n_epoch_ends" in detail:
         n_steps, n_ends = detail["n_steps"], detail["n_epoch_ends"]
-        details.insert(0, ("over", f"{n_steps} steps after the first and {n_ends} epoch ends"))
+        ended = f"; {detail['ended']}" if detail.get("ended") else ""
+        over = f"{n_steps} steps after the first and {n_ends} epoch ends{ended}"
+        details.insert(0, ("over", over))
     return tuple(details), (("try", str(detail["try"])),) if detail.get("try") else ()
 
 

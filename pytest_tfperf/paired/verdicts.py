@@ -225,7 +225,9 @@ def _step_time(
     if ready_pair is None or turns is None:
         # UNKNOWN fails the test, so only where the test asks for the comparison
         verdict = Verdict.INCONCLUSIVE if paired.tolerance is None else Verdict.UNKNOWN
-        return _not_timed(profile, verdict, f"unknown: {_NO_TURNS}")
+        times = (one.value("step_time") for one in (profile, ref))
+        why = next((time.why for time in times if time.number is None), None) or _NO_TURNS
+        return _not_timed(profile, verdict, f"unknown: {why}")
     if not turns.pairs:
         why = _TOO_SHORT.format(ready_pair.steps_left(terms.here, terms.ref))
         return _not_timed(profile, Verdict.UNKNOWN, f"unknown: {why}")

@@ -209,4 +209,6 @@ def window_hooks(settings: Settings, name: str, wanted: Wanted) -> WindowHooks:
         # Processes that wait for each other cannot wait for a lock one after the other.
         exclusive=measuring_anyway if runs_in_several_processes() else settings.exclusive,
         turn_client=turn_clients(name, wanted.max_regression) if turn_clients else None,
+        most_retraces=wanted.most("retraces"),
+        most_compiles=wanted.most("xla_compiles"),
     )

@@ -59,9 +59,11 @@ def compiles(evidence: Evidence) -> Value:
     return Value.of("xla_compiles", number, Source.TRACE, **detail, **steps)
 
 
-def counted_over(recording: Recording) -> dict[str, int]:
+def counted_over(recording: Recording) -> dict[str, Any]:
     """Return the steps and ends of epochs that are counted over: all after the first step."""
-    return {"n_steps": max(recording.n_steps - 1, 0), "n_epoch_ends": recording.n_epochs}
+    ended = {"ended": recording.ended} if recording.ended else {}
+    n_steps = max(recording.n_steps - 1, 0)
+    return {"n_steps": n_steps, "n_epoch_ends": recording.n_epochs, **ended}
 
 
 def steps_of_traces(recording: Recording, number: int) -> dict[str, Any]:

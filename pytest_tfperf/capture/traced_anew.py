@@ -1,0 +1,51 @@
+"""Tell when each step is traced or compiled anew, so that further steps would tell no more."""
+
+from __future__ import annotations
+
+import math
+import re
+
+_IN_A_ROW = 5
+_SHAPES = re.compile(r"(\w+)\[([^\]]*)\][^→]*→ (\w+)\[([^\]]*)\]")
+
+
+class TracedAnew:
+    """
+    The steps at the end of a profile so far that were each traced or compiled anew.
+
+    Args:
+        most_traces: Largest number of traces that no limit forbids.
+        most_compiles: Same of compilations.
+    """
+
+    def __init__(self, most_traces: float = math.inf, most_compiles: float = math.inf) -> None:
+        self._most_traces, self._most_compiles = most_traces, most_compiles
+        self._n_traces = self._n_compiles = self._in_a_row = 0
+        self._is_anew = self._is_explained = False  # the running step; all steps in a row
+
+    def traced(self, change: str) -> None:
+        """Add a trace of the running step; a first trace has no change."""
+        self._n_traces += 1
+        self._is_anew |= bool(change)
+        self._is_explained |= _is_new_shape(change)
+
+    def compiled(self) -> None:
+        """Add a compilation of the running step."""
+        self._n_compiles += 1
+
+    def end_step(self, n_steps: int) -> str | None:
+        """Return why no further step is needed after `n_steps`, or None."""
+        self._in_a_row = self._in_a_row + 1 if self._is_anew else 0
+        self._is_anew = False
+        if not self._in_a_row:
+            self._is_explained = False
+        is_red = self._n_traces > self._most_traces or self._n_compiles > self._most_compiles
+        if self._in_a_row < _IN_A_ROW or (self._is_explained and not is_red):
+            return None
+        which = "each" if n_steps == _IN_A_ROW + 1 else f"the last {_IN_A_ROW} of which were"
+        return f"stopped after {n_steps} steps, {which} traced again"
+
+
+def _is_new_shape(change: str) -> bool:
+    """Return whether an argument has another shape, and the type that it had."""
+    return any(before == now and old != new for before, old, now, new in _SHAPES.findall(change))

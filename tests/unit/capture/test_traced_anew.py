@@ -1,0 +1,53 @@
+"""When windows end since each step is traced again."""
+
+import math
+
+import pytest
+
+from pytest_tfperf.capture.traced_anew import TracedAnew
+
+RATE, SHAPE = "rate 0.1 → 0.2", "x float32[8,3] → float32[5,3]"
+WEAK = "x f32[] (as of a Python number) → f32[] (as of an array)"
+DTYPE = "x float32[8] → float64[8], y int32[3] → int64[4]"
+
+
+def ended(changes, *limits, compiles=False):
+    """The step after which the windows end, and why; changes are of the steps from the second on."""
+    anew = TracedAnew(*limits)
+    anew.end_step(1)
+    for n_steps, change in enumerate(changes, 2):
+        if change is not None:
+            anew.traced(change)
+        if compiles:
+            anew.compiled()
+        if why := anew.end_step(n_steps):
+            return n_steps, why
+    return None
+
+
+@pytest.mark.parametrize("change", [RATE, WEAK, DTYPE, "a new tf.function of a Python function"])
+def test_five_steps_in_a_row_end_the_windows(change):
+    assert ended([change] * 9) == (6, "stopped after 6 steps, each traced again")
+    assert ended([change] * 4) is None
+    late = ended([None, change, None, *[change] * 9])
+    assert late == (9, "stopped after 9 steps, the last 5 of which were traced again")
+
+
+def test_new_shapes_explain_traces_unless_a_limit_forbids_them():
+    cases = [
+        ((), None),
+        ((0.0,), 6),
+        ((4.0,), 6),
+        ((5.0,), 7),  # the sixth trace is the first that the limit forbids
+        ((math.inf, 4.0), 6),
+        ((math.inf, 5.0), 7),
+    ]
+    for limits, step in cases:
+        found = ended([SHAPE] * 9, *limits, compiles=True)
+        assert (found and found[0]) == step, limits
+    assert ended([RATE, RATE, SHAPE, RATE, RATE, RATE, RATE]) is None
+
+
+def test_first_traces_of_functions_are_none_anew():
+    assert ended([""] * 9) is None
+    assert ended([""] * 9, 0.0) is None
