@@ -228,23 +228,26 @@ class Fetching:
     def __init__(self, fetched: Callable[[float, float], None]) -> None:
         self.runs = False
         self._fetched, self._clock = fetched, ThreadClock()
+        self._from_python = False
         self._events: list[Annotation] = []
 
-    def mark(self, from_python: bool) -> Fetching:
-        """Mark the next context in the trace."""
-        self._events = [
-            framework.annotation(
-                FETCH if framework.marks_fetches and not from_python else FETCH_PYTHON, {}
-            )
-            for framework in traced()
-        ]
+    def of(self, from_python: bool, in_trace: bool) -> Fetching:
+        """Return the context for a `next()`, which an event marks in a trace."""
+        self._from_python = from_python
+        if in_trace:
+            self._events = [
+                framework.annotation(
+                    FETCH if framework.marks_fetches and not from_python else FETCH_PYTHON, {}
+                )
+                for framework in traced()
+            ]
         return self
 
     def __enter__(self) -> None:
         self.runs = True
         for event in self._events:
             event.__enter__()
-        self._clock.start()
+        self._clock.start(self._from_python)
 
     def __exit__(self, error: object, *_: object) -> None:
         seconds, stood_s = self._clock.stop()

@@ -94,7 +94,7 @@ class Windows:
 
     def fetching(self, from_python: bool) -> Fetching:
         """Return a context for the `next()` of a step."""
-        return self._fetching.mark(from_python) if self._session else self._fetching
+        return self._fetching.of(from_python, in_trace=self._session is not None)
 
     def end(self, output: Any = None) -> None:
         """End the step, and do what is due between two steps."""
