@@ -16,9 +16,10 @@ from pytest_tfperf.errors import TraceError
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import accelerators, tpus
-from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.events import Events, joined
 from pytest_tfperf.trace.function_calls import launched_ps
 from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
+from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xla_events import compilations, compiled_modules, thunks, xla_executions
 from pytest_tfperf.trace.xspace import HOST, Trace
@@ -81,15 +82,16 @@ def find_xla_use(trace: Trace, steps: Steps, as_launched: Steps | None = None) -
         return _on_tpus(cores, steps)
     host = Events.of(trace.plane(HOST))
     executions = xla_executions(host)
-    launches = steps.counts(launching(steps, as_launched or steps, executions.start))
+    launched = launching(steps, as_launched or steps, executions.start)
+    launches = steps.counts(launched)
     gpus = [ops for ops in (thunks(Events.of(plane)) for plane in accelerators(trace)) if len(ops)]
     if not launches.any() and (len(executions) or accelerators(trace)):
         return XlaUse(launches, launches, {})
     if gpus:
-        return _on_gpus(gpus, launches, steps)
+        return _on_gpus(gpus, executions, launched, steps)
     ops = thunks(host)
-    launched = ops.start if len(executions) else launched_ps(ops.plane)[ops.rows]
-    ran = _runs_on_host(trace, ops, steps.of(launched))
+    begun = ops.start if len(executions) else launched_ps(ops.plane)[ops.rows]
+    ran = _runs_on_host(trace, ops, steps.of(begun))
     clusters = np.zeros(len(steps), np.int64)
     for step, n in ran.values():
         clusters[step] += 1
@@ -125,26 +127,63 @@ def _on_tpus(cores: Sequence[Events], steps: Steps) -> XlaUse:
     )
 
 
-def _on_gpus(gpus: Sequence[Events], launches: Ints, steps: Steps) -> XlaUse:
-    """Count the executables whose kernels ran on GPUs, from the GPU with most runs of each."""
+def _on_gpus(gpus: Sequence[Events], executions: Events, launched: Ints, steps: Steps) -> XlaUse:
+    """
+    Count the executables whose kernels ran on GPUs, and the launches of each.
+
+    A launch of a program on several GPUs has an execution on each. So in a step a program has as
+    many launches as executions on the GPU with most of them. The kernels that an execution enqueues
+    tell its program and its GPU. Executions without any known kernel count as those of one program
+    on all GPUs.
+
+    Args:
+        gpus: Kernels of each GPU.
+        executions: Executions on the host.
+        launched: The step that launched each, -1 for none, shape (n,).
+        steps: The steps.
+    """
     ops = [events.where(steps.of(events.start) >= 0) for events in gpus]
     step = np.concatenate([steps.of(events.start) for events in ops])
     program = np.concatenate([events.integers("program_id") for events in ops])
+    pairs = _pairs(step, program)
+    executed, device = _programs_and_gpus(executions, gpus)
+    counts = (launched >= 0) & (device >= 0)
+    triples, n = np.unique(
+        np.array([launched, executed, device])[:, counts], axis=1, return_counts=True
+    )
+    of_program, most = np.unique(triples[:2], axis=1, return_inverse=True)
+    n_launches = np.zeros(of_program.shape[1], np.int64)
+    np.maximum.at(n_launches, most.reshape(-1), n)
+    launches = -(-steps.counts(launched[device < 0]) // len(gpus))
+    np.add.at(launches, of_program[0], n_launches)
     runs: dict[str, float] = {}
     on_all: dict[str, float] = {}
     for events in ops:
-        for name, n in _runs(events).items():
-            runs[name] = max(n, runs.get(name, 0.0))
-            on_all[name] = n + on_all.get(name, 0.0)
-    pairs = _pairs(step, program)
+        for name, n_runs in _runs(events).items():
+            runs[name] = max(n_runs, runs.get(name, 0.0))
+            on_all[name] = n_runs + on_all.get(name, 0.0)
+    if len(gpus) > 1 and counts[launched >= 0].all():
+        runs = {name: float(n_launches[of_program[1] == program_id(name)].sum()) for name in runs}
     ran = {name: pairs[0][pairs[1] == program_id(name)] for name in runs}
     return XlaUse(
-        launches // len(gpus),
+        launches,
         steps.counts(pairs[0]),
         _each_step(runs, steps),
         ran,
         _each_step(on_all, steps),
     )
+
+
+def _programs_and_gpus(executions: Events, gpus: Sequence[Events]) -> tuple[Ints, Ints]:
+    """Return the program and the GPU of each execution, by the kernels it enqueued, else -1."""
+    calls = Events.of(executions.plane).having("correlation_id")
+    ids, run = calls.integers("correlation_id", -2), enclosing(executions, calls)
+    program, device = np.full((2, len(executions)), -1)
+    for n, kernels in enumerate(gpus):
+        found = joined(kernels.integers("correlation_id", -1), ids, run)
+        program[found[found >= 0]] = kernels.integers("program_id")[found >= 0]
+        device[found[found >= 0]] = n
+    return program, device
 
 
 def step_executables(trace: Trace, use: XlaUse) -> dict[str, HloModule]:

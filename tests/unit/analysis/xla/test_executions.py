@@ -134,6 +134,51 @@ def test_on_gpus_kernels_name_the_executables_and_each_gpu_ran_its_share():
     assert use.on_all_devices == {"m5(5)": 2, "m6(6)": 1, "m7(7)": 0.5}
 
 
+def on_gpus(*executions):
+    """Two steps of 10 ms, and executions: (time, program, GPU); each enqueues two kernels."""
+    marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
+    host, kernels = [], {0: [], 1: []}
+    for n, (begin, program, gpu) in enumerate(executions):
+        host.append(at(f"[{gpu}] GpuExecutable::ExecuteThunks", begin, begin + 0.5))
+        for k, op in enumerate(("gemm", "add")):
+            id = 2 * n + k + 1
+            host.append(
+                at("cuLaunchKernel", begin + 0.1 + k / 10, begin + 0.15 + k / 10, correlation_id=id)
+            )
+            stats = {"hlo_op": op, "hlo_module": f"m{program}", "program_id": program}
+            start = begin + 0.2 + k / 5
+            kernels[gpu].append(at(op, start, start + 0.1, **stats, correlation_id=id))
+    gpus = [
+        plane(f"/device:GPU:{n}", line("Stream #1(Compute)", *work)) for n, work in kernels.items()
+    ]
+    trace = decode_trace(space(plane("/host:CPU", line("py", *marks, *host)), *gpus))
+    return find_xla_use(trace, find_steps(trace))
+
+
+def test_a_launch_is_one_whatever_the_number_of_its_gpus():
+    rows = [
+        ("in turn", [(1, 5, 0), (11, 5, 1)], [1, 1], {"m5(5)": 1}),
+        ("twice in turn", [(t, 5, g) for t, g in ((1, 0), (3, 0), (11, 1), (13, 1))], [2, 2], {}),
+        (
+            "on both, and a helper on one",
+            [(t, p, g) for t in (1, 11) for t, p, g in ((t, 5, 0), (t + 1, 5, 1), (t + 2, 6, 0))],
+            [2, 2],
+            {"m5(5)": 1, "m6(6)": 1},
+        ),
+        ("on one of two", [(1, 5, 1), (11, 5, 1), (13, 5, 1)], [1, 2], {"m5(5)": 1.5}),
+        (
+            "a program for each",
+            [(t + g, 5 + g, g) for t in (1, 11) for g in (0, 1)],
+            [2, 2],
+            {"m5(5)": 1, "m6(6)": 1},
+        ),
+    ]
+    for title, executions, launches, modules in rows:
+        use = on_gpus(*executions)
+        assert use.launches.tolist() == launches, title
+        assert not modules or use.modules == modules, title
+
+
 def on_a_gpu(calls, kernels):
     """Two steps of 10 ms that launch kernels: (correlation id, time), (name, op, id, time)."""
     marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
