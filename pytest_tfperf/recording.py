@@ -172,6 +172,10 @@ class Recording:
     """XLA executables compiled after the first step; None if that was not watched."""
     traced: tuple[tuple[str, int, str], ...] | None = None
     """(function, step, change) of each trace after step 0, bare of each; None if not watched."""
+    made_elsewhere: tuple[str, ...] = ()
+    """Functions that threads of before the steps traced or compiled meanwhile."""
+    other_threads: bool = False
+    """True if threads of before the traced steps ran meanwhile, perhaps for the steps."""
     lowered: Modules | Unknown = UNSEEN
     """The XLA modules of a step before optimisation."""
     step_kinds: StepKinds | Unknown = ()

@@ -6,10 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pytest_tfperf.analysis.absent_ops import why_absent, without_absent
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.host.remote_functions import without_remote
-from pytest_tfperf.analysis.trace_errors import faults, without_incomplete
+from pytest_tfperf.analysis.validity import valid
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import Table, Value
 
@@ -77,10 +75,7 @@ class OnDemand:
                 assert self._evidence is not None  # it is there as long as an analysis waits
                 evidence = self._evidence()
                 found = analysis(evidence)
-                incomplete = faults(evidence.trace) if evidence.trace else ()
-                complete = without_incomplete(found.values, incomplete)
-                shown = without_absent(complete, why_absent(evidence))
-                self._values.update(without_remote(shown, evidence))
+                self._values.update(valid(found.values, evidence))
                 self._tables.update(found.tables)
 
     def close(self) -> None:

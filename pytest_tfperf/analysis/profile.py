@@ -8,19 +8,20 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_tfperf.analysis import graph_ops, step_code, timing
-from pytest_tfperf.analysis.absent_ops import why_absent, without_absent, without_traced
+from pytest_tfperf.analysis.absent_ops import why_absent
 from pytest_tfperf.analysis.advice import pipeline_advice
 from pytest_tfperf.analysis.advice.step_advice import advise, by_saving
 from pytest_tfperf.analysis.device import kernels, launches, op_profile, pod, skew
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host import calls, memory_growth, peak_memory, python_calls
-from pytest_tfperf.analysis.host.remote_functions import remote_notes, without_remote
+from pytest_tfperf.analysis.host.remote_functions import remote_notes
 from pytest_tfperf.analysis.input import batch_padding, capacity, pipeline
 from pytest_tfperf.analysis.on_demand import Expensive, OnDemand
 from pytest_tfperf.analysis.steps import median_step, shares
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.detect import Steps
-from pytest_tfperf.analysis.trace_errors import faults, remarks, without_incomplete
+from pytest_tfperf.analysis.trace_errors import faults, remarks
+from pytest_tfperf.analysis.validity import valid
 from pytest_tfperf.analysis.xla import compile_time, counts, executables, step_flops
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.recording import Fetches, Recording
@@ -110,11 +111,9 @@ def assembled(evidence: Evidence, findings: Sequence[Findings]) -> Profile:
     notes = [note for group in sorted(found.notes for found in findings) for note in group]
     absent = why_absent(evidence)
     absent_notes = () if absent is None else (f"{absent}: counts of it are unknown",)
-    values = without_traced(values, recording.framework)
-    shown = without_absent(without_incomplete(values, incomplete), absent)
     profile = Profile(
         name=recording.name,
-        metrics=without_remote(shown, evidence),
+        metrics=valid(values, evidence),
         workload=recording.workload,
         notes=(
             *recording.notes,

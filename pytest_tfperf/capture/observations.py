@@ -76,6 +76,10 @@ class Observations:
     """Seconds of those in `epoch_gaps_s`."""
     retraces: list[tuple[str, int, str]] = field(default_factory=list)
     """Function, step and change of each trace after the first step."""
+    made_elsewhere: list[str] = field(default_factory=list)
+    """Functions that other threads traced or compiled in these steps."""
+    other_threads: bool = False
+    """True if threads of before the steps of the trace ran meanwhile."""
     cold: Traces = field(default_factory=dict)
     """Traces of the first step."""
     traces: Traces = field(default_factory=dict)
@@ -144,6 +148,8 @@ class Observations:
             fetches=self.fetches,
             epoch_gaps_s=tuple(self.epoch_gaps_s.values()),
             epoch_starts=tuple(self.epoch_gaps_s),
+            made_elsewhere=tuple(dict.fromkeys(self.made_elsewhere)),
+            other_threads=self.other_threads,
             epoch_iters_s=tuple(self.epoch_iters_s),
             cold=self.cold.get(ran[0]),
             eager=tuple(

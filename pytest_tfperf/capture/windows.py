@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
+from threading import get_ident
 from time import perf_counter
 from typing import Any
 
@@ -23,13 +24,14 @@ from pytest_tfperf.capture.sessions import Fetching, ReadTraces, Session, StepMa
 from pytest_tfperf.capture.traced_anew import TracedAnew
 from pytest_tfperf.capture.window_hooks import Progress, WindowHooks
 from pytest_tfperf.compiler.probe import Probe, probed, why_not_probed
-from pytest_tfperf.compiler.step_calls import calls_recorded
+from pytest_tfperf.compiler.step_calls import calls_recorded, other_threads
 from pytest_tfperf.frameworks.in_use import least_block, synchronise
 from pytest_tfperf.frameworks.unfinished_calls import UnfinishedCalls
 from pytest_tfperf.machine.call_counter import CallCounter
 from pytest_tfperf.machine.conditions import coverage_paused, is_traced
 from pytest_tfperf.machine.interference import conditions_noted
 from pytest_tfperf.machine.stopwatch import Stopwatch
+from pytest_tfperf.machine.thread_times import any_ran, cpu_ns
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.function_calls import n_events, runs_functions
 from pytest_tfperf.turns import Ready
@@ -71,8 +73,8 @@ class Windows:
         self._in_step, self._unfinished = False, UnfinishedCalls(plan.latency)
         self._n_cold_traces, self._in_turns, self._turned = 0, False, (0, 0)  # steps and epochs
         self._n_traced = self._most_elements = 0  # steps, and elements to keep, of a session
-        self._executables = Executables(folder)
         self._anew = TracedAnew(hooks.most_retraces, hooks.most_compiles)
+        self._executables, self._others = Executables(folder), other_threads()
         self._sequence = self._run_windows()
         next(self._sequence)
 
@@ -140,7 +142,9 @@ class Windows:
 
     def function_traced(self, name: str, change: str) -> None:
         """Record that a framework traced a function after a change, if a step was running."""
-        if self._in_step and not self.n_steps:
+        if self._in_step and self.n_steps and get_ident() in self._others:
+            self.observations.made_elsewhere.append(name)
+        elif self._in_step and not self.n_steps:
             self._n_cold_traces += 1
         elif self._in_step and not self._in_turns:
             self._anew.traced(change)
@@ -148,7 +152,9 @@ class Windows:
 
     def executable_compiled(self, module: str) -> None:
         """Record that JAX compiled a module, which may be freed before a session lists it."""
-        if self.n_steps and not self._in_turns and (self._in_step or not self.enough):
+        if self._in_step and self.n_steps and get_ident() in self._others:
+            self.observations.made_elsewhere.append(module)
+        elif self.n_steps and not self._in_turns and (self._in_step or not self.enough):
             self._executables.compiled(module)
             self._anew.compiled()
 
@@ -295,6 +301,7 @@ class Windows:
         deadline = perf_counter() + self.plan.max_seconds * _TRACED_SHARE
         self._session, self._n_traced = Session(self._folder), 0
         self.observations.elements.kept.clear()
+        before = cpu_ns()
         with calls_recorded(self._computes) as self._running_calls:
             for n_steps in range(1, self.plan.traced_steps + 1):
                 yield
@@ -305,6 +312,7 @@ class Windows:
                         "traced", n_steps, self.plan.traced_steps
                     )
                     break
+        self.observations.other_threads = any_ran(before)
         synchronise(self.last_output)
         self._stop()
 

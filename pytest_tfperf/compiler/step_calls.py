@@ -131,6 +131,17 @@ class Calls:
         )
 
 
+def other_threads() -> frozenset[int | None]:
+    """
+    Return the threads of Python that live now, apart from this one, by their `ident`.
+
+    Nothing tells whether what they do later is a step's work. Threads that a step starts work for
+    it, and so do those of a ClusterCoordinator.
+    """
+    alive = (one for one in threading.enumerate() if not one.name.startswith(_OF_THE_STEP))
+    return frozenset(one.ident for one in alive) - {threading.get_ident()}
+
+
 @contextmanager
 def calls_recorded(in_step: Callable[[], bool] = lambda: True) -> Iterator[Calls]:
     """
@@ -154,8 +165,7 @@ def calls_recorded(in_step: Callable[[], bool] = lambda: True) -> Iterator[Calls
     import tensorflow as tf
 
     calls = Calls()
-    others = {one.ident for one in threading.enumerate() if not one.name.startswith(_OF_THE_STEP)}
-    others.discard(threading.get_ident())
+    others = other_threads()
 
     def recording(self: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
         result = original(self, tensor_inputs, captured_inputs)

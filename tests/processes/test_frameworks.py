@@ -13,7 +13,7 @@ from helpers.paths import SUITES
 
 pytestmark = pytest.mark.usefixtures("processes")
 FOLDER = SUITES / "frameworks"
-ONLY_JAX = {"limits", "four_devices errors", "forms"}
+ONLY_JAX = {"limits", "four_devices errors", "forms threads"}
 """Modules whose tests import no other framework."""
 PLUGINS = "pytest_tfperf.plugin.hooks", "loaded_frameworks", "no:unraisableexception"
 """The last leaves out a plugin of pytest that collects all garbage five times at the end."""
@@ -57,7 +57,7 @@ def test_pytorch_is_loaded_and_not_tensorflow_if_keras_is_told_to_use_it():
     ("modules", "n_tests"),
     [
         ("four_devices errors", 14),
-        ("forms", 11),
+        ("forms threads", 14),
         ("keras_on_jax", 9),
         pytest.param("keras_on_torch", 5, marks=pytest.mark.nightly),
         ("beside_tensorflow known_metrics", 14),
@@ -66,7 +66,7 @@ def test_pytorch_is_loaded_and_not_tensorflow_if_keras_is_told_to_use_it():
 def test_steps(modules, n_tests, tmp_path):
     """A report asks for all metrics; those of TensorFlow's graphs must not import it."""
     report = f"--tfperf-report={tmp_path / 'run.json'}"
-    quick = QUICK if modules == "forms" else ()
+    quick = QUICK if modules == "forms threads" else ()
     printed = printed_by(modules, f"{n_tests} passed", report, *quick)
     if modules in ONLY_JAX:
         assert printed.splitlines()[-1] == "imported: jax"

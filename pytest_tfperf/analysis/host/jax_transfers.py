@@ -9,6 +9,7 @@ import numpy as np
 
 from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.host.other_threads import elsewhere
 from pytest_tfperf.analysis.step_framework import only_own
 from pytest_tfperf.analysis.xla.counts import per_step
 from pytest_tfperf.trace.events import Events
@@ -33,6 +34,7 @@ _BETWEEN_DEVICES = (
 _NONE_SHOWN = (
     "the trace has no event of a transfer of JAX, and does not tell whether its version has them"
 )
+_ELSEWHERE = "another thread passed or read arrays while the steps ran"
 _NO_SIZE = "JAX does not say how large the {} arrays are that steps on a CPU pass or read"
 
 
@@ -51,6 +53,8 @@ def jax_transfers(evidence: Evidence, trace: Trace) -> dict[str, Value]:
     why = evidence.why_xla_unknown
     if why is None and not evidence.in_process and not len(puts) + len(reads):
         why = _NONE_SHOWN
+    if why is None and any(len(elsewhere(evidence, events)) for events in (puts, reads)):
+        why = _ELSEWHERE
     if why:
         return {name: Value.unknown(name, why) for name in (COPIES, BYTES)}
     steps = evidence.launched

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from helpers.traces import SYNTHETIC
+from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.analysis import profile
 from pytest_tfperf.analysis.evidence import Evidence
@@ -15,7 +16,7 @@ from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.recorded_graphs import GrapplerPasses, OpGraph, OpNode, StepGraph
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
-from pytest_tfperf.trace.xspace import read_trace
+from pytest_tfperf.trace.xspace import decode_trace, read_trace
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
 RECORDING = Recording(name="step", trace=None, workload={}, ignore_findings=("TPU_OPS",))
@@ -81,6 +82,23 @@ def test_what_nobody_asks_for_is_not_computed():
     assert set(known.metrics) == set(METRICS)
     assert "optimizers" not in known.tables
     assert known.value("step_time") == whole().value("step_time")
+
+
+def test_the_reason_of_a_value_does_not_depend_on_when_it_is_read():
+    calls = at("EagerExecute", 1, 2, eager_op="f", is_func=1)
+    marks = at("step", 0, 9, step_num=1, _r=1, tfperf=1)
+    spaces = [
+        space(plane("/host:CPU", line("python", marks, *events)), errors=errors)
+        for events, errors in ([(), ()], [[calls], ()], [(), ["a buffer was full"]])
+    ]
+    recordings = [replace(RECORDING, framework="PyTorch"), replace(RECORDING, beside=("JAX",))]
+    evidences = [Evidence(recording, None, None, Code()) for recording in recordings]
+    evidences += [Evidence(RECORDING, decode_trace(each), None, Code()) for each in spaces]
+    for evidence in evidences:
+        late = profile.profile_of(evidence, OnDemand((), lambda evidence=evidence: evidence))
+        now = profile.profile_of(evidence)
+        for name in METRICS:
+            assert late.metrics[name] == now.metrics[name], name
 
 
 def test_a_dear_metric_is_computed_when_it_is_read():

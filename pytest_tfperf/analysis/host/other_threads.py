@@ -1,0 +1,77 @@
+"""
+Find what threads of the user's other than the step's did meanwhile, and leave out what it hides.
+
+A thread that a step starts works for the step. One that lived before may serve others, and a trace
+does not tell whose work it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.steps.detect import MARKED
+from pytest_tfperf.text import and_more
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.function_calls import called_function, jax_calls
+from pytest_tfperf.trace.xspace import HOST
+from pytest_tfperf.values import Source, Value
+
+_HOLD = frozenset(
+    {
+        *("step_time", "step_time_p90", "step_time_p99", "first_step_time", "throughput"),
+        *("epoch_gap", "memory_growth", "python_calls", "batch_padding"),
+        *("input_bound", "input_wait", "input_capacity", "input_bound_at_target"),
+        *("input_python_stages", "host_overhead", "device_busy", "collective_time", "step_skew"),
+        *("retraces", "xla_compiles", "xla_compile_time"),
+    }
+)
+"""Metrics that hold all the same: times with all that ran in them, and what is told by thread."""
+_CALLED = (
+    "another thread called {} while the steps ran, and the trace does not tell which work is the "
+    "step's"
+)
+_MADE = "another thread traced or compiled {} while a step ran"
+_N_NAMED = 3
+
+
+def elsewhere(evidence: Evidence, events: Events) -> Events:
+    """
+    Return the events of the host on other threads than the steps', if these lived before.
+
+    Those between steps count too: XLA runs behind the calls.
+    """
+    recording = evidence.recording
+    if evidence.launched.source != MARKED or not (recording.bare or recording.other_threads):
+        return events.where(np.zeros(len(events), bool))
+    marks = Events.of(events.plane).having("step_num").having("tfperf")
+    return events.where(~np.isin(events.line, marks.line))
+
+
+def why_called(evidence: Evidence) -> str | None:
+    """Return why the trace's work is not all the step's, or None if only its thread called JAX."""
+    if evidence.trace is None:
+        return None
+    calls = elsewhere(evidence, jax_calls(Events.of(evidence.trace.plane(HOST))))
+    named = dict.fromkeys(called_function(name) for name in calls.names)
+    return _CALLED.format(and_more(list(named), _N_NAMED)) if named else None
+
+
+def why_made(evidence: Evidence) -> str | None:
+    """Return why traces and compilations are not all the step's, or None."""
+    made = evidence.recording.made_elsewhere
+    return _MADE.format(and_more(list(made), _N_NAMED)) if made else None
+
+
+def without_elsewhere(values: Mapping[str, Value], evidence: Evidence) -> dict[str, Value]:
+    """Make values unknown that work of other threads is part of."""
+    called, made = why_called(evidence), why_made(evidence)
+    found = dict(values)
+    for name, value in values.items():
+        why = made if name in ("retraces", "xla_compiles") else None if name in _HOLD else called
+        if why and value.number is not None and value.source != Source.COUNTED:
+            found[name] = replace(value, number=None, source=None, why=why, detail={})
+    return found

@@ -1,0 +1,72 @@
+"""Work of JAX on other threads than the steps', in traces made by hand."""
+
+from helpers.xspace import at, line, plane, space
+
+from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.trace.xspace import HOST, decode_trace
+
+STEPS = [at("step", n * 10, n * 10 + 9, step_num=n, _r=1, tfperf=1) for n in range(2)]
+CALLS = [at("PjitFunction(f)", n * 10 + 1, n * 10 + 2) for n in range(2)]
+EXECUTED = [at("PjRtExecutable::Execute", n * 10 + 1.1, n * 10 + 1.9) for n in range(2)]
+RUNS = [
+    at("dot.1", n * 10 + 3, n * 10 + 4, hlo_module="jit_f", hlo_op="dot.1", run_id=n, program_id=1)
+    for n in range(2)
+]
+COUNTS = ("xla_launches", "xla_clusters", "eager_ops", "host_device_copies")
+MADE = ("retraces", "xla_compiles")
+
+
+def values(*events, bare=False, **observed):
+    own = line("python", *STEPS, *CALLS, *EXECUTED, id=1)
+    host = plane(HOST, own, line("python", *events, id=2), line("tf_XLA/1", *RUNS, id=3))
+    recording = Recording(
+        name="step",
+        trace=None,
+        workload={},
+        framework="JAX",
+        n_steps=30,
+        compiled=(),
+        traced=(),
+        own_functions={"add": False},
+        bare=bare,
+        **observed,
+    )
+    return profile_of(Evidence(recording, decode_trace(space(host)))).metrics
+
+
+def test_calls_of_a_thread_of_before_make_counts_unknown():
+    for when in (1, 9.5):  # also between two steps: XLA runs behind its calls
+        found = values(at("PjitFunction(serve)", when, when + 0.3), other_threads=True)
+        for metric in COUNTS:
+            assert found[metric].number is None, (metric, when)
+            assert "another thread called serve while the steps ran" in found[metric].why, metric
+        assert [found[metric].number for metric in MADE] == [0, 0]
+
+
+def test_a_thread_that_steps_start_works_for_them():
+    alone = values()
+    assert [alone[metric].number for metric in COUNTS] == [1, 1, 0, 0]
+    found = values(at("PjitFunction(add)", 3, 4), at("PjRtExecutable::Execute", 3.1, 3.9))
+    assert found["eager_ops"].high() == 1
+
+
+def test_a_saved_trace_does_not_tell_whose_thread_it_was():
+    found = values(at("PjitFunction(serve)", 1, 2), bare=True)
+    assert "called serve while" in found["xla_launches"].why
+
+
+def test_arrays_that_another_thread_moves_make_copies_unknown():
+    for name in ("DevicePut", "np.asarray(jax.Array)"):
+        found = values(at(name, 1, 2), other_threads=True)
+        assert "another thread passed or read arrays" in found["host_device_copies"].why, name
+        assert found["xla_launches"].number == 1, name
+
+
+def test_what_another_thread_traces_or_compiles_is_no_step_s():
+    found = values(made_elsewhere=("serve",))
+    for metric in MADE:
+        assert found[metric].number is None, metric
+        assert "another thread traced or compiled serve" in found[metric].why, metric
+    assert found["xla_launches"].number == 1

@@ -1,0 +1,34 @@
+import sys
+import threading
+
+import pytest
+
+from pytest_tfperf.machine.thread_times import any_ran, cpu_ns
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the time of a thread")
+def test_a_thread_that_waits_did_not_run_and_one_that_was_asked_did():
+    asked, answered = threading.Event(), threading.Event()
+
+    def serve():
+        while asked.wait() and not ended:
+            asked.clear()
+            answered.set()
+
+    ended, thread = [], threading.Thread(target=serve)
+    thread.start()
+    asked.set()
+    assert answered.wait(5)
+    while (before := cpu_ns()) != cpu_ns():
+        pass  # until it waits
+    assert thread.ident in before
+    assert threading.get_ident() not in before
+    assert not any_ran(before)
+    answered.clear()
+    asked.set()
+    assert answered.wait(5)
+    ended.append(True)
+    asked.set()
+    thread.join()
+    assert any_ran(before)
+    assert any_ran({1: None})
