@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,7 +14,11 @@ _WRAPS_USERS = "jax._src.pmap"
 
 def own_functions(alive: Iterable[Any]) -> dict[str, bool]:
     """
-    Return the functions that JAX itself compiles, as `jax.numpy.add`.
+    Return the functions that JAX itself compiles and Python may have called, as `jax.numpy.add`.
+
+    A function of the user may have the name of one of them, which a trace then does not tell apart.
+    JAX keeps in each function how its calls with such arguments go on. So the name is the user's
+    if only functions of the user were ever called.
 
     Args:
         alive: Compiled functions, those of the user too.
@@ -21,9 +26,18 @@ def own_functions(alive: Iterable[Any]) -> dict[str, bool]:
     Returns:
         Whether the user compiles a function of the same name, by name.
     """
-    own, users = set[str](), set(users_traced())
+    own, users = defaultdict[str, bool](bool), defaultdict[str, bool](bool)  # called, by name
+    users.update(dict.fromkeys(users_traced(), False))  # nothing tells of those that are gone
     for function in alive:
         module = str(getattr(function, "__module__", ""))
         is_own = module.partition(".")[0] == "jax" and module != _WRAPS_USERS
-        (own if is_own else users).add(str(getattr(function, "__name__", "")))
-    return {name: name in users for name in own}
+        found = own if is_own else users
+        found[str(getattr(function, "__name__", ""))] |= _was_called(function, if_unknown=is_own)
+    return {name: name in users for name in own if own[name] or not users.get(name)}
+
+
+def _was_called(function: Any, *, if_unknown: bool) -> bool:
+    """Return whether Python has called a compiled function, outside of the traces of others."""
+    # private: the number of entries of its cache of calls (jaxlib 0.4 to 0.11)
+    n_entries = getattr(function, "_cache_size", None)
+    return if_unknown if n_entries is None else n_entries() > 0

@@ -8,6 +8,7 @@ import numpy as np
 
 from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.host.jax_transfers import EXPLICIT_PUT
 from pytest_tfperf.analysis.xla.counts import per_step
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.events import Events
@@ -27,11 +28,13 @@ def jax_dispatches(evidence: Evidence) -> Value:
     Return eager_ops of a step of JAX: calls of functions that JAX itself compiles.
 
     JAX runs each op outside `jax.jit` as a small compiled function, whose call has an event of the
-    same kind as that of a user's function. The name tells them apart.
+    same kind as that of a user's function. The name tells them apart. A call that puts an array on
+    a device is no op: `host_device_copies` counts it.
     """
     own = evidence.recording.own_functions
     if own is None or evidence.trace is None:
         return Value.unknown(_METRIC, _NOT_IN_PROCESS)
+    own = {name: is_users_too for name, is_users_too in own.items() if name != EXPLICIT_PUT}
     host = Events.of(evidence.trace.plane(HOST))
     if not shows_jax_calls(host) or not len(_executions(host)):
         return Value.unknown(_METRIC, _NO_CALLS)

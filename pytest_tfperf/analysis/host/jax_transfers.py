@@ -23,8 +23,8 @@ _PUTS = ("DevicePut", "DevicePutWithSharding")
 """Events of an array on its way to devices (jaxlib 0.6 to 0.11): an argument, an explicit put."""
 _READS = ("np.asarray(jax.Array)",)
 """Events of an array that JAX gives to Python (jaxlib 0.6 to 0.11)."""
-_EXPLICIT_PUT = "stage"
-"""Name of the function that `jnp.asarray` of an array of NumPy calls (jax/_src, 0.10)."""
+EXPLICIT_PUT = "stage"
+"""Name of JAX's function that puts an array, as `jnp.asarray` of NumPy's does (jax/_src, 0.10)."""
 _BETWEEN_DEVICES = (
     "CopyToMemorySpace_Direct",
     "CopyToMemorySpace",
@@ -98,7 +98,7 @@ def _callers(host: Events, puts: Events, own: Collection[str]) -> Counter[str]:
         puts: The puts.
         own: Functions that only JAX itself compiles.
     """
-    explicit = {_EXPLICIT_PUT}.intersection(own)
+    explicit = {EXPLICIT_PUT}.intersection(own)
     calls = jax_calls(host).named(lambda name: called_function(name) not in explicit)
     caller = enclosing(calls, puts)
     names = [*(called_function(name) for name in calls.names), ""]

@@ -278,6 +278,26 @@ def test_a_function_of_the_user_with_a_name_of_jax_leaves_it_unknown(tf_profile)
     assert "named multiply" in value.why
 
 
+@pytest.mark.parametrize("name", ["solve", "cond", "stage"])
+def test_a_function_of_the_user_may_have_a_name_of_jax(tf_profile, name):
+    def step(x):
+        return jnp.tanh(x) @ x.T
+
+    step.__name__ = name
+    compiled = jax.jit(step)
+    found = tf_profile(lambda: compiled(BATCH), **FEW)
+    assert found.eager_ops == 0
+    assert found.value("flops").number
+
+
+def test_an_array_of_numpy_is_put_on_a_device_without_an_op(tf_profile, w):
+    rows = BATCH.tolist()
+    found = tf_profile(lambda: product(jnp.array(np.array(rows, "float32")), w), **FEW)
+    assert (found.eager_ops, found.host_device_copies) == (0, 1)
+    converts = tf_profile(lambda: product(jnp.array(rows), w), name="lists", **FEW)
+    assert "convert_element_type" in converts.value("eager_ops").detail["where"]
+
+
 def test_a_compiled_program_runs_too(tf_profile, w):
     compiled = product.lower(BATCH, w).compile()
     found = tf_profile(lambda: compiled(BATCH, w), **FEW)

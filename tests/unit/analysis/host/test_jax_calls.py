@@ -105,6 +105,12 @@ def test_calls_that_are_only_traced_are_no_ops_of_the_step():
     assert value.detail["where"].startswith("outside jax.jit: scan")
 
 
+def test_putting_an_array_on_a_device_is_no_op():
+    for is_users_too in (False, True):
+        own = {"stage": is_users_too, "add": False}
+        assert dispatches(*call("stage", 1, RUN), own=own).number == 0, is_users_too
+
+
 def test_steps_that_call_no_function_of_jax_have_zero():
     assert dispatches(*call("f", 1, RUN), WAIT, WAITED, own={"add": False}).number == 0
     assert dispatches(WAIT, WAITED, own={}).number == 0
