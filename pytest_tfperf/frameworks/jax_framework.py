@@ -7,10 +7,11 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from pytest_tfperf.frameworks.interface import JAX, Annotation
 from pytest_tfperf.values import WAITS
 
 __tracebackhide__ = True
+
+T = TypeVar("T")
 
 OLDEST = (0, 6, 1)
 """The oldest JAX whose profiler takes options (`jax.profiler.ProfileOptions`)."""
@@ -122,7 +125,7 @@ class Jax:
 
     def run_compiled(self) -> None:
         """Compile a new small function and run it."""
-        _jax().jit(lambda number: number + 1)(np.float32(1)).block_until_ready()
+        _apart(lambda: _jax().jit(lambda number: number + 1)(np.float32(1)).block_until_ready())
 
     def synchronise(self) -> None:
         """
@@ -131,9 +134,9 @@ class Jax:
         A device runs programs in the order of their calls, so the end of a last small one is the
         end of all. CPU devices wait for programs of several devices in one of all of them alone.
         """
-        wait, numbers = _last_programs()
-        for running in [wait(number) for number in numbers]:
-            running.block_until_ready()
+        with _jax().disable_jit(False):  # the one switch that compiled programs obey
+            for running in [program(number) for program, number in _last_programs()]:
+                running.block_until_ready()
 
     def wait_for(self, output: Any) -> None:
         """Raise the error of the program that made an output; on a GPU its arrays alone hold it."""
@@ -147,8 +150,9 @@ class Jax:
 
     def fetch(self, output: Any) -> None:
         """Copy the arrays of an output to the host, and wait for the devices."""
-        for array in _own_arrays(output):
-            np.asarray(array)
+        with _jax().transfer_guard_device_to_host("allow"):
+            for array in _own_arrays(output):
+                np.asarray(array)
         self.synchronise()
 
     def start_trace(self, folder: Path) -> None:
@@ -257,13 +261,33 @@ def _profile_state() -> Any:
 
 def function_type() -> type:
     """Return the type of the functions that `jax.jit` and JAX itself compile."""
-    return type(_last_programs()[0])
+    return type(_jax().jit(len))
+
+
+def _apart(run: Callable[[], T]) -> T:
+    """
+    Call a function where no switch of the user's reaches: `jax.disable_jit`, a guard, a mesh.
+
+    Those of a context hold in its thread alone. Those of the process that matter are set here.
+    """
+
+    def unguarded() -> T:
+        with _jax().disable_jit(False), _jax().transfer_guard("allow"):
+            return run()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(unguarded).result()
 
 
 @functools.cache
-def _last_programs() -> tuple[Any, list[Any]]:
-    """Return a compiled function, and its arguments: one on each device, one on all CPU devices."""
-    jax, devices = _jax(), _local_devices()
+def _last_programs() -> list[tuple[Any, Any]]:
+    """Return programs with their arguments: one for each device, and one for all CPU devices."""
+    devices = _local_devices()
+    return _apart(lambda: _made_for(devices))
+
+
+def _made_for(devices: Sequence[Any]) -> list[tuple[Any, Any]]:
+    jax = _jax()
 
     def wait(numbers: Any) -> Any:
         return numbers + 1  # a sum of one process' devices would hang beside other processes
@@ -275,7 +299,7 @@ def _last_programs() -> tuple[Any, list[Any]]:
         mesh = jax.sharding.Mesh(np.array(devices), ("all",))
         parts = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("all"))
         numbers.append(jax.device_put(np.zeros(len(devices), np.int32), parts))
-    return jax.jit(wait), numbers
+    return [(jax.jit(wait).lower(number).compile(), number) for number in numbers]
 
 
 def _local_devices() -> list[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.nesting import parents
+from pytest_tfperf.trace.nesting import enclosing, parents
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace, once
 from pytest_tfperf.values import WAITS
 
@@ -47,6 +47,23 @@ def jax_calls(host: Events, inner: bool = False) -> Events:
     )  # an event of a call is inside another one
 
 
+def jax_executions(host: Events) -> Events:
+    """Return the events of executions on the threads that called them (xla/pjrt)."""
+    return host.named(lambda name: "Executable::Execute" in name)
+
+
+def executing_calls(host: Events) -> Events:
+    """
+    Return the innermost calls of JAX in which a program was executed.
+
+    Without compilation (`jax.disable_jit`) and under derivatives, a call runs Python, whose calls
+    are inside of it. A call that is only traced, as in the body of `lax.scan`, executes nothing.
+    """
+    calls = jax_calls(host, inner=True)
+    found = enclosing(calls, jax_executions(host))
+    return calls.where(np.isin(np.arange(len(calls)), found))
+
+
 def users_calls(host: Events, own: Collection[str]) -> Events:
     """Return the calls of JAX, but those of functions that JAX itself compiles, by their names."""
     return jax_calls(host).named(lambda name: called_function(name) not in own)
@@ -71,14 +88,14 @@ def launched_ps(plane: Plane) -> Ints:
     Return when the execution of each thunk was launched, shape (n_events,); else an event's start.
 
     JAX on a CPU runs executables behind the calls that launch them, in the order of the calls. So
-    the n-th execution of a module belongs to the n-th call of its function. A module whose
-    executions and calls differ in number keeps its own times.
+    the n-th execution of a module belongs to the n-th call of its function that executes. A module
+    whose executions and calls differ in number keeps its own times.
     """
     host, times = Events.of(plane), plane.start_ps.copy()
     ops = host.having("run_id")
     if not len(ops):
         return times
-    calls = jax_calls(host).sorted()
+    calls = (executing_calls(host) if len(jax_executions(host)) else jax_calls(host)).sorted()
     begun: dict[str, list[int]] = {}
     for name, start in zip(calls.names, calls.start.tolist(), strict=True):
         begun.setdefault(_plain(called_function(name)), []).append(start)

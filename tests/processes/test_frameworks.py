@@ -97,6 +97,13 @@ def run(*arguments, **environment):
 
 
 @pytest.mark.full
+def test_switches_of_jax_that_the_plugin_s_own_work_does_not_obey():
+    for switch in ("guards", "disable_jit"):
+        printed_by("switches", "3 passed, 1 skipped", SWITCH=switch)
+    printed_by("switches", "4 passed", SWITCH="contexts")
+
+
+@pytest.mark.full
 def test_a_marker_alone_around_the_first_step_of_jax_says_that_it_came_late():
     """TensorFlow was there before, and is traced alone; the next test is traced in both."""
     first, _, second = run("late_jax.py").stdout.partition("_ test_alone[True] _")

@@ -12,7 +12,12 @@ from pytest_tfperf.analysis.host.jax_transfers import EXPLICIT_PUT
 from pytest_tfperf.analysis.xla.counts import per_step
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.function_calls import called_function, jax_calls, shows_jax_calls
+from pytest_tfperf.trace.function_calls import (
+    called_function,
+    executing_calls,
+    jax_executions,
+    shows_jax_calls,
+)
 from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.xspace import HOST
 from pytest_tfperf.values import FETCH, FETCH_PYTHON, Value
@@ -36,9 +41,9 @@ def jax_dispatches(evidence: Evidence) -> Value:
         return Value.unknown(_METRIC, _NOT_IN_PROCESS)
     own = {name: is_users_too for name, is_users_too in own.items() if name != EXPLICIT_PUT}
     host = Events.of(evidence.trace.plane(HOST))
-    if not shows_jax_calls(host) or not len(_executions(host)):
+    if not shows_jax_calls(host) or not len(jax_executions(host)):
         return Value.unknown(_METRIC, _NO_CALLS)
-    calls = _executed(host)
+    calls = executing_calls(host)
     calls = calls.where(enclosing(host.called(FETCH, FETCH_PYTHON), calls) < 0)
     calls = calls.where(evidence.launched.of(calls.start) >= 0)
     names = [called_function(name) for name in calls.names]
@@ -54,20 +59,3 @@ def jax_dispatches(evidence: Evidence) -> Value:
     in_keras = evidence.launched.names[0].partition(" ")[0] in _KERAS_LOOPS
     cause = diagnosis.dispatch_cause(Counter(name for name in names if name in own), in_keras)
     return per_step(_METRIC, counts, evidence.launched.sizes, **(cause if counts.any() else {}))
-
-
-def _executed(host: Events) -> Events:
-    """
-    Return the innermost calls of JAX in which a program was executed.
-
-    Without compilation (`jax.disable_jit`) and under derivatives, a call runs Python, whose calls
-    are inside of it. A call that is only traced, as in the body of `lax.scan`, executes nothing.
-    """
-    calls = jax_calls(host, inner=True)
-    found = enclosing(calls, _executions(host))
-    return calls.where(np.isin(np.arange(len(calls)), found))
-
-
-def _executions(host: Events) -> Events:
-    """Return the events of executions on the threads that called them (xla/pjrt)."""
-    return host.named(lambda name: "Executable::Execute" in name)

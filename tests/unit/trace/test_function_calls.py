@@ -42,6 +42,23 @@ def test_two_interleaved_modules_are_told_apart():
     assert launched(calls, thunks) == [0, 2, 4, 6]
 
 
+def test_a_call_inside_another_one_launches_its_own_executions():
+    """As under `jax.disable_jit`: the call of `f` runs Python, which calls `g` and `h`."""
+    inside = [(name, begin) for begin in (0, 10) for name in ("g", "h")]
+    calls = [at("PjitFunction(f)", begin, begin + 4) for begin in (0, 10)]
+    ran = []
+    for n, (name, begin) in enumerate(inside):
+        begin += 2 * (name == "h")
+        calls += [at(f"PjitFunction({name})", begin + 0.5, begin + 1.5)]
+        calls += [at("PjRtLoadedExecutable::Execute", begin + 0.6, begin + 1)]
+        late = {"hlo_module": f"jit_{name}", "run_id": n}
+        ran.append(at("dot.1", 30 + n, 30.5 + n, **late))
+    made = decode_trace(space(plane(HOST, line("python", *calls), line("worker", *ran))))
+    thunks = Events.of(made.plane(HOST)).having("run_id").sorted()
+    found = launched_ps(made.plane(HOST))[thunks.rows] / MS
+    assert found.tolist() == [0.5, 2.5, 10.5, 12.5]
+
+
 def test_executions_of_a_module_with_another_number_of_calls_keep_their_times():
     calls = [("f", 0), ("f", 2), ("g", 4)]
     assert launched(calls, [("jit_f", 1, 10), ("jit_g", 2, 11)]) == [10, 4]
