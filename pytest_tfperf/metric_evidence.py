@@ -82,8 +82,8 @@ EVIDENCE: dict[str, str] = {
     "flops_utilization": "the evidence of `flops`, and a device whose peak rate is known",
     "host_device_copies": (
         f"{_COPIES}. In JAX on a CPU, events of an array that Python puts on devices (`DevicePut`) "
-        "or reads (`np.asarray(jax.Array)`). NumPy reads an array on one CPU in place: "
-        "`np.asarray(x)` and `x.item()` copy nothing there"
+        "or reads (`np.asarray(jax.Array)`), and counted calls of `x.item()`. NumPy reads an array "
+        "on one CPU in place: `np.asarray(x)` copies nothing there, and on a GPU it does"
     ),
     "host_device_bytes": f"{_COPIES}, with their sizes",
     "kernel_launches": "events of a GPU's streams",

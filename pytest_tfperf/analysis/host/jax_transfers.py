@@ -16,7 +16,7 @@ from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.function_calls import called_function, jax_calls
 from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.xspace import HOST, Trace
-from pytest_tfperf.values import Value
+from pytest_tfperf.values import Unknown, Value
 
 COPIES, BYTES = "host_device_copies", "host_device_bytes"
 _PUTS = ("DevicePut", "DevicePutWithSharding")
@@ -35,6 +35,16 @@ _NONE_SHOWN = (
     "the trace has no event of a transfer of JAX, and does not tell whether its version has them"
 )
 _ELSEWHERE = "another thread passed or read arrays while the steps ran"
+_ITEM = "jax/_src/numpy/array_methods.py:_item"
+"""JAX's function of `x.item()` (0.6 to 0.11), in which NumPy reads an array on one CPU in place."""
+_OF_SEVERAL = "jax/_src/array.py:__array__"
+"""JAX's function that NumPy calls for an array on several devices, which has an event."""
+_UNCOUNTED = (
+    "the trace does not show `x.item()`, and the steps in which calls of Python are counted did "
+    "not run"
+)
+_UNEQUAL = "not every step calls `x.item()`, which the trace does not show"
+_MIXED = "`x.item()` was called where NumPy reads arrays of several devices, which may be its own"
 _NO_SIZE = "JAX does not say how large the {} arrays are that steps on a CPU pass or read"
 
 
@@ -43,7 +53,8 @@ def jax_transfers(evidence: Evidence, trace: Trace) -> dict[str, Value]:
     Return host_device_copies and host_device_bytes of a step of JAX on a CPU.
 
     Each array counts once, whatever the number of devices that it goes to. The counts are those of
-    `jax.transfer_guard`, which logs the same transfers to a device.
+    `jax.transfer_guard`, which logs the same transfers to a device. `x.item()` leaves no event on a
+    CPU, so the steps whose calls of Python are counted tell it.
 
     Args:
         evidence: The evidence of the trace.
@@ -58,22 +69,51 @@ def jax_transfers(evidence: Evidence, trace: Trace) -> dict[str, Value]:
     if why:
         return {name: Value.unknown(name, why) for name in (COPIES, BYTES)}
     steps = evidence.launched
+    items = _items(evidence) if evidence.in_process else 0
+    if isinstance(items, Unknown):
+        return {name: Value.unknown(name, items.why) for name in (COPIES, BYTES)}
     puts, reads = (events.where(steps.of(events.start) >= 0) for events in (puts, reads))
     counts = np.bincount(steps.of(np.concatenate([puts.start, reads.start])), minlength=len(steps))
-    copies = per_step(COPIES, counts, steps.sizes, **transfer_cause(evidence, trace))
+    counts += items * (1 if steps.sizes is None else np.maximum(steps.sizes, 1))
+    copies = per_step(COPIES, counts, steps.sizes, **transfer_cause(evidence, trace, items))
     if counts.any():
         return {COPIES: copies, BYTES: Value.unknown(BYTES, _NO_SIZE.format(int(counts.sum())))}
     return {COPIES: copies, BYTES: per_step(BYTES, counts, steps.sizes)}
 
 
-def transfer_cause(evidence: Evidence, trace: Trace) -> dict[str, str]:
-    """Return `where` and `try` for the arrays that steps of JAX pass and read, if they do."""
+def transfer_cause(evidence: Evidence, trace: Trace, items: int = 0) -> dict[str, str]:
+    """
+    Return `where` and `try` for the arrays that steps of JAX pass and read, if they do.
+
+    Args:
+        evidence: The evidence of the trace.
+        trace: The trace of the steps.
+        items: Calls of `x.item()` in each step that the trace does not show.
+    """
     steps, own = evidence.launched, only_own(evidence.recording.own_functions)
     puts, reads = (events.where(steps.of(events.start) >= 0) for events in _transfers(trace))
-    if not len(puts) + len(reads):
+    n_reads = len(reads) + items * steps.n_steps
+    if not len(puts) + n_reads:
         return {}
     callers = _callers(Events.of(trace.plane(HOST)), puts, own)
-    return diagnosis.transfer_cause(callers, len(reads))
+    return diagnosis.transfer_cause(callers, n_reads)
+
+
+def _items(evidence: Evidence) -> int | Unknown:
+    """Return the calls of `x.item()` in a step that leave no event, or why they are unknown."""
+    calls = evidence.recording.python_calls
+    if isinstance(calls, Unknown):
+        return Unknown(_UNCOUNTED + (f": {calls.why}" if calls.why else ""))
+    n_calls = dict.fromkeys((_ITEM, _OF_SEVERAL), 0.0)
+    for one in calls.functions:
+        file, _, function = one.name.rpartition(":")
+        name = f"{file}:{function.rpartition('.')[2]}"
+        if name in n_calls:
+            n_calls[name] += one.calls
+    items = n_calls[_ITEM]
+    if items and (n_calls[_OF_SEVERAL] or not items.is_integer()):
+        return Unknown(_MIXED if items.is_integer() else _UNEQUAL)
+    return int(items)
 
 
 def _transfers(trace: Trace) -> tuple[Events, Events]:

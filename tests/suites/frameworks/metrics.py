@@ -227,6 +227,7 @@ TRANSFERS = {
         0,
     ),
     "a read": (lambda w: float(product(ON_DEVICE, w)[0, 0]), 2, 1, 3 * 4),
+    "an item": (lambda w: product(ON_DEVICE, w).item(5), 0, 1, 4 * 64 * 128),
     "an argument and a read": (
         lambda w: jax.device_get(product(BATCH, w)),
         1,

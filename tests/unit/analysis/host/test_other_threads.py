@@ -4,7 +4,7 @@ from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import PythonCalls, Recording
 from pytest_tfperf.trace.xspace import HOST, decode_trace
 
 STEPS = [at("step", n * 10, n * 10 + 9, step_num=n, _r=1, tfperf=1) for n in range(2)]
@@ -30,6 +30,7 @@ def values(*events, bare=False, **observed):
         compiled=(),
         traced=(),
         own_functions={"add": False},
+        python_calls=PythonCalls(steps=((0, 1),), functions=()),
         bare=bare,
         **observed,
     )
