@@ -1,6 +1,7 @@
 """Real JAX and PyTorch, in processes of their own: alone, beside TensorFlow, and under Keras."""
 
 import importlib.util
+import json
 import os
 import re
 import socket
@@ -101,6 +102,20 @@ def test_switches_of_jax_that_the_plugin_s_own_work_does_not_obey():
     for switch in ("guards", "disable_jit"):
         printed_by("switches", "3 passed, 1 skipped", SWITCH=switch)
     printed_by("switches", "4 passed", SWITCH="contexts")
+
+
+@pytest.mark.full
+def test_a_warm_cache_of_compiled_programs_changes_no_value(tmp_path):
+    """It holds the user's programs alone: one for the first function, and two for the other."""
+    (tmp_path / "cache").mkdir()
+    found = []
+    for _ in ("cold", "warm"):
+        printed_by("cached", "1 passed", CACHE=str(tmp_path / "cache"))
+        found.append(json.loads((tmp_path / "found.json").read_text()))
+    cold, warm = found
+    assert cold == warm
+    assert None not in {*cold["alone"].values(), *cold["two"].values()}
+    assert cold["entries"] == ["jit_alone", "jit_of_two_shapes", "jit_of_two_shapes"]
 
 
 @pytest.mark.full

@@ -26,6 +26,10 @@ _UNTRACKED = (
     "not every step allocates 1 MiB that the trace knows of; on a CPU only oneDNN's allocator "
     "reports, and small tensors bypass it"
 )
+_NO_PLAN = (
+    "the trace does not tell XLA's plans of all executables that ran; those from JAX's persistent "
+    "compilation cache have other numbers in it"
+)
 _BOUNDS = "from what the trace knows to the growth of the process"
 
 
@@ -50,8 +54,11 @@ def _peak_memory(evidence: Evidence, trace: Trace) -> Value:
     """Return XLA's own plan where XLA alone ran the steps, else what allocators reported."""
     if evidence.xla.modules and not evidence.runs_executor:
         sizes = buffer_bytes(trace)
+        traced = evidence.xla.all_in_metadata(sizes)
+        if sizes and traced is None:
+            return Value.unknown("peak_memory", _NO_PLAN)
         # a rare step may need more, whether it is among the traced ones or not
-        ran = {*evidence.xla.in_metadata(sizes), *(evidence.completed.compiled or ())}
+        ran = {*(traced or ()), *(evidence.completed.compiled or ())}
         known = [sizes[name] for name in ran if sizes.get(name)]
         if known:
             return Value.of("peak_memory", max(known), Source.HLO)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 _NO_STEP = np.empty(0, np.int64)
 
+_OF_JAX = ("jit_", "pmap_")
 _MODULE = re.compile(r"a_inference_(.+)_\d+__.*")
 _CLUSTER = re.compile(r"__XlaCompiledKernel_.*")  # what auto-clustering appends
 
@@ -38,7 +39,8 @@ class XlaUse:
     """
     The executables that ran in the steps.
 
-    A name in the events may be cut short; the `(program_id)` at its end is unique.
+    A name in the events may be cut short; the `(program_id)` at its end is unique. But JAX names an
+    executable from its persistent compilation cache by the number that it had in another process.
     """
 
     launches: Ints
@@ -52,15 +54,23 @@ class XlaUse:
     on_all_devices: dict[str, float] = field(default_factory=dict)
     """Runs per step by name, on all devices together; empty if there is one."""
 
-    def in_metadata(self, names: Iterable[str]) -> dict[str, float]:
+    def in_metadata(self, names: Collection[str]) -> dict[str, float]:
         """Return the full names of executables that ran, with their runs per step."""
         return _by_program(self.modules, names)
 
-    def on_all_devices_in_metadata(self, names: Iterable[str]) -> dict[str, float]:
+    def on_all_devices_in_metadata(self, names: Collection[str]) -> dict[str, float]:
         """Return the full names of executables that ran, with their runs on all devices."""
         return _by_program(self.on_all_devices or self.modules, names)
 
-    def steps_in_metadata(self, names: Iterable[str]) -> dict[str, Ints]:
+    def all_in_metadata(self, names: Collection[str]) -> Collection[str] | None:
+        """Return the full names of all executables that ran, or None if they are not there."""
+        if len(known := self.in_metadata(names)) == len(self.modules):
+            return known
+        titles = {_title(name) for name in self.modules}
+        alike = [name for name in names if _title(name) in titles]
+        return alike if len(alike) == len(self.modules) else None
+
+    def steps_in_metadata(self, names: Collection[str]) -> dict[str, Ints]:
         """Return the full names of executables that ran, with the indices of their steps."""
         return _by_program(self.steps, names)
 
@@ -310,10 +320,34 @@ def _pairs(step: Ints, program: Ints) -> Ints:
     return np.unique(np.array([step[step >= 0], program[step >= 0]]), axis=1)
 
 
-def _by_program(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
-    """Look up full names in a mapping whose names may be cut short."""
-    by_id = {name.rpartition("(")[2]: what for name, what in found.items()}
-    return {name: by_id[key] for name in names if (key := name.rpartition("(")[2]) in by_id}
+def _by_program(found: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
+    """
+    Look up full names in a mapping whose names may be cut short.
+
+    Names of JAX are whole. Where one of them is not there, the numbers of all executables of its
+    function may be those of another process, so only a single one is known.
+    """
+    full = {*names}
+    of_jax = {name for name in found if name.startswith(_OF_JAX)}
+    moved = {_title(name) for name in of_jax - full}
+    by_id = {name.rpartition("(")[2]: what for name, what in found.items() if name not in of_jax}
+    looked_up = {
+        name: found[name] if name in of_jax else by_id[key]
+        for name in names
+        if _title(name) not in moved
+        and (name in of_jax or (key := name.rpartition("(")[2]) in by_id)
+    }
+    for title in moved:
+        ran = [name for name in of_jax if _title(name) == title]
+        alike = [name for name in full if _title(name) == title]
+        if len(ran) == len(alike) == 1:
+            looked_up[alike[0]] = found[ran[0]]
+    return looked_up
+
+
+def _title(name: str) -> str:
+    """Return the name of an executable's module, without its number."""
+    return name.rpartition("(")[0]
 
 
 def _each_step(runs: Mapping[str, float], steps: Steps) -> dict[str, float]:

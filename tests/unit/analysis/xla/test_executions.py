@@ -1,8 +1,10 @@
+import numpy as np
 from helpers.xspace import at, field, line, plane, space
 
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.steps.on_devices import on_the_device
 from pytest_tfperf.analysis.xla.executions import (
+    XlaUse,
     compiled_late,
     compiled_outside,
     find_xla_use,
@@ -248,6 +250,23 @@ def test_names_that_events_cut_short_are_found_in_the_metadata_by_their_id():
     assert use.in_metadata(["a much longer name than m5(5)", "other(55)"]) == {
         "a much longer name than m5(5)": 0.5
     }
+
+
+def test_executables_of_jax_that_another_process_numbered_are_found_if_they_are_alone():
+    rows = [  # names in events, names in the metadata, the found ones, and whether all are known
+        (["jit_f(5)"], ["jit_f(5)", "jit_f(7)"], {"jit_f(5)"}, {"jit_f(5)"}),
+        (["jit_f(3)"], ["jit_f(5)", "jit_g(3)"], {"jit_f(5)"}, {"jit_f(5)"}),
+        (["jit_f(3)"], ["jit_f(5)", "jit_f(7)"], set(), None),
+        (["jit_f(3)", "jit_f(5)"], ["jit_f(5)", "jit_f(7)"], set(), {"jit_f(5)", "jit_f(7)"}),
+        (["jit_f(3)", "jit_g(4)"], ["jit_f(5)", "jit_g(4)"], None, {"jit_f(5)", "jit_g(4)"}),
+        (["jit_f(3)"], ["jit_g(3)"], set(), None),
+    ]
+    for ran, names, found, every in rows:
+        use = XlaUse(np.ones(1, int), np.ones(1, int), dict.fromkeys(ran, 2.0))
+        expected = dict.fromkeys(every if found is None else found, 2.0)
+        assert use.in_metadata(names) == expected, ran
+        known = use.all_in_metadata(names)
+        assert (known if known is None else {*known}) == every, ran
 
 
 def thunk(name, begin, program=5):
