@@ -63,7 +63,7 @@ class OnDemand:
         self._values, self._tables = dict(profile.metrics), dict(profile.tables)
         return replace(
             profile,
-            metrics=Demanded(self._values, self.compute),
+            metrics=Demanded(self._values, self.compute, named=True),
             tables=Demanded(self._tables, self.compute),
         )
 
@@ -92,6 +92,7 @@ class Demanded(Mapping[str, T]):
         known: Mapping[str, T],
         compute: Callable[[str | None], None],
         more: Mapping[str, T] | None = None,
+        named: bool = False,
     ) -> None:
         """
         Read from what is known.
@@ -100,8 +101,10 @@ class Demanded(Mapping[str, T]):
             known: Findings so far; `compute` adds to it.
             compute: Runs the analysis that may find a name, or all with None.
             more: Findings from elsewhere, which go before.
+            named: True if `known` has all names, so that reading names computes nothing.
         """
         self._known, self._compute, self._more = known, compute, more or {}
+        self._named = named
 
     def __getitem__(self, name: str) -> T:
         if name in self._more:
@@ -110,17 +113,17 @@ class Demanded(Mapping[str, T]):
         return self._known[name]
 
     def __contains__(self, name: object) -> bool:
-        if name not in self.so_far() and isinstance(name, str):
+        if not self._named and name not in self.so_far() and isinstance(name, str):
             self._compute(name)
         return name in self.so_far()
 
     def __iter__(self) -> Iterator[str]:
-        self._compute(None)
+        if not self._named:
+            self._compute(None)
         return iter(self.so_far())
 
     def __len__(self) -> int:
-        self._compute(None)
-        return len(self.so_far())
+        return sum(1 for _ in self)
 
     def __repr__(self) -> str:
         return repr(self.so_far())
@@ -131,7 +134,7 @@ class Demanded(Mapping[str, T]):
 
     def extended(self, more: Mapping[str, T]) -> Demanded[T]:
         """Return these findings and more."""
-        return Demanded(self._known, self._compute, {**self._more, **more})
+        return Demanded(self._known, self._compute, {**self._more, **more}, self._named)
 
 
 def extended(found: Mapping[str, T], more: Mapping[str, T]) -> Mapping[str, T]:

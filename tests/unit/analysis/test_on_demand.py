@@ -101,6 +101,15 @@ def test_the_reason_of_a_value_does_not_depend_on_when_it_is_read():
             assert late.metrics[name] == now.metrics[name], name
 
 
+def test_asking_for_names_computes_nothing():
+    found, code, _ = waiting()
+    assert {"flops", "step_time", "graph_ops"} <= {*dir(found)}
+    assert not hasattr(found, "graph_opps")
+    with pytest.raises(UnknownMetric, match="did you mean 'graph_ops'"):
+        found.value("graph_opps")
+    assert code.read == []
+
+
 def test_a_dear_metric_is_computed_when_it_is_read():
     for name in sorted(DEAR_METRICS):
         found, code, _ = waiting()
