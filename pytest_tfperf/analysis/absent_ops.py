@@ -9,6 +9,7 @@ from pytest_tfperf.analysis.evidence import UNTRACED, Evidence
 from pytest_tfperf.analysis.host.activity import runs_jax, runs_ops
 from pytest_tfperf.analysis.host.shown import JAX, PYTORCH
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.metric_evidence import ANYWHERE, KNOWN_ON
 from pytest_tfperf.values import Source, Value
 
 __tracebackhide__ = True
@@ -17,13 +18,6 @@ _NO_OP = "the step ran no TensorFlow op"
 _NO_JAX = "the step called no function of JAX"
 _NO_OWN_OP = "the step ran no TensorFlow op but those of its input"
 _LOADED = "; {} loaded, and tfperf measures TensorFlow and JAX only"
-_WITHOUT_TRACE = frozenset(
-    {
-        *("step_time", "step_time_p90", "step_time_p99", "first_step_time", "throughput"),
-        *("epoch_gap", "memory_growth", "python_calls", "batch_padding", "retraces"),
-    }
-)
-"""Metrics that need no trace, and say for themselves why they are unknown."""
 _BESIDE = "the step ran {} beside {}, and a trace shows one of them"
 _NOT_OF_OPS = (None, Source.TIMED, Source.COUNTED)
 _OF_INPUT = frozenset(
@@ -51,7 +45,7 @@ def why_absent(evidence: Evidence) -> str | None:
     A step that only fetches its input is what it seems, unless another framework may compute in it.
     """
     if evidence.recording.beside:
-        return _BESIDE.format(" and ".join(evidence.recording.beside), evidence.recording.framework)
+        return _BESIDE.format(" and ".join(evidence.recording.beside), evidence.framework)
     any_op, own_op = _ops(evidence)
     if own_op or (any_op and not evidence.recording.frameworks):
         return None
@@ -59,7 +53,7 @@ def why_absent(evidence: Evidence) -> str | None:
 
 
 def _nothing(evidence: Evidence) -> str:
-    return _NO_JAX if evidence.recording.framework == JAX else _NO_OP
+    return _NO_JAX if evidence.framework == JAX else _NO_OP
 
 
 def _ops(evidence: Evidence) -> tuple[bool, bool]:
@@ -70,7 +64,7 @@ def _ops(evidence: Evidence) -> tuple[bool, bool]:
     """
     if evidence.trace is None or evidence.inspection is None:
         return True, True
-    if evidence.recording.framework == JAX:
+    if evidence.framework == JAX:
         ran = runs_jax(evidence.trace, evidence.launched)
         return ran, ran
     return runs_ops(evidence.trace, evidence.launched)
@@ -96,7 +90,7 @@ def without_traced(values: Mapping[str, Value], framework: str) -> dict[str, Val
         if framework == PYTORCH
         and value.number is None
         and value.is_asked
-        and name not in _WITHOUT_TRACE
+        and KNOWN_ON[PYTORCH].get(name) != ANYWHERE
         else value
         for name, value in values.items()
     }

@@ -21,7 +21,6 @@ from pytest_tfperf.analysis.host.op_times import OpTime, host_ops
 from pytest_tfperf.analysis.host.shown import (
     JAX,
     PYTORCH,
-    framework,
     why_compilations_hidden,
     why_executions_hidden,
 )
@@ -149,10 +148,10 @@ class Evidence:
             self.recording, self.trace, self.launched, self.stages, self.why_compilations_hidden
         )
 
-    @cached_property
+    @property
     def framework(self) -> str:
-        """The framework whose steps the trace shows."""
-        return framework(self._trace)
+        """The framework that ran the steps: as the process knew it, or as its trace tells it."""
+        return self.recording.framework
 
     @cached_property
     def why_compilations_hidden(self) -> str | None:

@@ -50,8 +50,8 @@ class Outside(NamedTuple):
 
 def analyse(evidence: Evidence) -> Findings:
     """Find what Grappler and XLA made of the step's graphs."""
-    if evidence.recording.framework in _WITHOUT_GRAPH:
-        why = _WITHOUT_GRAPH[evidence.recording.framework]
+    if evidence.framework in _WITHOUT_GRAPH:
+        why = _WITHOUT_GRAPH[evidence.framework]
         names = ("graph_ops", "graph_reduction", "xla_coverage")
         return Findings(values={name: Value.unknown(name, why) for name in names})
     recording = replace(evidence.completed, graph=evidence.code.graph)

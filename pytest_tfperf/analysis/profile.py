@@ -15,6 +15,7 @@ from pytest_tfperf.analysis.device import kernels, launches, op_profile, pod, sk
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host import calls, memory_growth, peak_memory, python_calls
 from pytest_tfperf.analysis.host.remote_functions import remote_notes
+from pytest_tfperf.analysis.host.shown import framework
 from pytest_tfperf.analysis.input import batch_padding, capacity, pipeline
 from pytest_tfperf.analysis.on_demand import Expensive, OnDemand
 from pytest_tfperf.analysis.steps import median_step, shares
@@ -163,7 +164,14 @@ def settling_steps(
         input_trace: The trace of TensorFlow, if another framework ran the steps.
     """
     evidence = Evidence(
-        Recording(name="", trace=None, workload={}, fetches=fetches, settled=False),
+        Recording(
+            name="",
+            trace=None,
+            workload={},
+            framework=framework(trace),
+            fetches=fetches,
+            settled=False,
+        ),
         trace,
         input_trace=input_trace,
     )

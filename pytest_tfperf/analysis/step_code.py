@@ -35,7 +35,7 @@ def analyse_padding(evidence: Evidence) -> Findings:
     if _is_left_out(evidence, MEMORY) and _is_left_out(evidence, MATRIX_UNIT):
         return _left_out(MEMORY, MATRIX_UNIT)
     trace = evidence.trace
-    ops = UNSEEN if evidence.recording.framework == JAX else evidence.code.ops
+    ops = UNSEEN if evidence.framework == JAX else evidence.code.ops
     recording = replace(evidence.completed, lowered=evidence.lowered, ops=ops)
     if trace is None:
         values, tables = padding_values(recording)
@@ -68,7 +68,7 @@ def analyse_op_guide(evidence: Evidence) -> Findings:
     """Find the rules of the Cloud TPU op guide that the step breaks."""
     if _is_left_out(evidence, op_guide.METRIC):
         return _left_out(op_guide.METRIC)
-    ops = _ops_of_jax(evidence) if evidence.recording.framework == JAX else evidence.code.ops
+    ops = _ops_of_jax(evidence) if evidence.framework == JAX else evidence.code.ops
     recording = replace(evidence.completed, ops=ops)
     found = op_guide.shown_findings(recording)
     values = {op_guide.METRIC: op_guide.value(recording, found)}

@@ -15,6 +15,6 @@ from pytest_tfperf.values import Value
 def valid(values: Mapping[str, Value], evidence: Evidence) -> dict[str, Value]:
     """Return the values, unknown where the evidence as a whole says that they do not hold."""
     incomplete = faults(evidence.trace) if evidence.trace else ()
-    values = without_traced(values, evidence.recording.framework)
+    values = without_traced(values, evidence.framework)
     values = without_absent(without_incomplete(values, incomplete), why_absent(evidence))
     return without_elsewhere(without_remote(values, evidence), evidence)

@@ -38,25 +38,15 @@ _INPUT = frozenset(
     }
 )
 """Metrics of a pipeline, which is the step's own if the step was given data."""
-_OF_TRACE = _INPUT | {
-    "host_overhead",
-    "device_busy",
-    "collective_time",
-    "step_skew",
-    "xla_clusters",
-    "xla_launches",
-    "xla_compiles",
-    "xla_compile_time",
-    "xla_coverage",
-    "fusions",
-    "peak_memory",
-    "flops_utilization",
-    "host_device_copies",
-    "host_device_bytes",
-    "kernel_launches",
-    "tensor_core_time",
-}
-"""Metrics of work that a trace of the process shows."""
+_HOLD = frozenset(
+    {
+        *("step_time", "step_time_p90", "step_time_p99", "first_step_time", "throughput"),
+        *("epoch_gap", "memory_growth", "batch_padding", "python_calls", "retraces", "eager_ops"),
+        *("graph_ops", "graph_reduction", "flops", "half_precision", "op_guide_findings"),
+        *("padding_overhead", "mxu_padding_overhead"),
+    }
+)
+"""Metrics of what Python does here, and of the functions that it calls, wherever they run."""
 _WHY = (
     "other processes ran functions of the step ({}), and the trace shows the work of this one only"
 )
@@ -109,10 +99,10 @@ def without_remote(values: Mapping[str, Value], evidence: Evidence) -> dict[str,
         return dict(values)
     recording = evidence.recording
     has_data = not recording.bare and recording.pipeline != UNSEEN
-    hidden = _OF_TRACE - _INPUT if has_data else _OF_TRACE
+    held = _HOLD | _INPUT if has_data else _HOLD
     return {
         name: replace(value, number=None, source=None, why=why, detail={})
-        if name in hidden
+        if name not in held
         else replace(value, detail=_of_all(value))
         for name, value in values.items()
     }

@@ -88,7 +88,7 @@ def analyse(evidence: Evidence) -> Findings:
     """Find the stages of the input pipeline, and those that run Python."""
     pipeline = evidence.recording.pipeline
     if not isinstance(pipeline, Unknown):
-        return _found(pipeline, evidence.recording.framework)
+        return _found(pipeline, evidence.framework)
     if pipeline.why or evidence.trace is None:
         why = pipeline.why or evidence.recording.ended or _NO_DATA
         return Findings(values={_METRIC: Value.unknown(_METRIC, why)})

@@ -48,6 +48,10 @@ def test_steps_without_a_transfer_have_zero():
     assert [value.number for value in copies(CALL)] == [0, 0]
 
 
+def test_steps_of_jax_that_only_pass_arrays_are_jax_s_whatever_the_trace_shows():
+    assert copies(PUT)[0].high() == 1
+
+
 def test_puts_and_reads_count_in_their_step():
     count, size = copies(CALL, PUT, READ, EXPLICIT)
     assert (count.low(), count.high()) == (1, 2)
