@@ -301,7 +301,7 @@ class Windows:
         deadline = perf_counter() + self.plan.max_seconds * _TRACED_SHARE
         self._session, self._n_traced = Session(self._folder), 0
         self.observations.elements.kept.clear()
-        before = cpu_ns()
+        before = cpu_ns(other_threads())
         with calls_recorded(self._computes) as self._running_calls:
             for n_steps in range(1, self.plan.traced_steps + 1):
                 yield

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 
-def cpu_ns() -> dict[int | None, int | None]:
+def cpu_ns(threads: Collection[int | None]) -> dict[int | None, int | None]:
     """
-    Return the CPU time of each other thread of Python so far, by its `ident`.
+    Return the CPU time so far of those of these threads of Python that live, by their `ident`.
 
     It is None where the system does not tell: only Linux does.
     """
-    others = (one for one in threading.enumerate() if one is not threading.current_thread())
-    return {one.ident: _cpu_ns(one.native_id) for one in others}
+    alive = (one for one in threading.enumerate() if one.ident in threads)
+    return {one.ident: _cpu_ns(one.native_id) for one in alive}
 
 
 def any_ran(before: Mapping[int | None, int | None]) -> bool:
     """Return whether a thread ran since `cpu_ns` returned this, or may have run."""
-    now = cpu_ns()
+    now = cpu_ns(before)
     return any(spent is None or now.get(thread) != spent for thread, spent in before.items())
 
 

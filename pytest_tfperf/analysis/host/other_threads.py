@@ -30,6 +30,10 @@ _HOLD = frozenset(
     }
 )
 """Metrics that hold all the same: times with all that ran in them, and what is told by thread."""
+_OF_FRAMEWORKS = "tf_"
+"""Start of the names of the threads of TensorFlow and XLA (tensorflow::Env::StartThread)."""
+_TF_CALL = "tf_function_call"
+"""The stat of calls of a tf.function."""
 _CALLED = (
     "another thread called {} while the steps ran, and the trace does not tell which work is the "
     "step's"
@@ -42,21 +46,25 @@ def elsewhere(evidence: Evidence, events: Events) -> Events:
     """
     Return the events of the host on other threads than the steps', if these lived before.
 
-    Those between steps count too: XLA runs behind the calls.
+    Those between steps count too: XLA runs behind the calls. Threads of the frameworks themselves
+    work for the step or its input, as where it calls Python back.
     """
     recording = evidence.recording
     if evidence.launched.source != MARKED or not (recording.bare or recording.other_threads):
         return events.where(np.zeros(len(events), bool))
     marks = Events.of(events.plane).having("step_num").having("tfperf")
-    return events.where(~np.isin(events.line, marks.line))
+    lines = events.plane.lines
+    of_frameworks = [n for n, line in enumerate(lines) if line.name.startswith(_OF_FRAMEWORKS)]
+    return events.where(~np.isin(events.line, [*marks.line.tolist(), *of_frameworks]))
 
 
 def why_called(evidence: Evidence) -> str | None:
-    """Return why the trace's work is not all the step's, or None if only its thread called JAX."""
+    """Return why the trace's work is not all the step's, or None if only its thread called any."""
     if evidence.trace is None:
         return None
-    calls = elsewhere(evidence, jax_calls(Events.of(evidence.trace.plane(HOST))))
-    named = dict.fromkeys(called_function(name) for name in calls.names)
+    host = Events.of(evidence.trace.plane(HOST))
+    calls = [elsewhere(evidence, each) for each in (jax_calls(host), host.having(_TF_CALL))]
+    named = dict.fromkeys(called_function(name) for each in calls for name in each.names)
     return _CALLED.format(and_more(list(named), _N_NAMED)) if named else None
 
 

@@ -51,6 +51,36 @@ def test_calls_of_another_thread_are_neither_cancelled_nor_the_step_s(profile):
         assert "another thread called beside while the step ran" in found.value(metric).why, metric
 
 
+def test_what_a_thread_of_before_calls_in_a_step_is_not_counted_as_the_step_s(profile):
+    asked, answered = threading.Event(), threading.Event()
+    ended = []
+
+    def serve():
+        while asked.wait() and not ended:
+            asked.clear()
+            beside(OTHER)
+            answered.set()
+
+    def served(x):
+        answered.clear()
+        asked.set()
+        answered.wait()
+        return step(x)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        found = profile(served, [STEP] * 40)
+    finally:
+        ended.append(True)
+        asked.set()
+        thread.join()
+    for metric in ("eager_ops", "xla_launches"):
+        assert "another thread called beside" in found.value(metric).why, metric
+    assert found.retraces == 0
+    assert found.step_time > 0
+
+
 def test_a_thread_that_a_step_starts_and_awaits_works_for_the_step(profile):
     def in_a_thread(x):
         thread = threading.Thread(target=step, args=(x,))

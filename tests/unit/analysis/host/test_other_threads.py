@@ -18,9 +18,9 @@ COUNTS = ("xla_launches", "xla_clusters", "eager_ops", "host_device_copies")
 MADE = ("retraces", "xla_compiles")
 
 
-def values(*events, bare=False, **observed):
+def values(*events, bare=False, thread="python", **observed):
     own = line("python", *STEPS, *CALLS, *EXECUTED, id=1)
-    host = plane(HOST, own, line("python", *events, id=2), line("tf_XLA/1", *RUNS, id=3))
+    host = plane(HOST, own, line(thread, *events, id=2), line("tf_XLA/1", *RUNS, id=3))
     recording = Recording(
         name="step",
         trace=None,
@@ -51,6 +51,17 @@ def test_a_thread_that_steps_start_works_for_them():
     assert [alone[metric].number for metric in COUNTS] == [1, 1, 0, 0]
     found = values(at("PjitFunction(add)", 3, 4), at("PjRtExecutable::Execute", 3.1, 3.9))
     assert found["eager_ops"].high() == 1
+
+
+def test_a_thread_of_xla_that_calls_python_back_works_for_the_step():
+    call = at("PjitFunction(serve)", 1, 2)
+    found = values(call, thread="tf_XLATfrtCpuClient/7", other_threads=True)
+    assert found["xla_launches"].number == 1
+
+
+def test_functions_of_tensorflow_are_told_by_thread_too():
+    call = at("serve", 1, 2, tf_function_call="notTraced-nonXla")
+    assert "called serve while" in values(call, other_threads=True)["xla_launches"].why
 
 
 def test_a_saved_trace_does_not_tell_whose_thread_it_was():
