@@ -63,7 +63,7 @@ def test_what_a_thread_of_before_compiles_is_not_counted_as_the_step_s(tf_profil
 
 def test_threads_that_only_wait_and_those_of_the_step_change_nothing(tf_profile):
     def threaded():
-        thread = threading.Thread(target=step, args=(X,))
+        thread = threading.Thread(target=lambda: step(X).block_until_ready())
         thread.start()
         thread.join()
 
