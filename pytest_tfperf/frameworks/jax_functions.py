@@ -29,11 +29,23 @@ def own_functions(alive: Iterable[Any]) -> dict[str, bool]:
     own, users = defaultdict[str, bool](bool), defaultdict[str, bool](bool)  # called, by name
     users.update(dict.fromkeys(users_traced(), False))  # nothing tells of those that are gone
     for function in alive:
-        module = str(getattr(function, "__module__", ""))
-        is_own = module.partition(".")[0] == "jax" and module != _WRAPS_USERS
+        is_own = _is_own(function)
         found = own if is_own else users
         found[str(getattr(function, "__name__", ""))] |= _was_called(function, if_unknown=is_own)
     return {name: name in users for name in own if own[name] or not users.get(name)}
+
+
+def _is_own(function: Any) -> bool:
+    """
+    Return whether JAX itself compiles a function, and not the user, who may compile one of JAX's.
+
+    None of its own has another compiled function in it, as `jax.jit(jax.grad(jnp.sum))` has (0.10).
+    """
+    module = str(getattr(function, "__module__", ""))
+    inner = getattr(function, "__wrapped__", None)
+    while inner is not None and not isinstance(inner, type(function)):
+        inner = getattr(inner, "__wrapped__", None)
+    return module.partition(".")[0] == "jax" and module != _WRAPS_USERS and inner is None
 
 
 def _was_called(function: Any, *, if_unknown: bool) -> bool:

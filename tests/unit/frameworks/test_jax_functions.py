@@ -32,6 +32,22 @@ def test_a_name_of_both_is_the_user_s_if_only_his_function_was_called(monkeypatc
             assert jax_functions.own_functions(order) == found, (own, users)
 
 
+def test_a_function_of_jax_that_the_user_compiles_again_is_the_user_s(monkeypatch):
+    monkeypatch.setattr(jax_functions, "users_traced", dict)
+    own = Function("jax.numpy", "dot", 0)
+
+    def mapped():
+        """As `jax.vmap` returns it."""
+
+    mapped.__wrapped__ = own
+    for inner in (own, mapped):
+        again = Function("jax.numpy", "dot", 1)
+        again.__wrapped__ = inner
+        assert jax_functions.own_functions([own, again]) == {}, inner
+    own._cache_size = lambda: 1
+    assert jax_functions.own_functions([own, again]) == {"dot": True}
+
+
 def test_a_name_of_jax_alone_is_its_own(monkeypatch):
     monkeypatch.setattr(jax_functions, "users_traced", lambda: {"gone": 1})
     own = [Function("jax._src.numpy.ufuncs", name, 0) for name in ("add", "gone")]
