@@ -15,14 +15,13 @@ from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.op_types import waits_for_others
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import tpus
-from pytest_tfperf.trace.event_columns import distinct_values
-from pytest_tfperf.trace.events import Events, joined
+from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.function_calls import called_function, jax_calls, shows_jax_calls
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing
-from pytest_tfperf.trace.stat_columns import Mask
+from pytest_tfperf.trace.tf_data import not_for_data, processes_for_data
 from pytest_tfperf.trace.xla_events import COMPILES_FOR_JAX, compilations, xla_runs
-from pytest_tfperf.trace.xspace import HOST, Plane, Trace, once
+from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import FETCH, FETCH_PYTHON
 
 # `node name:Op type`, the grammar of XProf's ParseTfOpFullname (xla/tsl/profiler/convert or
@@ -44,9 +43,6 @@ _CALLS = ("FunctionRun", "SessionRun", "RunGraph", "tf.function-graph_building")
 _FETCHING = ("IteratorGetNext", "OptionalHasValue", "OptionalGetValue", "_EagerConst", "SyncDevice")
 LOWERS = "lower_sharding_computation"
 """Name of the events in which JAX lowers a traced function."""
-_DATA_LINES = ("tf_data_",)
-DATA_RUNS = "InstantiatedCapturedFunction::Run"
-"""Name of the events in which tf.data runs a function of the user's."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,62 +79,7 @@ def find_activity(trace: Trace) -> Activity:
 def model_processes(trace: Trace) -> Events:
     """Return the executor's work on the model's functions."""
     host = Events.of(trace.plane(HOST))
-    return host.called("ExecutorState::Process").where(~_runs_for_data(host.plane))
-
-
-def not_for_data(host: Events, events: Events) -> Events:
-    """Return the events that no input pipeline caused: neither its threads nor its functions."""
-    return events.where(~is_for_data(host.plane)[events.rows])
-
-
-@once
-def is_for_data(plane: Plane) -> Mask:
-    """Return a mask of the events of a plane that an input pipeline caused, shape (n_events,)."""
-    host = Events.of(plane)
-    is_caused: Mask = _on_data_thread(host)
-    process = host.called("ExecutorState::Process")
-    runs = _runs_for_data(plane)
-    elsewhere = distinct_values(process.line[runs & ~is_caused[process.rows]]).tolist()
-    for line in (plane.lines[index] for index in elsewhere):
-        here = np.flatnonzero((process.rows >= line.first) & (process.rows < line.last))
-        for_data = np.r_[runs[here], False]  # the last entry answers for -1
-        own = Events(plane, process.rows[here])
-        near = Events(plane, np.arange(line.first, line.last))
-        is_caused[near.rows] |= for_data[enclosing(own, near)]
-    return is_caused
-
-
-@once
-def process_ids(plane: Plane) -> Ints:
-    """Return the function run of each `ExecutorState::Process` event, shape (n,)."""
-    return Events.of(plane).called("ExecutorState::Process").integers("id")
-
-
-@once
-def data_runs(plane: Plane) -> Ints:
-    """
-    Return the run of a pipeline's function that each `ExecutorState::Process` event is part of.
-
-    It is an index into the events whose names begin with `DATA_RUNS`, or -1; shape (n,).
-    """
-    runs = Events.of(plane).named(lambda name: name.startswith(DATA_RUNS)).integers("id")
-    return joined(process_ids(plane), runs, np.arange(runs.size))
-
-
-@once
-def _runs_for_data(plane: Plane) -> Mask:
-    """
-    Return a mask of the `ExecutorState::Process` events that run a pipeline's function, shape (n,).
-    """
-    process = Events.of(plane).called("ExecutorState::Process")
-    for_data: Mask = (data_runs(plane) >= 0) | _on_data_thread(process)
-    return for_data
-
-
-def _on_data_thread(events: Events) -> Mask:
-    """Return a mask of the events on threads of tf.data, shape (n,)."""
-    is_data = np.array([line.name.startswith(_DATA_LINES) for line in events.plane.lines], bool)
-    return is_data[events.line]
+    return host.called("ExecutorState::Process").where(~processes_for_data(host.plane))
 
 
 def shows_host(trace: Trace) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_tfperf.analysis.device.kernel_names import launchers
-from pytest_tfperf.analysis.host.activity import eager_executions, is_for_data, op_type
+from pytest_tfperf.analysis.host.activity import eager_executions, op_type
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.op_types import DATA_SIDE, HOST_SIDE
 from pytest_tfperf.protobuf import Ints
@@ -26,6 +26,7 @@ from pytest_tfperf.trace.nesting import enclosing, self_times
 from pytest_tfperf.trace.own_program import without_waits
 from pytest_tfperf.trace.stat_columns import Mask
 from pytest_tfperf.trace.stats import labels
+from pytest_tfperf.trace.tf_data import is_for_data
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Column, Table
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_tfperf.analysis.host.activity import DATA_RUNS, data_runs, op_type, process_ids
+from pytest_tfperf.analysis.host.activity import op_type
 from pytest_tfperf.analysis.input.iterators import (
     ASYNC,
     NodeProperties,
@@ -31,6 +31,7 @@ from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import EMPTY, Spans, covered, intersect, merge
 from pytest_tfperf.trace.nesting import enclosing, parents
+from pytest_tfperf.trace.tf_data import DATA_RUNS, data_runs, process_ids
 from pytest_tfperf.trace.xspace import HOST, Trace
 
 _READERS = frozenset(

@@ -15,6 +15,7 @@ from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.function_calls import called_function, users_calls
+from pytest_tfperf.trace.tf_data import not_for_data, processes_for_data
 from pytest_tfperf.trace.xspace import HOST, Trace
 
 _INNER = "they were ended before they were whole, or lie within another step"
@@ -85,7 +86,7 @@ def find_steps(trace: Trace, own: Collection[str] = ()) -> Steps:
     `TraceContext`, Keras' "Profiled batch"); the `Steps` line of a TPU core; iterations of a loop
     in a graph; calls of the tf.function called most often outside of others; runs of a session, as
     of TensorFlow Serving; executions on a device's `XLA Modules` line; calls of JAX's most called
-    function.
+    function. What tf.data runs for its elements is no step, be it a loop or a call.
 
     Args:
         trace: The trace.
@@ -101,7 +102,7 @@ def find_steps(trace: Trace, own: Collection[str] = ()) -> Steps:
         or _iterations(host)
         or _function_calls(host)
         or _device_line(trace, "XLA Modules")
-        or _most_called(users_calls(host, own))
+        or _most_called(not_for_data(host, users_calls(host, own)))
     )
     if found is not None:
         return found
@@ -226,6 +227,7 @@ def _iterations(host: Events) -> Steps | None:
     number.
     """
     process = host.called("ExecutorState::Process")
+    process = process.where(~processes_for_data(host.plane))
     process = process.where(process.integers("iter_num", -1) >= 0)
     run, number = process.integers("id"), process.integers("iter_num")
     looping = np.isin(run, np.unique(run[number > 0]))
@@ -255,10 +257,10 @@ def _iterations(host: Events) -> Steps | None:
 
 
 def _function_calls(host: Events) -> Steps | None:
-    calls = host.having("tf_function_call")
+    calls = not_for_data(host, host.having("tf_function_call"))
     if not len(calls) and len(runs := host.called("SessionRun")):
         return _most_called(runs, "session")
-    return _most_called(calls if len(calls) else host.called("FunctionRun"))
+    return _most_called(calls if len(calls) else not_for_data(host, host.called("FunctionRun")))
 
 
 def _most_called(calls: Events, source: str = "function") -> Steps | None:

@@ -10,12 +10,7 @@ import numpy as np
 from pytest_tfperf.analysis.device.op_events import instruction
 from pytest_tfperf.analysis.device.planes import kinds_by_name
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.host.activity import (
-    DATA_RUNS,
-    eager_executions,
-    model_ops,
-    not_for_data,
-)
+from pytest_tfperf.analysis.host.activity import eager_executions, model_ops
 from pytest_tfperf.analysis.input.iterators import stage_type
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.protobuf import Ints
@@ -23,6 +18,7 @@ from pytest_tfperf.trace.devices import GPU, accelerators, device_name, stream_e
 from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import covered, merge
+from pytest_tfperf.trace.tf_data import DATA_RUNS, not_for_data
 from pytest_tfperf.trace.xla_events import compilations, thunks, xla_executions
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace
 from pytest_tfperf.values import PARTS, Column, Table

@@ -2,16 +2,11 @@ from helpers.xspace import at, line, plane, space
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.analysis.host.activity import (
-    DATA_RUNS,
-    eager_ops,
-    is_for_data,
-    op_type,
-    traced_late,
-)
+from pytest_tfperf.analysis.host.activity import eager_ops, op_type, traced_late
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.nesting import enclosing
+from pytest_tfperf.trace.tf_data import DATA_RUNS, is_for_data
 from pytest_tfperf.trace.xspace import decode_trace
 
 

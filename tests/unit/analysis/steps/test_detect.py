@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
+from helpers.traces import real_trace
 from helpers.xspace import MS, at, event, line, plane, space
 
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.trace.xspace import decode_trace
+from pytest_tfperf.trace.tf_data import DATA_RUNS
+from pytest_tfperf.trace.xspace import decode_trace, read_trace
 
 
 def steps_of(*events):
@@ -169,3 +171,30 @@ def test_the_call_with_which_tf_profile_waits_is_no_step():
     assert (len(steps), steps.n_dropped) == (2, 0)
     with pytest.raises(TraceError, match="no step found"):
         steps_of(*waits)
+
+
+def test_what_tf_data_runs_is_no_step():
+    """Calls on its threads, and loops in the runs of its functions, of which there are more than of the step's."""
+    for kind in ("FunctionRun", "map_fn", "PjitFunction(load)", "loop"):
+        stats = {"tf_function_call": "notTraced-nonXla"} if kind == "map_fn" else {}
+        calls = [at(kind, n, n + 0.5, **stats) for n in range(40)]
+        threads = [line("tf_data_private_threadpool/1", *calls)]
+        if kind == "loop":
+            runs = [at(DATA_RUNS, n, n + 0.1, id=n) for n in range(8)]
+            work = [
+                at("ExecutorState::Process", n + k / 10, n + k / 10 + 0.1, id=n, iter_num=k)
+                for n in range(8)
+                for k in range(5)
+            ]
+            threads = [line("runner", *runs), line("tf_Compute/1", *work)]
+        with pytest.raises(TraceError, match="no step found"):
+            find_steps(decode_trace(space(plane("/host:CPU", *threads))))
+        own = [at("FunctionRun", 10 * n, 10 * n + 9) for n in range(3)]
+        steps = find_steps(decode_trace(space(plane("/host:CPU", line("python", *own), *threads))))
+        assert (len(steps), ms(steps.start_ps)) == (3, [0, 10, 20]), kind
+
+
+def test_an_eager_loop_over_a_mapped_dataset_has_no_steps():
+    path = real_trace("own_cpu_tf221_eager_loop_with_map")
+    with pytest.raises(TraceError, match="no step found"):
+        find_steps(read_trace(path))
