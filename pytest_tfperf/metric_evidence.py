@@ -7,6 +7,11 @@ evidence of each metric.
 
 TRACED_TIMES = ("step_time", "input_wait")
 """Metrics that a trace alone leaves unknown, and that its traced steps can decide."""
+OF_PERIODS = (
+    *("step_time", "input_bound", "input_wait", "host_overhead", "device_busy"),
+    *("collective_time", "flops_utilization"),
+)
+"""Metrics that are unknown where the trace does not tell when the work of its steps ended."""
 _TIMED = "steps that `tf_profile` or a Keras loop ran without the profiler"
 _RAN = (
     "XLA's executions in the trace (events of an execution, ops with a `program_id`, the line `XLA "

@@ -327,7 +327,7 @@ class Evidence:
     @cached_property
     def host_ops(self) -> list[OpTime]:
         """The ops that the host ran in the steps."""
-        return host_ops(self._trace, self.launched)
+        return host_ops(self._trace, self.launched, self.steps)
 
     @cached_property
     def device_ops(self) -> list[OpTime]:

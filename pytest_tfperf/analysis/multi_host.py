@@ -159,7 +159,9 @@ def analyse_trace(trace: Trace, target_step_time_s: float | None = None) -> Anal
         devices=_devices(trace),
         step_time=step_time,
         pod=find_pod(evidence).without_starts(),
-        starts_ns=tuple((trace.origin_ns + steps.start_ps // 1000).tolist()),
+        starts_ns=()
+        if steps.why_untimed
+        else tuple((trace.origin_ns + steps.start_ps // 1000).tolist()),
     )
 
 

@@ -112,6 +112,7 @@ def assembled(evidence: Evidence, findings: Sequence[Findings]) -> Profile:
     notes = [note for group in sorted(found.notes for found in findings) for note in group]
     absent = why_absent(evidence)
     absent_notes = () if absent is None else (f"{absent}: counts of it are unknown",)
+    untimed = evidence.steps.why_untimed if trace else ""
     profile = Profile(
         name=recording.name,
         metrics=valid(values, evidence),
@@ -132,7 +133,7 @@ def assembled(evidence: Evidence, findings: Sequence[Findings]) -> Profile:
         return profile
     profile = replace(
         profile,
-        steps=_steps(evidence.steps, evidence.breakdown),
+        steps=() if untimed else _steps(evidence.steps, evidence.breakdown),
         n_dropped=evidence.steps.n_dropped,
         step_source=evidence.steps.source,
     )
@@ -203,7 +204,13 @@ def _trace_notes(evidence: Evidence, incomplete: tuple[str, ...]) -> tuple[str, 
     """Return what to know of the trace: dropped events, errors, warnings of the profiler."""
     if evidence.trace is None:
         return ()
-    return (*_dropped(evidence.steps), *incomplete, *remarks(evidence.trace))
+    untimed = evidence.steps.why_untimed
+    return (
+        *_dropped(evidence.steps),
+        *((f"the time of the steps is unknown: {untimed}",) if untimed else ()),
+        *incomplete,
+        *remarks(evidence.trace),
+    )
 
 
 def _dropped(steps: Steps) -> tuple[str, ...]:

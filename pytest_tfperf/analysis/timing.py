@@ -210,6 +210,8 @@ def timed_step(recording: Recording) -> Value:
 
 def traced_step(steps: Steps) -> Value:
     """Return step_time of traced steps: the median period, divided by the steps within it."""
+    if steps.why_untimed:
+        return Value.unknown("step_time", steps.why_untimed)
     sizes = [1] * len(steps) if steps.sizes is None else np.maximum(steps.sizes, 1).tolist()
     periods = [
         period * 1e-12 / size for period, size in zip(steps.period_ps.tolist(), sizes, strict=True)

@@ -71,9 +71,9 @@ def parts_of(profile: Profile) -> list[Part]:
 def steps_title(profile: Profile) -> str:
     """Describe the steps and their origin: `20 steps of 9.33 ms (train, from step_num)`."""
     steps = profile.steps
-    title = plural(len(steps), "step")
     if not steps:
-        return title
+        return "steps of unknown time"
+    title = plural(len(steps), "step")
     periods_s = [step.period_s for step in steps]
     names = {_NUMBER.sub("", step.name) for step in steps}
     common = [name for name in names if len(names) == 1 and name and not name.isdigit()]

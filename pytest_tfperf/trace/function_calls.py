@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import numpy as np
 
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.nesting import enclosing, parents
+from pytest_tfperf.trace.own_program import without_waits
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace, once
 from pytest_tfperf.values import WAITS
 
@@ -82,7 +84,20 @@ def is_module_of(module: str, function: str) -> bool:
     return _plain(module.rpartition("(")[0].removeprefix("jit_")) == _plain(function)
 
 
-@once
+@dataclass(frozen=True, slots=True, eq=False)
+class Unlinked:
+    """Executions of a module on a CPU whose calls the trace does not tell."""
+
+    module: str
+    """Name of the module, without `jit_`."""
+    n_runs: int
+    """Number of its executions."""
+    calls_ps: Ints
+    """Starts of the calls of its function in picoseconds, of another number."""
+    end_ps: int
+    """End of the last execution in picoseconds."""
+
+
 def launched_ps(plane: Plane) -> Ints:
     """
     Return when the execution of each thunk was launched, shape (n_events,); else an event's start.
@@ -91,10 +106,20 @@ def launched_ps(plane: Plane) -> Ints:
     the n-th execution of a module belongs to the n-th call of its function that executes. A module
     whose executions and calls differ in number keeps its own times.
     """
+    return _launched(plane)[0]
+
+
+def unlinked_runs(plane: Plane) -> tuple[Unlinked, ...]:
+    """Return the modules whose executions differ in number from the calls of their functions."""
+    return _launched(plane)[1]
+
+
+@once
+def _launched(plane: Plane) -> tuple[Ints, tuple[Unlinked, ...]]:
     host, times = Events.of(plane), plane.start_ps.copy()
-    ops = host.having("run_id")
+    ops = without_waits(host.having("run_id").having("hlo_module"))
     if not len(ops):
-        return times
+        return times, ()
     calls = (executing_calls(host) if len(jax_executions(host)) else jax_calls(host)).sorted()
     begun: dict[str, list[int]] = {}
     for name, start in zip(calls.names, calls.start.tolist(), strict=True):
@@ -106,11 +131,17 @@ def launched_ps(plane: Plane) -> Ints:
     by_module: dict[str, list[int]] = {}
     for index in np.argsort(first).tolist():
         by_module.setdefault(_plain(modules[index].removeprefix("jit_")), []).append(index)
+    unlinked = []
     for module, indices in by_module.items():
-        if len(begun.get(module, ())) == len(indices):
-            launched[indices] = np.minimum(begun[module], launched[indices])
+        called = np.array(begun.get(module, ()), np.int64)
+        if called.size == len(indices):
+            launched[indices] = np.minimum(called, launched[indices])
+        else:
+            last = int(ordered.end[np.isin(run_of, indices)].max())
+            name = modules[indices[0]].removeprefix("jit_")
+            unlinked.append(Unlinked(name, len(indices), called, last))
     times[ordered.rows] = launched[run_of]
-    return times
+    return times, tuple(unlinked)
 
 
 def _plain(name: str) -> str:

@@ -12,6 +12,8 @@ from importlib.metadata import version
 import pytest
 from helpers.paths import SUITES
 
+from pytest_tfperf.cli.main import main
+
 pytestmark = pytest.mark.usefixtures("processes")
 FOLDER = SUITES / "frameworks"
 ONLY_JAX = {"limits", "four_devices errors", "forms threads"}
@@ -173,3 +175,21 @@ def test_processes_that_wait_for_each_other():
         for process in processes:
             process.kill()
     assert [("2 passed" in text) for text in printed] == [True, True], printed
+
+
+@pytest.mark.full
+def test_a_saved_trace_of_calls_that_run_ahead_has_the_steps_of_their_work(tmp_path, capsys):
+    """The clock brackets all of the work, and nothing else, so the steps together take as long at most."""
+    done = subprocess.run(
+        [sys.executable, FOLDER / "ahead.py", tmp_path],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    by_clock_s = float(done.stdout) * 25e-3
+    assert main(["analyze", "--json", str(tmp_path)]) == 0
+    steps = json.loads(capsys.readouterr().out)["profiles"][0]["steps"]
+    assert len(steps) == 25
+    assert by_clock_s / 2 < sum(step["period_s"] for step in steps) <= by_clock_s

@@ -67,7 +67,7 @@ def limiting_pipeline(evidence: Evidence) -> LimitingPipeline | None:
     It is None if they do not wait or wait for copies to a device, if the pipeline is unknown, or if
     Keras made it: nobody can change its stages.
     """
-    if evidence.trace is None or faults(evidence.trace):
+    if evidence.trace is None or faults(evidence.trace) or evidence.steps.why_untimed:
         return None
     recorded = evidence.recording.pipeline
     if not isinstance(recorded, Unknown) and any(stage.by_keras for stage in recorded):

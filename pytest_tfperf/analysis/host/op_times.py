@@ -59,13 +59,18 @@ class OpTime:
     """Bytes of all occurrences, or None."""
 
 
-def host_ops(trace: Trace, steps: Steps) -> list[OpTime]:
+def host_ops(trace: Trace, steps: Steps, ran: Steps | None = None) -> list[OpTime]:
     """
     Measure the TensorFlow ops that the host's threads started in the steps and, on a CPU, XLA
     instructions.
 
     Ops of the input pipeline have the side `tf.data`. The events of an eager op are one: the
     runtime's event, with the kernel in it.
+
+    Args:
+        trace: The trace.
+        steps: Its steps, as the host launched them.
+        ran: The steps where the devices ran them, if they are others.
     """
     host = Events.of(trace.plane(HOST))
     ops = host.named(lambda name: op_type(name) is not None and "Iterator::" not in name)
@@ -86,7 +91,7 @@ def host_ops(trace: Trace, steps: Steps) -> list[OpTime]:
 
     return [
         *summed(events, events, key, run_eagerly, steps, op),
-        *([] if accelerators(trace) else _xla_ops(host, steps)),
+        *([] if accelerators(trace) else _xla_ops(host, ran or steps)),
     ]
 
 

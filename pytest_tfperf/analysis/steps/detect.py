@@ -53,6 +53,8 @@ class Steps:
     """Reason for `n_dropped`."""
     others: tuple[str, ...] = ()
     """Functions whose calls are no steps, where calls of one are."""
+    why_untimed: str = ""
+    """Reason why their work may have ended outside of them, so that their periods mean nothing."""
 
     def __len__(self) -> int:
         return int(self.start_ps.size)

@@ -55,7 +55,7 @@ class _Lane:
 
 def analyse(evidence: Evidence) -> Findings:
     """Draw up the timeline of the step whose period is nearest to the median."""
-    if evidence.trace is None:
+    if evidence.trace is None or evidence.steps.why_untimed:
         return Findings()
     step = _Step.median(evidence.steps)
     rows = [*step.parts(evidence)]

@@ -9,9 +9,12 @@ import numpy as np
 
 from pytest_tfperf.analysis.steps.detect import OF_DEVICES, Steps
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.trace.devices import gpus, stream_events, tpus
+from pytest_tfperf.text import plural
+from pytest_tfperf.trace.devices import accelerators, gpus, stream_events, tpus
 from pytest_tfperf.trace.events import Events, joined
+from pytest_tfperf.trace.function_calls import jax_calls, launched_ps, unlinked_runs
 from pytest_tfperf.trace.nesting import enclosing
+from pytest_tfperf.trace.xla_events import thunks
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace
 
 
@@ -47,6 +50,14 @@ def own_steps(plane: Plane, steps: Steps) -> Steps:
 
 _BEHIND = "pjrt_async_work_runner"  # the name of its threads (JAX 0.11)
 _HOPS = 8  # threads that a call is handed through at most
+_NO_LINK = (
+    "the devices worked after the last step, and the trace links their work to no step: wait in "
+    "each step for its results"
+)
+_UNTIMED = (
+    "JAX's calls return before their work ends, and {}: wait in each step, or before the trace "
+    "ends, with jax.block_until_ready"
+)
 
 
 _LAGS = 0.5
@@ -59,10 +70,14 @@ def linked_work(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
     """
     Return, for each device, its events and the step that caused each, -1 if unknown.
 
-    The events are kernels and copies, on a TPU executions.
+    The events are kernels and copies, on a TPU executions, and without any accelerator what XLA ran
+    on the host.
     """
     yield from linked_kernels(trace, steps)
     host = Events.of(trace.plane(HOST))
+    if not accelerators(trace):
+        events = thunks(host)
+        yield events, steps.of(launched_ps(host.plane)[events.rows])
     for plane in tpus(trace):
         ordinal = int(plane.name.rpartition(":")[2])
         events, calls = Events.of(plane).on_lines("XLA Modules"), host.called("DoEnqueueProgram")
@@ -95,16 +110,20 @@ def on_the_device(trace: Trace, steps: Steps) -> Steps:
 
     Such a step lasts from the first work that it caused to that of the next of its epoch. Steps
     that caused no work are dropped. Else the last step of an epoch is prolonged until its work
-    ends.
+    ends. The same holds for JAX on a CPU, whose calls return before their work ends. Where the
+    trace does not tell which step caused the work that followed, the steps are untimed.
     """
     if steps.source in OF_DEVICES:
         return steps
-    found = [
-        (events.where(step >= 0), step[step >= 0]) for events, step in linked_work(trace, steps)
-    ]
+    if why := _why_untimed(trace, steps):
+        return replace(steps, why_untimed=why)
+    work = list(linked_work(trace, steps))
+    found = [(events.where(step >= 0), step[step >= 0]) for events, step in work]
     spans = [(events.start, events.end, step) for events, step in found if len(events)]
     if not spans:
-        return steps
+        late_ps = sum(int(one.duration[one.start >= steps.end_ps[-1]].sum()) for one, _ in work)
+        is_late = late_ps > _LAGS * sum(int(one.duration.sum()) for one, _ in work)
+        return replace(steps, why_untimed=_NO_LINK) if is_late else steps
     start, end, step = (np.concatenate(columns) for columns in zip(*spans, strict=True))
     inside = np.maximum(
         np.minimum(end, steps.end_ps[step]) - np.maximum(start, steps.start_ps[step]), 0
@@ -140,6 +159,23 @@ def on_the_device(trace: Trace, steps: Steps) -> Steps:
         ),
         sizes=None if steps.sizes is None else steps.sizes[kept],
     )
+
+
+def _why_untimed(trace: Trace, steps: Steps) -> str:
+    """Return why work that the steps called from JAX on a CPU may have ended outside of them."""
+    host = Events.of(trace.plane(HOST))
+    calls = jax_calls(host)
+    if accelerators(trace) or not (steps.of(calls.start) >= 0).any():
+        return ""
+    if not len(thunks(host)):
+        return _UNTIMED.format("the trace has no event of it")
+    for one in unlinked_runs(host.plane):
+        shown = plural(one.n_runs, "execution")
+        called = f"{plural(one.calls_ps.size, 'call')} of {one.module}"
+        is_cut_off = one.calls_ps.size > one.n_runs and (steps.of(one.calls_ps) >= 0).any()
+        if is_cut_off or one.end_ps > steps.end_ps[-1]:
+            return _UNTIMED.format(f"the trace has {called} and {shown}")
+    return ""
 
 
 def launching(steps: Steps, launched: Steps, times_ps: Ints) -> Ints:

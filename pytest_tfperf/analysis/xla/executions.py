@@ -101,7 +101,7 @@ def find_xla_use(trace: Trace, steps: Steps, as_launched: Steps | None = None) -
         return _on_gpus(gpus, executions, launched, steps)
     ops = thunks(host)
     begun = ops.start if len(executions) else launched_ps(ops.plane)[ops.rows]
-    ran = _runs_on_host(trace, ops, steps.of(begun))
+    ran = _runs_on_host(trace, ops, launching(steps, as_launched or steps, begun))
     clusters = np.zeros(len(steps), np.int64)
     for step, n in ran.values():
         clusters[step] += 1

@@ -215,3 +215,27 @@ def test_what_was_dropped_is_said_with_its_reason(tmp_path, capsys):
         "note: 1 other events from function are no steps: they are calls of other functions"
         in capsys.readouterr().out
     )
+
+
+def test_a_limit_does_not_pass_on_calls_of_jax_that_return_before_their_work_ends(tmp_path, capsys):
+    """Calls of 0.1 ms, each of 9 ms of work behind it, all of which the trace shows, or one less."""
+    path = tmp_path / "host.xplane.pb"
+    calls = [at("PjitFunction(f)", 0.2 * n, 0.2 * n + 0.1) for n in range(4)]
+    for n_runs, status, said in [
+        (4, 1, "step_time is 10 ms, above the limit of 5 ms"),
+        (3, 3, "the trace has 4 calls of f and 3 executions"),
+    ]:
+        ran = [
+            at("dot", 1 + 10 * n, 10 + 10 * n, hlo_module="jit_f", program_id=1, run_id=n)
+            for n in range(n_runs)
+        ]
+        path.write_bytes(space(plane("/host:CPU", line("python", *calls), line("worker", *ran))))
+        assert main(["check", str(path), "--max-step-time", "5 ms"]) == status, n_runs
+        assert said in capsys.readouterr().out, n_runs
+    assert main(["analyze", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{path}: JAX, steps of unknown time\n")
+    assert main(["analyze", "--json", str(path)]) == 0
+    analysed = json.loads(capsys.readouterr().out)["profiles"][0]
+    known = {name for name, value in analysed["metrics"].items() if value["value"] is not None}
+    assert (analysed["steps"], known & {"step_time", "input_bound", "host_overhead"}) == ([], set())

@@ -92,10 +92,66 @@ def test_a_step_is_not_prolonged_into_the_next_epoch():
     assert milliseconds(steps.end_ps) == [10, 18]
 
 
-def test_without_ids_the_host_s_steps_stay():
-    trace = gpu_trace(ENQUEUED, [], [(n, 20, 30) for n in range(2)])
-    steps = find_steps(trace)
-    assert on_the_device(trace, steps) is steps
+def test_without_ids_the_host_s_steps_stay_while_the_device_works_in_them():
+    """Work after the last step, which no id links to one, leaves their time unknown."""
+    for begin, timed in [(1, True), (3.8, True), (3.9, False), (20, False)]:
+        trace = gpu_trace(ENQUEUED, [], [(n, begin, begin + 0.5) for n in range(2)])
+        steps = find_steps(trace)
+        found = on_the_device(trace, steps)
+        assert (found is steps) is timed, begin
+        assert found.why_untimed.startswith("the devices worked after the last step") is not timed
+
+
+def jax_on_a_cpu(calls, runs, *more):
+    """Calls of `f` that return after 0.1 ms, and executions of it (begin, end) with two thunks each."""
+    called = [at("PjitFunction(f)", begin, begin + 0.1) for begin in calls]
+    ran = [
+        at(
+            f"dot.{half}",
+            begin + half * (end - begin) / 2,
+            begin + (half + 1) * (end - begin) / 2,
+            hlo_module="jit_f",
+            program_id=1,
+            run_id=number,
+        )
+        for number, (begin, end) in enumerate(runs)
+        for half in range(2)
+    ]
+    host = plane("/host:CPU", line("python", *called, *more), line("worker", *ran))
+    return decode_trace(space(host))
+
+
+def test_calls_of_jax_on_a_cpu_that_run_ahead_are_steps_where_they_ran():
+    """With marks around the calls and without; a step may call several times."""
+    calls, runs = [0.2 * n for n in range(4)], [(1 + 10 * n, 10 + 10 * n) for n in range(4)]
+    steps = on_the_device(*with_steps(jax_on_a_cpu(calls, runs)))
+    assert (steps.source, steps.why_untimed) == ("function, where the device ran them", "")
+    assert milliseconds(steps.start_ps) == [1, 11, 21, 31]
+    assert milliseconds(steps.end_ps) == [11, 21, 31, 40]
+    marks = [mark(n, 0.4 * n, 0.4 * n + 0.35) for n in range(2)]
+    steps = on_the_device(*with_steps(jax_on_a_cpu(calls, runs, *marks)))
+    assert milliseconds(steps.period_ps) == [20, 19]
+
+
+def test_calls_of_jax_on_a_cpu_that_wait_are_steps_as_called():
+    calls, runs = [10 * n for n in range(4)], [(10 * n + 0.05, 10 * n + 9) for n in range(4)]
+    steps = on_the_device(*with_steps(jax_on_a_cpu(calls, runs)))
+    assert (steps.source, steps.why_untimed) == ("function", "")
+    assert milliseconds(steps.period_ps) == [10, 10, 10, 9]
+
+
+def test_calls_of_jax_on_a_cpu_whose_work_does_not_show_have_no_time():
+    calls = [0.2 * n for n in range(4)]
+    many = [(1 + 10 * n, 10 + 10 * n) for n in range(5)]
+    for runs, why in [
+        ([], "has no event of it"),
+        (many[:2], "has 4 calls of f and 2 executions"),  # the trace ended first
+        (many, "has 4 calls of f and 5 executions"),  # one was called before the trace
+    ]:
+        steps = on_the_device(*with_steps(jax_on_a_cpu(calls, runs)))
+        assert why in steps.why_untimed, runs
+    before = [(-5, -4), *((0.2 * n + 0.01, 0.2 * n + 0.09) for n in range(4))]
+    assert not on_the_device(*with_steps(jax_on_a_cpu(calls, before))).why_untimed
 
 
 def test_work_handed_to_other_threads_is_followed_to_the_step_that_asked_for_it():
