@@ -12,9 +12,15 @@ from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.nesting import enclosing, parents
 from pytest_tfperf.trace.own_program import without_waits
+from pytest_tfperf.trace.stat_columns import Mask
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace, once
 from pytest_tfperf.values import WAITS
 
+EAGER = "EagerExecute"
+"""Name of the events of TensorFlow's eager runtime, or its start."""
+_NAMED = f"{EAGER}: "
+_OP_TYPE = re.compile(r"(?!__)[A-Z_]")
+"""Start of the type of an op; functions are named as `__inference_step_12`."""
 _CALL = "PjitFunction("
 _LETTERS = re.compile(r"[^A-Za-z0-9]+")
 
@@ -22,7 +28,30 @@ _LETTERS = re.compile(r"[^A-Za-z0-9]+")
 def runs_functions(trace: Trace) -> bool:
     """Return whether Python called a tf.function or a function of JAX during the trace."""
     host = Events.of(trace.plane(HOST))
-    return bool(host.called("EagerExecute").integers("is_func").any()) or len(jax_calls(host)) > 0
+    return bool(are_functions(eager_calls(host)).any()) or len(jax_calls(host)) > 0
+
+
+def eager_calls(host: Events) -> Events:
+    """
+    Return what TensorFlow's eager runtime executed: ops and functions.
+
+    TensorFlow names it in the stats `eager_op` and `is_func`; its versions of 2020 to 2023 name it
+    in the event, `EagerExecute: MatMul`.
+    """
+    return host.named(lambda name: name == EAGER or name.startswith(_NAMED))
+
+
+def eager_types(calls: Events) -> list[str]:
+    """Return the op or function that each call of the eager runtime executed, "" if unknown."""
+    stats = calls.texts("eager_op")
+    return [op or name[len(_NAMED) :] for op, name in zip(stats, calls.names, strict=True)]
+
+
+def are_functions(calls: Events) -> Mask:
+    """Return a mask of the calls that executed a function, or what the trace does not name."""
+    told, types = calls.integers("is_func", -1), eager_types(calls)
+    by_name = [_OP_TYPE.match(one) is None for one in types]
+    return np.where(told >= 0, told > 0, np.array(by_name, bool))
 
 
 def n_events(trace: Trace) -> int:

@@ -16,7 +16,15 @@ from pytest_tfperf.op_types import waits_for_others
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.function_calls import called_function, jax_calls, shows_jax_calls
+from pytest_tfperf.trace.function_calls import (
+    EAGER,
+    are_functions,
+    called_function,
+    eager_calls,
+    eager_types,
+    jax_calls,
+    shows_jax_calls,
+)
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.tf_data import not_for_data, processes_for_data
@@ -29,7 +37,7 @@ from pytest_tfperf.values import FETCH, FETCH_PYTHON
 _OP = re.compile(r"(?!ThenExecuteCallback:)[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*:([A-Z_][a-zA-Z0-9_]*)\Z")
 _RUNTIME = frozenset(
     {
-        "EagerExecute",
+        EAGER,
         "EagerKernelExecute",
         "FunctionRun",
         "SessionRun",
@@ -129,8 +137,8 @@ def _ran(trace: Trace, steps: Steps, passed_over: tuple[str, ...]) -> tuple[bool
         passed_over: Starts of the types of eager ops that do not count.
     """
     host = Events.of(trace.plane(HOST))
-    eager = host.called("EagerExecute")
-    counted = [not name.startswith(passed_over) for name in eager.texts("eager_op")]
+    eager = eager_calls(host)
+    counted = [not name.startswith(passed_over) for name in eager_types(eager)]
     groups = (
         eager.where(np.array(counted, bool)),
         host.called(*_CALLS, "ExecutorState::Process"),
@@ -248,8 +256,8 @@ def op_type(name: str) -> str | None:
 
 def eager_executions(host: Events) -> Events:
     """Return the ops run eagerly, without calls of functions."""
-    events = host.called("EagerExecute")
-    return events.where(events.integers("is_func", 1) == 0)
+    events = eager_calls(host)
+    return events.where(~are_functions(events))
 
 
 def eager_ops(trace: Trace, steps: Steps) -> tuple[Ints, Counter[str]]:
@@ -263,7 +271,7 @@ def eager_ops(trace: Trace, steps: Steps) -> tuple[Ints, Counter[str]]:
     eager = not_for_data(host, eager_executions(host))
     eager = eager.where(enclosing(host.called(FETCH, FETCH_PYTHON), eager) < 0)
     eager = eager.where(steps.of(eager.start) >= 0)
-    types = eager.texts("eager_op")
+    types = eager_types(eager)
     counts = np.array([not name.startswith(_FETCHING) for name in types], bool)
     names = Counter(name for name, counted in zip(types, counts, strict=True) if counted)
     return np.bincount(steps.of(eager.where(counts).start), minlength=len(steps)), names

@@ -22,7 +22,7 @@ from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Source, Value
 
-_NO_EAGER = "the trace has no event of TensorFlow's eager runtime, which would show them"
+_NO_EAGER = "the trace has no events of TensorFlow's eager runtime that name what it ran"
 _SILENT = (
     "{} did not report what it traced: it was imported in the first step, or its version differs "
     "from those that do; import it at the top of the test's module"

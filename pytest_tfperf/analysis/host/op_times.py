@@ -22,6 +22,7 @@ from pytest_tfperf.quantities import COUNT, SECONDS, SHARE
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.event_columns import distinct
 from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.function_calls import EAGER
 from pytest_tfperf.trace.nesting import enclosing, self_times
 from pytest_tfperf.trace.own_program import without_waits
 from pytest_tfperf.trace.stat_columns import Mask
@@ -78,10 +79,11 @@ def host_ops(trace: Trace, steps: Steps, ran: Steps | None = None) -> list[OpTim
     ops = ops.where(enclosing(eager, ops) < 0)
     events = Events(host.plane, np.sort(np.r_[ops.rows, eager.rows]))
     code, eager_names = labels(eager, "eager_op")
-    names = [*host.plane.names, *eager_names]
+    names = [*(name.removeprefix(f"{EAGER}: ") for name in host.plane.names), *eager_names]
     at = np.searchsorted(events.rows, eager.rows)
     name, run_eagerly = host.plane.name_index[events.rows], np.zeros(len(events), bool)
-    name[at], run_eagerly[at] = len(host.plane.names) + code, True
+    name[at] = np.where(code > 0, len(host.plane.names) + code, name[at])
+    run_eagerly[at] = True
     key = name * 2 + is_for_data(host.plane)[events.rows]
 
     def op(key: int) -> OpTime:

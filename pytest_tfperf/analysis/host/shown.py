@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from pytest_tfperf.analysis.host.activity import op_type, shows_host, shows_runtime
 from pytest_tfperf.text import plural
 from pytest_tfperf.trace.devices import accelerators, tpus
 from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.function_calls import eager_calls, eager_types
 from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.xla_events import xla_runs
 from pytest_tfperf.trace.xspace import HOST, Trace
@@ -27,9 +30,14 @@ def framework(trace: Trace) -> str:
 
 
 def shows_eager(trace: Trace) -> bool:
-    """Return whether the trace has events of eager execution; every call of a function is one."""
-    host = Events.of(trace.plane(HOST))
-    return len(host.called("EagerExecute", "EagerKernelExecute")) > 0
+    """
+    Return whether the trace has events of eager execution, each of which tells an op or a function.
+
+    Every call of a function is one.
+    """
+    calls = eager_calls(Events.of(trace.plane(HOST)))
+    told = calls.integers("is_func", -1) >= 0
+    return len(calls) > 0 and bool((told | np.array(eager_types(calls), bool)).all())
 
 
 def shows_work(trace: Trace) -> bool:

@@ -17,6 +17,7 @@ from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import GPU, accelerators, device_name, stream_events, tpu_ops
 from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.function_calls import eager_types
 from pytest_tfperf.trace.intervals import covered, merge
 from pytest_tfperf.trace.tf_data import DATA_RUNS, not_for_data
 from pytest_tfperf.trace.xla_events import compilations, thunks, xla_executions
@@ -176,4 +177,5 @@ def _instructions(events: Events) -> list[str]:
 
 
 def _eager(events: Events) -> list[str]:
-    return [op or name for op, name in zip(events.texts("eager_op"), events.names, strict=True)]
+    types = eager_types(events)
+    return [op or name for op, name in zip(types, events.names, strict=True)]

@@ -8,6 +8,7 @@ from helpers.traces import real_trace
 from helpers.xspace import at, field, line, plane, space
 
 from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.multi_host import analyse_trace
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.recording import Recording
@@ -110,6 +111,17 @@ def test_a_compilation_that_shows_counts_although_others_may_not():
 def test_eager_ops_show_where_eager_execution_does():
     assert profiled(*RUNTIME).value("eager_ops").number is None
     assert profiled(*RUNTIME, at("EagerExecute", 1, 2, is_func=1)).eager_ops == 0
+    assert profiled(*RUNTIME, at("EagerExecute: __inference_f_1", 1, 2)).eager_ops == 0
+    ops = [at("EagerExecute: Mul", n * 10 + 3, n * 10 + 4) for n in range(3)]
+    assert profiled(*RUNTIME, *ops).eager_ops == 1
+    for nameless in ["EagerExecute", "EagerKernelExecute"]:
+        assert profiled(*RUNTIME, at(nameless, 1, 2)).value("eager_ops").number is None, nameless
+
+
+def test_a_trace_of_2021_shows_its_eager_ops():
+    trace = read_trace(real_trace("gpu_pascal_laptop_tf25_keras_windows"))
+    value = analyse_trace(trace).profile.value("eager_ops")
+    assert (value.number, value.detail["where"]) == (38, "eager: DestroyResourceOp ×37, LogicalAnd")
 
 
 def test_input_shows_where_a_pipeline_does():

@@ -36,6 +36,21 @@ def test_functions_constants_and_fetching_are_no_eager_ops():
     assert eager_ops(*two_steps(*fetching, function))[0].tolist() == [0, 0]
 
 
+def test_eager_ops_that_events_name_are_counted():
+    """As TensorFlow wrote them from 2020 to 2023; each holds an event of the same op that starts later."""
+    calls = [
+        event
+        for begin, name in [(1, "Conv2D"), (3, "__inference_step_1"), (5, "IteratorGetNext")]
+        for event in (
+            at(f"EagerExecute: {name}", begin, begin + 1),
+            at(f"EagerLocalExecute: {name}", begin + 0.1, begin + 0.9),
+            at("EagerKernelExecute", begin + 0.2, begin + 0.8),
+        )
+    ]
+    counts, types = eager_ops(*two_steps(*calls, at("EagerExecute: Mul", 11, 12)))
+    assert (counts.tolist(), dict(types)) == ([1, 1], {"Conv2D": 1, "Mul": 1})
+
+
 def test_eager_ops_of_a_python_function_in_the_pipeline_are_not_the_step_s():
     assert eager_ops(*two_steps(eager("DecodeJpeg", 1), thread="tf_data_private_threadpool/7"))[
         0

@@ -85,6 +85,11 @@ def test_an_op_that_is_run_eagerly_counts_with_what_it_runs():
     assert eager_share(ops) == pytest.approx(4 / 6)
 
 
+def test_an_op_that_an_event_of_the_eager_runtime_names_counts_so():
+    ops = host_ops(*traced(at("EagerExecute: MatMul", 1, 5), at("MatMul:MatMul", 2, 4)))
+    assert times(ops) == {("host", "MatMul", "MatMul"): (1, 4, 4)}
+
+
 def test_ops_in_a_function_called_from_python_are_not_eager():
     ops = host_ops(
         *traced(
