@@ -43,8 +43,8 @@ EVIDENCE: dict[str, str] = {
         "time of `next()`"
     ),
     "input_wait": "the evidence of `input_bound` and of `step_time`",
-    "input_capacity": _PIPELINE,
-    "input_bound_at_target": f"{_PIPELINE}, and `target_step_time`",
+    "input_capacity": f"{_PIPELINE}, a whole call of each stage among them",
+    "input_bound_at_target": "the evidence of `input_capacity`, and `target_step_time`",
     "input_python_stages": "the dataset that the step consumed, or a Python stage in the trace",
     "host_overhead": (
         "events of the host, and of what runs the step: TensorFlow's runtime or an accelerator"

@@ -29,6 +29,7 @@ _FOR_ARRAYS = (
 )
 _FOR_ARRAYS_WITHOUT_TF_DATA = "larger batches (batch_size=)"
 _NO_STAGE = "no tf.data stage ran"
+_NO_WORK = "the trace shows no whole call of a tf.data stage, and so not which one is the slowest"
 _INTO_XLA = {
     op_types.TEXT: "turn text into numbers before the step, in the input pipeline",
     op_types.PYTHON: (
@@ -65,6 +66,8 @@ def input_cause(stages: Sequence[Stage], framework: str = TENSORFLOW) -> dict[st
             "where": f"{_NO_STAGE}: the elements come from Python code",
             "try": "feed the step from a tf.data.Dataset that ends in .prefetch(tf.data.AUTOTUNE)",
         }
+    if not stages[0].self_s:
+        return {"where": _NO_WORK, "try": "trace more steps, for whole calls of the stages to show"}
     if stages[0].on_device:
         return _device_waits(stages[0], stages)
     return stage_cause(stages[0], stages)

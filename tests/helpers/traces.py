@@ -33,6 +33,8 @@ def real_trace(name):
     if not folder:
         pytest.skip(f"{VARIABLE} names no folder of real traces")
     path = Path(folder) / f"{name}.xplane.pb"
+    if not path.exists():
+        path = next(path.parent.glob(f"{path.name}.gz"), path)
     assert path.exists(), f"{VARIABLE} names a folder without {path.name}"
     return path
 

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.input.iterators import ASYNC, asynchronous_above
 from pytest_tfperf.analysis.input.stages import Stage
 from pytest_tfperf.quantities import COUNT, SECONDS
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Column, Source, Table, Value
+
+_TAKES = "IteratorGetNext"
 
 
 def analyse(evidence: Evidence) -> Findings:
     """Find the pipeline's capacity, and its stages."""
     if evidence.trace is None:
         return evidence.untraced("input_capacity", "input_bound_at_target")
-    steps, stages = evidence.steps, evidence.stages
-    per_step = float((steps.of(evidence.waits[0]) >= 0).sum()) / steps.n_steps
-    found = capacity_values(stages, per_step, evidence.completed.target_step_time_s)
+    stages, (trace, steps) = evidence.stages, evidence.pipeline
+    taken = elements_taken(trace)
+    begun = steps.of(taken.start) >= 0
+    n_waited_for = int((begun | (steps.of(taken.end - 1) >= 0)).sum())
+    waited_s = float(np.subtract(*evidence.pipeline_waits[::-1]).sum()) * 1e-12
+    found = capacity_values(
+        stages,
+        float(begun.sum()) / steps.n_steps,
+        evidence.completed.target_step_time_s,
+        n_waited_for / waited_s if waited_s else math.inf,
+    )
     return Findings(
         values={
             name: replace(
@@ -31,11 +46,25 @@ def analyse(evidence: Evidence) -> Findings:
     )
 
 
+def elements_taken(trace: Trace) -> Events:
+    """Return an event for each element that a step took, or waited for."""
+    waits = Events.of(trace.plane(HOST)).named(lambda name: name.startswith(_TAKES))
+    kernels = waits.named(lambda name: name.endswith("::DoCompute"))  # older ones have a second
+    return kernels if len(kernels) else waits
+
+
 def capacity_values(
-    stages: Sequence[Stage], elements_per_step: float, target_s: float | None
+    stages: Sequence[Stage],
+    elements_per_step: float,
+    target_s: float | None,
+    at_most: float = math.inf,
 ) -> dict[str, Value]:
     """
     Return input_capacity and input_bound_at_target.
+
+    The capacity is unknown if no call of a stage began and ended in the trace. While a step waits
+    the pipeline does what it can, so it is at most the elements ÷ the time that the steps waited
+    for them.
 
     A step of the target waits as a share of its period: period = max(target, elements a step ÷
     capacity), share = 1 − target ÷ period.
@@ -44,16 +73,22 @@ def capacity_values(
         stages: The stages of the pipeline.
         elements_per_step: Elements that a step consumes.
         target_s: Seconds of a step of the target, or None.
+        at_most: Elements a second that the steps' waits allow.
     """
     capacity = input_capacity(stages)
-    if capacity is None:
+    cut_off = next((stage.name for stage in stages if stage.calls == 0 == stage.runs.n), None)
+    if capacity is None or cut_off is not None:
         why = (
             "no tf.data stage made an element while the steps were traced, so what the pipeline "
             "costs is not known"
+            if capacity is None
+            else f"no call of stage {cut_off} began and ended while the steps were traced, so what "
+            "an element costs is not known; trace more steps"
         )
         return {
             name: Value.unknown(name, why) for name in ("input_capacity", "input_bound_at_target")
         }
+    capacity = min(capacity, at_most)
     slowest = max(stages, key=lambda stage: stage.cost_s)
     found = Value.of(
         "input_capacity", capacity, Source.TRACE, **diagnosis.stage_cause(slowest, stages)

@@ -27,6 +27,12 @@ def test_a_shuffle_is_not_cached_since_its_order_would_stay():
     assert "cache()" in remedies("Map")
 
 
+def test_no_stage_is_the_slowest_where_the_trace_shows_no_work_of_any():
+    cause = input_cause([Stage(path="Iterator::Root::ParallelMap", name="ParallelMap", calls=1)])
+    assert "not which one is the slowest" in cause["where"]
+    assert cause["try"].startswith("trace more steps")
+
+
 DEVICE = Stage(path="Iterator::Root::Prefetch::Generator", name="Generator", calls=20, self_s=0.04)
 
 

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 from helpers.tables import cells
+from helpers.traces import real_trace
 from helpers.xspace import MS, at, line, plane, space
 
 from pytest_tfperf.analysis.input.capacity import input_capacity, stage_table
 from pytest_tfperf.analysis.input.stages import FunctionRuns, find_stages
-from pytest_tfperf.trace.xspace import decode_trace
+from pytest_tfperf.analysis.multi_host import analyse_trace
+from pytest_tfperf.trace.xspace import decode_trace, read_trace
 
 
 def trace_of(*lines):
@@ -368,3 +370,34 @@ def test_the_runs_of_a_function_are_counted_each_as_a_whole():
 def test_without_the_stat_results_keep_no_order():
     thread = line("x", at("Iterator::Root::ParallelMapV2", 0, 1, deterministic="false"))
     assert not stages_of(trace_of(thread))["ParallelMap"].ordered
+
+
+def waiting(*lines):
+    """The capacity that a trace of one step shows, which waits 100 ms for its element."""
+    step, wait = at("train", 0, 100, step_num=0, _r=1), at("IteratorGetNextOp::DoCompute", 0, 100)
+    consumer = line("input", wait, at("Iterator::Root::Prefetch", 0, 100))
+    trace = trace_of(line("python", step), consumer, *lines)
+    return analyse_trace(trace).profile.value("input_capacity")
+
+
+def test_the_capacity_is_at_most_what_the_waits_allow():
+    """Two whole calls of 5 ms show; the one that took most of the time began before the trace."""
+    calls = [at("Iterator::Root::Prefetch::TFRecord", begin, begin + 5) for begin in (80, 90)]
+    value = waiting(line("tf_data_iterator_resource/1", *calls))
+    assert (value.number, value.unit) == (pytest.approx(10), "1/s")
+
+
+def test_without_a_whole_call_of_a_stage_the_capacity_is_unknown():
+    """The batch was begun before the trace, and one of its elements."""
+    calls = [at("Iterator::Root::Prefetch::Batch::Generator", 70, 100)]
+    value = waiting(line("tf_data_iterator_resource/1", *calls))
+    assert value.number is None
+    assert value.why.startswith(
+        "no call of stage Batch began and ended while the steps were traced"
+    )
+
+
+def test_a_batch_that_was_begun_before_a_real_trace_tells_no_capacity():
+    """Its one whole call of the generator took 31 s of the 87 s that the step waited."""
+    value = analyse_trace(read_trace(real_trace("gpu_turing_tf23_deepreg_generator")))
+    assert "no call of stage Batch" in value.profile.value("input_capacity").why
