@@ -92,7 +92,10 @@ EVIDENCE: dict[str, str] = {
     ),
     "host_device_bytes": f"{_COPIES}, with their sizes",
     "kernel_launches": "events of a GPU's streams",
-    "tensor_core_time": "kernels that multiply matrices or convolve, by their op or name",
+    "tensor_core_time": (
+        "kernels that multiply matrices or convolve, by their op or name, on a GPU that has tensor "
+        "cores"
+    ),
 }
 """What makes a metric known, by its name."""
 

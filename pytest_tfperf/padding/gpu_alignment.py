@@ -31,7 +31,7 @@ They are the largest, the usual and a small tile of cuBLAS.
 SMS = {"A100": 108, "H100 SXM": 132}
 
 _ALWAYS_GOOD_BITS, _BEST_BITS = 16 * 8, 128 * 8
-_FIRST_WITH_TF32, _HALF = 8, 16
+_FIRST_WITH_CORES, _FIRST_WITH_TF32, _HALF = 7, 8, 16
 _LITTLE = 16  # a size may change by a sixteenth for the best alignment
 _COLUMNS = (
     Column("op", "op"),
@@ -118,8 +118,8 @@ def gpu_alignment(
     """
     Make the table and the advice for the modules that the GPUs of a trace ran.
 
-    Both are empty without an NVIDIA GPU. GPUs before compute capability 8.0 have no tensor cores
-    for float32 and float64.
+    Both are empty without an NVIDIA GPU that has tensor cores. GPUs before compute capability 8.0
+    have none for float32 and float64.
     """
     stats = [plane_stats(plane) for plane in gpus(trace)]
     nvidia = next(
@@ -130,7 +130,7 @@ def gpu_alignment(
         ),
         None,
     )
-    if nvidia is None:
+    if nvidia is None or _number(nvidia, "compute_cap_major") < _FIRST_WITH_CORES:
         return None, ()
     narrow_only = _number(nvidia, "compute_cap_major") < _FIRST_WITH_TF32
     gemms = [gemm for gemm in gemms_of(modules) if not narrow_only or bits(gemm.dtype) <= _HALF]

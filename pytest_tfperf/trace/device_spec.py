@@ -18,6 +18,12 @@ from pytest_tfperf.trace.devices import GPU
 from pytest_tfperf.trace.stats import plane_stats
 from pytest_tfperf.trace.xspace import Plane
 
+TENSOR_CORES, TF32 = (7, 0), (8, 0)
+"""
+The first compute capabilities with tensor cores, and with tensor cores that multiply float32 as
+TF32 (NVIDIA's whitepapers on Volta and Ampere). GPUs of the series GeForce 16 have none although
+theirs is 7.5; traces do not tell them from others.
+"""
 # Dense FLOP per cycle and SM: matrix units with 16-bit operands, matrix units with float32 operands
 # (TF32), and CUDA cores in float32. Sources: NVIDIA's architecture whitepapers, V100 125 TFLOP/s =
 # 80 SM x 1.53 GHz x 1024, A100 312 = 108 x 1.41 x 2048, H100 SXM 989 = 132 x 1.83 x 4096, L4 121 =
@@ -81,6 +87,15 @@ def device_spec(plane: Plane) -> DeviceSpec:
     """Return the peak rates of a plane's GPU or TPU core."""
     stats = plane_stats(plane)
     return _gpu_spec(stats) if GPU.match(plane.name) else _tpu_spec(stats)
+
+
+def compute_capability(plane: Plane) -> tuple[int, int] | None:
+    """Return the compute capability of a plane's NVIDIA GPU, (7, 0) for a V100; else None."""
+    stats = plane_stats(plane)
+    major = _number(stats, "compute_cap_major")
+    if major is None or stats.get("device_vendor") == "AMD":
+        return None
+    return int(major), int(_number(stats, "compute_cap_minor") or 0)
 
 
 def _tpu_spec(stats: dict[str, float | str | bytes]) -> DeviceSpec:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from pytest_tfperf.analysis.advice import guides, memory_advice
 from pytest_tfperf.analysis.advice.thresholds import THRESHOLDS, Thresholds
+from pytest_tfperf.analysis.device.kernels import NO_TENSOR_CORES, NO_TF32
 from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.xla.step_flops import ON_CPU
 from pytest_tfperf.metrics import METRICS
@@ -116,17 +117,18 @@ def _python(profile: Profile, thresholds: Thresholds) -> Iterable[Advice]:
 
 def _half_precision(profile: Profile, thresholds: Thresholds) -> Iterable[Advice]:
     """
-    Advise to compute in 16 bits, but for products of XLA on CPUs.
+    Advise to compute in 16 bits, but for products of XLA on CPUs, and GPUs without tensor cores.
 
-    These took 0.98 to 1.5 times as long as in 32 bits, and TensorFlow's own ops 0.4 to 0.7 times:
-    matmuls and convolutions on two EPYC cores with AVX-512 BF16, 2026-11-25.
+    It saves half of the products' time at most, of which GPUs' kernels tell the share. Products of
+    XLA on CPUs took 0.98 to 1.5 times as long as in 32 bits, and TensorFlow's own ops 0.4 to 0.7
+    times: matmuls and convolutions on two EPYC cores with AVX-512 BF16, 2026-11-25.
     """
-    half = profile.value("half_precision")
-    if half.detail.get(ON_CPU):
+    half, on_cores = profile.value("half_precision"), profile.value("tensor_core_time").detail
+    if half.detail.get(ON_CPU) or on_cores.get(NO_TENSOR_CORES):
         return
     if half.number is not None and half.number < thresholds.half_precision:
-        on_device = _share(profile, "device_compute")
-        win = _seconds(profile, on_device / 2) if on_device else None
+        products = _share(profile, "device_compute") * on_cores.get("eligible_share", 1.0)
+        win = _seconds(profile, products / 2) if products else None
         yield Advice(
             what=_HALVE,
             because=_said(profile, "half_precision"),
@@ -139,11 +141,13 @@ def _half_precision(profile: Profile, thresholds: Thresholds) -> Iterable[Advice
 def _tensor_cores(profile: Profile, thresholds: Thresholds) -> Iterable[Advice]:
     used = profile.value("tensor_core_time")
     if used.number is not None and used.number < thresholds.tensor_cores:
-        win = _seconds(profile, _share(profile, "device_compute") * (1 - used.number) / 2)
+        products = _share(profile, "device_compute") * used.detail.get("eligible_share", 1.0)
+        win = _seconds(profile, products * (1 - used.number) / 2)
+        types = "16-bit" if used.detail.get(NO_TF32) else "16-bit or TF32"
         yield Advice(
             what=(
                 "make the dimensions of matmuls and convolutions multiples of 8 (of 16 for 8-bit "
-                "types), and use 16-bit or TF32 types"
+                f"types), and use {types} types"
             ),
             because=_said(profile, "tensor_core_time"),
             win_s=win,

@@ -31,6 +31,7 @@ from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.steps.on_devices import own_steps
 from pytest_tfperf.hlo.product_units import ProductUnits, product_units
 from pytest_tfperf.quantities import BYTES, COUNT, SECONDS, SHARE
+from pytest_tfperf.trace.device_spec import TENSOR_CORES, TF32, compute_capability
 from pytest_tfperf.trace.devices import gpus, stream_events
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import Plane, Trace
@@ -40,6 +41,8 @@ _PAIR = re.compile(r"([a-z_]+):([0-9.,]+)")
 _SHARED = ("static_shared", "dynamic_shared", "shm", "group_mem")
 _HALVES = (None, False, True)
 _FILLS = re.compile(r"memset|__amd_rocclr_fillBuffer", re.IGNORECASE)
+NO_TENSOR_CORES, NO_TF32 = "no_tensor_cores", "no_tf32"
+"""Details of tensor_core_time; true where a GPU has none, or multiplies no float32 on them."""
 NO_GPU = "the trace has no GPU that did anything"
 
 
@@ -102,7 +105,11 @@ def analyse(evidence: Evidence) -> Findings:
         parts = [with_units(one, found) for one, found in zip(parts, known, strict=True)]
     kernels = _together(parts)
     tables = {"kernels": kernel_table(kernels, evidence.steps.n_steps)} if kernels else {}
-    return Findings(values={"tensor_core_time": tensor_core_time(kernels)}, tables=tables)
+    known = [compute_capability(plane) for plane in gpus(evidence.trace)]
+    capability = min((one for one in known if one is not None), default=None)
+    return Findings(
+        values={"tensor_core_time": tensor_core_time(kernels, capability)}, tables=tables
+    )
 
 
 def with_units(kernel: Kernel, units: ProductUnits | None) -> Kernel:
@@ -180,8 +187,17 @@ def kernel_table(kernels: Sequence[Kernel], n_steps: int) -> Table:
     return Table.of("kernels", columns, rows)
 
 
-def tensor_core_time(kernels: Sequence[Kernel]) -> Value:
-    """Return the share of eligible kernel time on tensor cores, with `half_share` in its detail."""
+def tensor_core_time(kernels: Sequence[Kernel], capability: tuple[int, int] | None = None) -> Value:
+    """
+    Return the share of eligible kernel time on tensor cores, with `half_share` in its detail.
+
+    Args:
+        kernels: The kernels.
+        capability: The lowest compute capability of NVIDIA's GPUs, None if unknown.
+    """
+    if capability is not None and capability < TENSOR_CORES:
+        why = f"a GPU of compute capability {capability[0]}.{capability[1]} has no tensor cores"
+        return replace(Value.unknown("tensor_core_time", why), detail={NO_TENSOR_CORES: True})
     if not kernels:
         return Value.unknown("tensor_core_time", "no GPU ran a kernel in the steps")
     eligible = sum(kernel.total_s for kernel in kernels if kernel.eligible)
@@ -198,6 +214,8 @@ def tensor_core_time(kernels: Sequence[Kernel]) -> Value:
         Source.TRACE,
         half_share=half_share(kernels),
         without=without,
+        eligible_share=min(eligible / sum(kernel.total_s for kernel in kernels), 1.0),
+        **({NO_TF32: True} if capability is not None and capability < TF32 else {}),
     )
 
 

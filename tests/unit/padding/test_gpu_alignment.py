@@ -335,6 +335,7 @@ def test_only_nvidia_gpus_have_table_and_advice():
 
 def test_older_gpus_have_tensor_cores_only_for_16_bits():
     for capability, dtype, known in [
+        (6, "f16", False),
         (7, "f32", False),
         (7, "f16", True),
         (8, "f32", True),

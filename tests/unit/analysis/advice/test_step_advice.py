@@ -181,3 +181,25 @@ def test_thresholds_can_be_given():
 def test_what_is_unknown_is_no_zero():
     at_zero = replace(THRESHOLDS, input=0.0, host_overhead=0.0, skew=0.0)
     assert advise(stepping(), thresholds=at_zero) == ()
+
+
+def test_faster_products_save_half_of_the_products_time_at_most():
+    """A third of the device's time is in products, of which a quarter runs on tensor cores."""
+    used = value("tensor_core_time", 0.25, eligible_share=1 / 3)
+    for given, share in [
+        ({"tensor_core_time": used}, 0.6 / 3 * 0.75 / 2),
+        ({"half_precision": 0.0, "tensor_core_time": replace(used, number=1.0)}, 0.6 / 3 / 2),
+    ]:
+        profile = stepping(given, device_compute=0.6)
+        (advice,) = advise(profile)
+        period_s = sum(step.period_s for step in profile.steps) / len(profile.steps)
+        assert advice.win_s == pytest.approx(share * period_s), given
+
+
+def test_advice_on_types_knows_what_the_gpu_has():
+    none = replace(Value.unknown("tensor_core_time", "?"), detail={"no_tensor_cores": True})
+    assert advise(stepping({"half_precision": 0.0, "tensor_core_time": none})) == ()
+    for detail, types in [({}, "16-bit or TF32 types"), ({"no_tf32": True}, "16-bit types")]:
+        used = value("tensor_core_time", 0.25, **detail)
+        (advice,) = advise(stepping({"tensor_core_time": used}))
+        assert advice.what.endswith(f"use {types}"), detail

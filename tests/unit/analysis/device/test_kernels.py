@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from helpers.hlo import dot, module, op, parameters
 from helpers.tables import cells
-from helpers.traces import real
+from helpers.traces import real, real_trace
 from helpers.xspace import MS, Uint, at, event, line, plane, space
 
 from pytest_tfperf.analysis.device.busy_times import device_times, idle_seconds
@@ -20,9 +20,10 @@ from pytest_tfperf.analysis.device.kernels import (
 from pytest_tfperf.analysis.device.launches import copy_values, is_host_transfer, kernel_launches
 from pytest_tfperf.analysis.device.op_events import device_ops
 from pytest_tfperf.analysis.device.skew import device_table, step_skew
+from pytest_tfperf.analysis.multi_host import analyse_trace
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.steps.on_devices import own_steps
-from pytest_tfperf.trace.xspace import decode_trace
+from pytest_tfperf.trace.xspace import decode_trace, read_trace
 
 DERIVED = 0xDEADBEEF - (1 << 32)
 CUPTI = "regs:32 static_shared:1024 dynamic_shared:512 grid:16,2,1 block:128,1,1 occ_pct:75.5"
@@ -147,6 +148,35 @@ def test_a_kernel_has_the_units_of_its_program():
         value = found.values["tensor_core_time"]
         assert (value.number, value.detail["half_share"]) == (pytest.approx(3 / 4),) * 2
         assert [row["launches"] for row in found.tables["kernels"].records()] == [2 / 2, 1 / 2]
+
+
+def test_a_gpu_without_tensor_cores_spends_no_time_on_them_that_would_be_known():
+    kernels = find_kernels(*traced(gpu(0, at("sgemm", 1, 3), at("add", 3, 7))))
+    for capability, known, no_tf32 in [
+        (None, True, None),
+        ((6, 1), False, None),
+        ((7, 0), True, True),
+        ((7, 5), True, True),
+        ((8, 0), True, None),
+    ]:
+        value = tensor_core_time(kernels, capability)
+        assert (value.number == 0) is known, capability
+        assert value.detail.get("no_tf32") is no_tf32, capability
+        if known:
+            assert value.detail["eligible_share"] == pytest.approx(2 / 6), capability
+        else:
+            assert value.why == "a GPU of compute capability 6.1 has no tensor cores"
+
+
+def test_a_real_gpu_of_2016_has_no_tensor_cores_and_gets_no_advice_on_them():
+    for name, known in [
+        ("gpu_pascal_laptop_tf25_keras_windows", False),
+        ("gpu_turing_tf23_deepreg_generator", True),
+    ]:
+        profile = analyse_trace(read_trace(real_trace(name))).profile
+        assert (profile.value("tensor_core_time").number == 0) is known, name
+        assert sum("use 16-bit types" in advice.what for advice in profile.advice) == known, name
+        assert not any("TF32" in advice.what for advice in profile.advice), name
 
 
 @pytest.mark.parametrize(
