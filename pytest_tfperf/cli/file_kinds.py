@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.files import open_regular
+from pytest_tfperf.trace.trace_bytes import other_kind
 
 _HEAD = 400  # bytes
 _KEYS = (b'"created"', b'"tests"')
@@ -22,7 +23,10 @@ def refuse_run_file(path: Path) -> None:
 
 def refuse_trace(path: Path) -> None:
     """Raise TfperfError if a file or a folder is a trace, where a run file is wanted."""
-    if path.is_dir() or path.name.endswith(_ENDINGS) or _is_message(_head(path)):
+    head = _head(path)
+    if _is_message(head) and (other := other_kind(head)):
+        raise TfperfError(f"{path} {other}")
+    if path.is_dir() or path.name.endswith(_ENDINGS) or _is_message(head):
         raise TfperfError(f"{path} is a trace, not a run file: tfperf analyze {path} shows it")
 
 

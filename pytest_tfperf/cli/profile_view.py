@@ -177,7 +177,7 @@ def _reasons(profile: Profile) -> Iterator[RenderableType]:
     causes = [
         (f"{name}, {key}:", str(value.detail[key]))
         for name, value in values
-        for key in ("where", "try")
+        for key in ("traced", "where", "try")
         if value.detail.get(key)
     ]
     unknown = [

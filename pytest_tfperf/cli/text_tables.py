@@ -26,7 +26,7 @@ _STAGES = "stages"
 _SHARES = {
     "device_ops": "share of op time",
     "functions": "share of the step",
-    "host_ops": "share of op time",
+    "host_ops": "share of its side",
     "memory_at_peak": "share of the peak",
     "op_profile": "share of device time",
 }

@@ -26,7 +26,7 @@ class FleetSummary:
     n_traces: int
     """Number of traces of the shard."""
     n_analysed: int
-    """Number of contents that were analysed now; the results of the others were stored."""
+    """Number of contents that were analysed now; the others were stored, or have an error."""
     errors: tuple[tuple[str, str], ...]
     """Name and reason of each trace without metrics."""
     runs: tuple[AlignedRun, ...]
@@ -72,7 +72,7 @@ def analyze_traces(
         with opened(executor, len(waiting), in_process) as pool:
             found = Dispatcher(pool, store).outcomes(waiting)
             for n_done, (trace, outcome) in enumerate(found, 1):
-                n_analysed += outcome.is_new
+                n_analysed += outcome.is_new and not outcome.why
                 read[trace.name] = outcome.sha256
                 errors += [(trace.name, outcome.why)] if outcome.why else []
                 if progress is not None:

@@ -23,7 +23,7 @@ from pytest_tfperf.trace.event_columns import MAX_PS, EventColumns, distinct
 from pytest_tfperf.trace.event_decoder import columns_of_each, event_tags
 from pytest_tfperf.trace.event_offsets import EVENT_TAG
 from pytest_tfperf.trace.plane_limits import refuse_many_devices, refuse_many_planes
-from pytest_tfperf.trace.trace_bytes import message_of, read_message
+from pytest_tfperf.trace.trace_bytes import message_of, other_kind, read_message
 
 T = TypeVar("T")
 
@@ -139,6 +139,8 @@ def decode_trace(raw: bytes, path: str = "<bytes>") -> Trace:
 
 def _decoded(message: Message) -> Trace:
     path = message.path
+    if other := other_kind(message.bytes[:_HEAD].tobytes()):
+        raise TraceError(f"{path} {other}")
     plane_spans: list[tuple[int, int]] = []
     texts: dict[int, list[str]] = {2: [], 3: [], 4: []}  # XSpace: errors, warnings, hostnames
     for number, wire, value, end in message.fields(0, message.size, "XSpace"):
@@ -216,6 +218,7 @@ class _LineLayout:
         )
 
 
+_HEAD = 16  # bytes that tell other files
 _EMPTY_LINE = _LineLayout(0, "", 0, np.empty(0, np.int64))
 
 

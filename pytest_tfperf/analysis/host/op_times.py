@@ -125,7 +125,7 @@ def op_table(ops: Sequence[OpTime], n_steps: int) -> Table:
         Column("occurrences", "occurrences", COUNT),
         Column("total_s", "total", SECONDS),
         Column("self_s", "self", SECONDS),
-        Column("share", "share", SHARE),
+        Column("share", "of its side", SHARE),
         Column("eager", "eager", SHARE),
     ]
     sides: dict[str, float] = {}

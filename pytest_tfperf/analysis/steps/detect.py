@@ -14,8 +14,14 @@ from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.function_calls import called_function, users_calls
+from pytest_tfperf.trace.function_calls import (
+    called_function,
+    eager_calls,
+    shows_jax_calls,
+    users_calls,
+)
 from pytest_tfperf.trace.tf_data import not_for_data, processes_for_data
+from pytest_tfperf.trace.xla_events import thunks, xla_runs
 from pytest_tfperf.trace.xspace import HOST, Trace
 
 _INNER = "they were ended before they were whole, or lie within another step"
@@ -108,6 +114,12 @@ def find_steps(trace: Trace, own: Collection[str] = ()) -> Steps:
     )
     if found is not None:
         return found
+    if _runs_without_framework(trace, host):
+        raise TraceError(
+            f"trace {trace.path}: no step found. XLA ran executables, and no call of TensorFlow or "
+            "JAX tells which of them are a step. Mark each step with an event that has the stats "
+            "step_num and _r=1, as TraceMe of XLA's profiler (tsl) does"
+        )
     raise TraceError(
         f"trace {trace.path}: no step found. Mark the steps: call tf_profile(step, data), "
         "loop over tf_profile.steps(data), or "
@@ -115,6 +127,14 @@ def find_steps(trace: Trace, own: Collection[str] = ()) -> Steps:
         "evaluate or predict, or a "
         "call of a tf.function is found by itself"
     )
+
+
+def _runs_without_framework(trace: Trace, host: Events) -> bool:
+    """Return whether a program ran executables of XLA itself, as by PJRT's own interface."""
+    if len(eager_calls(host)) or shows_jax_calls(host):
+        return False
+    devices = (thunks(Events.of(plane)) for plane in accelerators(trace))
+    return len(xla_runs(host)) > 0 or any(map(len, devices))
 
 
 def _marked(host: Events) -> Steps | None:

@@ -185,7 +185,7 @@ def _missing_packages() -> Iterator[None]:
 
 def _summary_lines(summary: FleetSummary, every: bool) -> list[TextLine]:
     """Return the number of traces, and a line for each run of several hosts."""
-    n_stored = summary.n_traces - summary.n_analysed
+    n_stored = summary.n_traces - summary.n_analysed - len(summary.errors)
     text = f"{plural(summary.n_traces, 'trace')}: {summary.n_analysed} analysed"
     text += f", {n_stored} stored before" if n_stored else ""
     text += f", {len(summary.errors)} cannot be read" if summary.errors else ""

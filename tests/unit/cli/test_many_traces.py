@@ -230,10 +230,13 @@ def test_the_summary_names_runs_and_errors(tmp_path, capsys):
     assert main(command) == 2
     shown = capsys.readouterr()
     assert shown.out == (
-        "3 traces: 3 analysed, 1 cannot be read\n"
+        "3 traces: 2 analysed, 1 cannot be read\n"
         f"{run}: 2 hosts and 1 that cannot be read, step_skew 20 % over 3 steps, slowest host_2\n"
     )
     assert shown.err.startswith(f"tfperf: {run}/x.xplane.pb: is not an XSpace trace")
+    assert main(command) == 2
+    again = capsys.readouterr().out
+    assert again.startswith("3 traces: 0 analysed, 2 stored before, 1 cannot be read\n")
     assert main([*command, "--json"]) == 2
     content = json.loads(capsys.readouterr().out)
     assert (content["n_traces"], content["n_analysed"]) == (3, 0)
@@ -267,7 +270,7 @@ def test_compressed_traces_are_those_that_they_hold(tmp_path, rules, capsys, end
     )
     assert main(analyze) == 2
     shown = capsys.readouterr()
-    assert shown.out == "4 traces: 4 analysed, 1 cannot be read\n"
+    assert shown.out == "4 traces: 3 analysed, 1 cannot be read\n"
     assert shown.err == f"tfperf: {cut}: {why}\n"
     errors = duckdb.sql(f"SELECT trace, why FROM '{store}/errors-1/*.parquet'").fetchall()
     assert errors == [(str(cut), why)]

@@ -137,7 +137,7 @@ def test_a_short_table_has_no_count():
 
 @pytest.mark.parametrize(
     ("key", "title"),
-    [("host_ops", "share of op time"), ("op_profile", "share of device time"), ("other", "share")],
+    [("host_ops", "share of its side"), ("op_profile", "share of device time"), ("other", "share")],
 )
 def test_a_share_says_of_what(key, title):
     table = Table.of("t", [Column("op", "op"), Column("share", "share", "0..1")], [("a", 0.5)])

@@ -1,11 +1,14 @@
 """`tfperf analyze` and `tfperf check` on a trace made by hand."""
 
+import gzip
 import json
+import re
 import textwrap
 
 import pytest
 from helpers.builders import profile, record_of, run_of
-from helpers.xspace import at, line, plane, space
+from helpers.hlo import encoded, module, op, parameters
+from helpers.xspace import at, field, line, plane, space
 
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.cli.traces import trace_analysis
@@ -62,8 +65,54 @@ def test_analyze_prints_one_json_object(trace, capsys):
         "other",
     }
     assert set(profile["metrics"]["input_bound"]) == {"value", "unit", "source", "why", "detail"}
-    assert profile["metrics"]["step_time"]["value"] is None
-    assert profile["metrics"]["step_time"]["why"]
+    time = profile["metrics"]["step_time"]
+    assert (time["value"], time["source"]) == (pytest.approx(0.01), "trace")
+    assert time["detail"]["traced"] == "traced steps, which the profiler slows down"
+    assert profile["metrics"]["step_time_p90"]["value"] is None
+    assert profile["metrics"]["step_time_p90"]["why"]
+
+
+def test_analyze_has_the_time_of_the_traced_steps_as_check_has_it(trace, capsys):
+    assert main(["analyze", "-v", trace]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"^step_time +10 ms$", printed, re.MULTILINE)
+    assert "step_time, traced: traced steps, which the profiler slows down\n" in printed
+    assert "\nstep_time is unknown" not in printed
+    assert main(["check", trace, "--max-step-time", "9 ms"]) == 1
+    assert "step_time is 10 ms" in capsys.readouterr().out
+
+
+def test_files_beside_a_trace_are_named_for_what_they_are(tmp_path, capsys):
+    """The timeline for browsers, plain and compressed; an executable's HLO, alone and with its buffers."""
+    timeline = b'{"displayTimeUnit": "ns", "traceEvents": []}'
+    hlo = encoded(module([*parameters("f32[8]"), op("neg", "negate", "f32[8]", "p0")]))
+    for name, content, said in [
+        ("host.trace.json", timeline, "is JSON, such as the timeline"),
+        ("host.trace.json.gz", gzip.compress(timeline), "is JSON, such as the timeline"),
+        ("step.hlo_proto.pb", field(1, hlo), "is the HLO of an executable"),
+        ("step.pb", hlo, "is the HLO of an executable"),
+    ]:
+        path = tmp_path / name
+        path.write_bytes(content)
+        for command in (
+            ["analyze", str(path)],
+            ["check", str(path), "--max-retraces", "0"],
+            ["padding", str(path)],
+        ):
+            assert main(command) == 2, command
+            assert f"tfperf: {path} {said}" in capsys.readouterr().err, command
+
+
+def test_executions_without_a_framework_are_said_to_have_no_steps(tmp_path, capsys):
+    """As a program has them that calls PJRT itself."""
+    path = tmp_path / "host.xplane.pb"
+    calls = [at("CommonPjRtLoadedExecutable::Execute (main)", 9 * n, 9 * n + 1) for n in range(3)]
+    ran = [at("dot", 9 * n + 1, 9 * n + 8, hlo_module="main", program_id=1) for n in range(3)]
+    path.write_bytes(space(plane("/host:CPU", line("main", *calls), line("worker", *ran))))
+    assert main(["analyze", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert "XLA ran executables, and no call of TensorFlow or JAX" in said
+    assert "tf_profile" not in said
 
 
 def test_check_says_by_its_status_whether_limits_hold(trace, capsys):
@@ -152,9 +201,7 @@ def test_other_json_is_no_run_file(tmp_path, capsys):
     path = tmp_path / "trace.json"
     path.write_text('{"traceEvents": []}')
     assert main(["analyze", str(path)]) == 2
-    assert (
-        f"{path} is not an XSpace trace (.xplane.pb), or it is damaged" in capsys.readouterr().err
-    )
+    assert f"{path} is JSON, such as the timeline" in capsys.readouterr().err
 
 
 def test_many_traces_show_how_many_are_done(trace, tmp_path, monkeypatch, capsys):

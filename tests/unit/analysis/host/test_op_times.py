@@ -294,7 +294,7 @@ def test_the_table_is_per_step_and_sorted_by_self_time():
         "occurrences",
         "total",
         "self",
-        "share",
+        "of its side",
         "eager",
     ]
     assert cells(table, "where", "op", "type", "occurrences") == [
