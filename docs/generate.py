@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import check_limits
-from pytest_tfperf.gates import ANY, NEVER, RISE, WORSE, gate_of
+from pytest_tfperf.gates import ANY, MOVED, NEVER, RISE, WORSE, gate_of
 from pytest_tfperf.metric_evidence import EVIDENCE, KNOWN_ON, OF_DEVICES
 from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.op_guide.findings import METRIC, value
@@ -126,6 +126,7 @@ CHANGES = {
     ANY: "yes, any change",
     WORSE: "yes, a change for the worse",
     RISE: "yes, a rise",
+    MOVED: "yes, a fall where ops that XLA compiled now run outside it",
     NEVER: "no",
 }
 

@@ -77,6 +77,8 @@ class GraphOp:
     """The user's source line that made it (`model.py:12`)."""
     why: str
     """The reason why it is listed."""
+    fused: tuple[str, ...] = ()
+    """The types of the ops that Grappler fused into it, empty of other ops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

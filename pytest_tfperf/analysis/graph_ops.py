@@ -53,7 +53,10 @@ def analyse(evidence: Evidence) -> Findings:
     if evidence.framework in _WITHOUT_GRAPH:
         why = _WITHOUT_GRAPH[evidence.framework]
         names = ("graph_ops", "graph_reduction", "xla_coverage")
-        return Findings(values={name: Value.unknown(name, why) for name in names})
+        values = {name: Value.unknown(name, why) for name in names}
+        if evidence.recording.framework == JAX:
+            values["xla_coverage"] = replace(values["xla_coverage"], detail={"outside": {}})
+        return Findings(values=values)
     recording = replace(evidence.completed, graph=evidence.code.graph)
     known = _known_executables(evidence)
     return Findings(values=graph_values(recording, known), tables=graph_tables(recording, known))
@@ -223,15 +226,36 @@ def _coverage(
 ) -> Value:
     n_inside, outside = outside_xla(graph, recording.eager, executables)
     n_outside = sum(one.n_ops for one in outside)
+    types = _types(graph, recording, executables)
     if not n_inside + n_outside:
-        return Value.unknown("xla_coverage", _NOTHING)
+        return replace(Value.unknown("xla_coverage", _NOTHING), detail=types)
     cause = (
         outside_cause([(one.op_type or one.op, one.line, one.why, one.n_ops) for one in outside])
         if outside
         else {}
     )
-    detail = {"n_inside": n_inside, "n_outside": n_outside, **cause}
+    detail = {"n_inside": n_inside, "n_outside": n_outside, **types, **cause}
     return Value.of("xla_coverage", n_inside / (n_inside + n_outside), Source.GRAPH, **detail)
+
+
+def _types(
+    graph: StepGraph, recording: Recording, executables: Mapping[str, HloModule] | None
+) -> dict[str, dict[str, int]]:
+    """
+    Return the compute nodes by type `inside` and `outside` XLA.
+
+    A node that Grappler fused counts as the ops in it, since XLA is given these.
+    """
+    ran = _that_ran(graph.clusters, executables)
+    inside, outside = Counter[str](), Counter[str]()
+    for cluster in graph.clusters:
+        (inside if cluster in ran else outside).update(op.op_type for op in cluster.nodes)
+    for op in graph.outside:
+        outside.update(op.fused or (op.op_type,))
+    for op_type, _, count in recording.eager:
+        if _is_compute(op_type):
+            outside[op_type] += count
+    return {"inside": dict(inside), "outside": dict(outside)}
 
 
 def _type_table(graph: StepGraph) -> Table:

@@ -10,12 +10,15 @@ from pytest_tfperf.analysis.differences.compiler_differences import op_type_coun
 from pytest_tfperf.analysis.differences.stage_differences import pipeline_labels
 from pytest_tfperf.baseline.counted_totals import counted_steps
 from pytest_tfperf.baseline.history import rounded
+from pytest_tfperf.baseline.xla_ops import IN_XLA, OUTSIDE_XLA, xla_ops
 from pytest_tfperf.metrics import MACHINE, PLATFORM, PROGRAM, Metric
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import OF_PLATFORM, Json, Value
 
 LISTS_OF_PLATFORMS = {
     "op_types": "ops by type",
+    IN_XLA: "ops in XLA by type",
+    OUTSIDE_XLA: "ops outside XLA by type",
     "python_functions": "calls by Python function",
 }
 """Lists that an entry has for each platform, with their titles."""
@@ -59,6 +62,7 @@ def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
     lists = {
         "op_types": op_type_counts(profile.tables.get("graph")),
         "python_functions": _functions(profile),
+        **xla_ops(profile.metrics.get("xla_coverage")),
     }
     return {
         "workload": dict(profile.workload),

@@ -22,6 +22,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from pytest_tfperf.baseline.counted_totals import tells_steps
+from pytest_tfperf.baseline.xla_ops import IN_XLA, OUTSIDE_XLA
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.files import lock_folder, own_lock_folder
 from pytest_tfperf.json_file import JsonFileError, parse_json, read_text
@@ -194,7 +195,8 @@ def _well_formed(content: Json) -> bool:
 
 def _is_structure(entry: Json) -> bool:
     pipeline = entry.get("pipeline", [])  # this and the lists of platforms are optional
-    of_platforms = [entry.get(name, {}) for name in ("op_types", "python_functions")]
+    names = ("op_types", "python_functions", IN_XLA, OUTSIDE_XLA)
+    of_platforms = [entry.get(name, {}) for name in names]
     return (
         _are_dicts(entry, "program", "platform", "setting")
         and tells_steps(entry)

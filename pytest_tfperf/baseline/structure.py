@@ -15,8 +15,9 @@ from pytest_tfperf.baseline.counted_totals import TOTALS, compared, counted_in, 
 from pytest_tfperf.baseline.entry import scope_of, structure_of
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.step_time import next_step
+from pytest_tfperf.baseline.xla_ops import moved_out, named
 from pytest_tfperf.checks.limits import explanation
-from pytest_tfperf.gates import NEVER, Gate, explained_by, gate_of, gate_of_value
+from pytest_tfperf.gates import MOVED, NEVER, Gate, explained_by, gate_of, gate_of_value
 from pytest_tfperf.metrics import PLATFORM, PROGRAM, Metric
 from pytest_tfperf.quantities import RATIO, format_change, format_quantity, told_apart
 from pytest_tfperf.results import Check, Profile, Verdict
@@ -28,6 +29,7 @@ _SHAPES_DIFFER = (
     "it is that of the most common shapes, and batches differ in theirs from run to run"
 )
 _OTHER_PLATFORM = "it depends on the packages, which differ; a limit decides it"
+_FROM_BEFORE = "pytest --tfperf-update on the version before, or --tfperf-against it"
 _BY_CHANCE = "the order of ops or copies of unaligned arrays can make the difference"
 
 
@@ -83,15 +85,15 @@ def structure_checks(
     changed = changed_setting(entry["setting"], environment["setting"])
     program, values = entry["program"], entry["platform"].get(environment["platform"])
     known = {**program, **(values or {})}
-    comparison = _Comparison(profile, known, changed, reference, entry)
+    here = environment["platform"]
+    comparison = _Comparison(profile, known, changed, reference, entry, here)
     for found in comparison.checks(program, PROGRAM):
-        yield _with_lists(found, profile, entry, environment["platform"])
+        yield _with_lists(found, profile, entry, here)
     if values is not None:
         for found in comparison.checks(values, PLATFORM):
-            yield _with_lists(found, profile, entry, environment["platform"])
+            yield _with_lists(found, profile, entry, here)
     elif entry["platform"]:
         platforms = " | ".join(sorted(entry["platform"]))
-        here = environment["platform"]
         message = f"platform metrics of {reference.name} are for {platforms}, this is {here}"
         advice = next_step(reference.record and f"{reference.record} on this platform")
         yield check(
@@ -137,7 +139,9 @@ class _Comparison:
     """List of what else differs from the stored run."""
     reference: Reference
     entry: Json
-    """The entry, which tells the steps that its totals are counted over."""
+    """The entry, which tells the steps that its totals are counted over, and what XLA compiled."""
+    platform: str
+    """The platform of this run."""
 
     def checks(self, stored: Json, scope: str) -> Iterator[Check]:
         """Check the metrics of a scope."""
@@ -222,6 +226,9 @@ class _Comparison:
         if self.changed:
             details = (*details, ("changed besides", self.changed))
         gate = self._gate_of(metric, value)
+        if gate.change == MOVED and gate.closes(metric, before, now):
+            shown = check(profile, name, Verdict.PASS, wanted, sentence, details=details)
+            return self._out_of_xla(shown, gate)
         if why := self._why_shown_only(metric, gate, before, now):
             sentence, shown_only = f"{sentence}, which does not gate: {why}", {"gates": False}
             return check(
@@ -240,6 +247,43 @@ class _Comparison:
             profile, name, Verdict.REGRESSION, wanted, sentence, details=details, advice=advice
         )
 
+    def _out_of_xla(self, fallen: Check, gate: Gate) -> Check:
+        """
+        Decide a fall of xla_clusters, or of xla_coverage where as many executables run as before.
+
+        Args:
+            fallen: The check, which shows the fall.
+            gate: Gate of its metric.
+        """
+        coverage, values = self.profile.metrics.get("xla_coverage"), self._values()
+        clusters = self.stored.get("xla_clusters"), values.get("xla_clusters")
+        covered = self.stored.get("xla_coverage"), values.get("xla_coverage")
+        is_of_clusters, meant = fallen.metric == "xla_clusters", self.reference.meant
+        is_told_there = not is_of_clusters and _fell(*clusters)
+        is_sound = is_told_there or (is_of_clusters and _held(*covered))
+        moved = {} if is_sound else moved_out(self.entry, self.platform, coverage)
+        if moved:
+            verb = "runs" if sum(moved.values()) == 1 else "run"
+            details, advice = explanation(coverage) if coverage is not None else ((), ())
+            return replace(
+                fallen,
+                verdict=Verdict.REGRESSION,
+                sentence=f"{fallen.sentence}: {named(moved)} now {verb} outside XLA",
+                details=(*details, *(one for one in fallen.details if one[0] != "where")),
+                advice=(*advice, *((("if intended", meant),) if meant else ())),
+            )
+        if moved is None and is_of_clusters:
+            why = coverage.why if coverage is not None else None
+            why = why or f"{self.reference.name} does not tell which ops XLA compiled"
+            sentence = (
+                f"{fallen.sentence}, and whether its ops run outside XLA now is unknown: {why}"
+            )
+            advice = next_step(self.reference.record and _FROM_BEFORE)
+            return replace(fallen, verdict=Verdict.UNKNOWN, sentence=sentence, advice=advice)
+        why = "xla_clusters fell too, and decides it" if is_told_there else gate.why
+        sentence = f"{fallen.sentence}, which does not gate: {why}"
+        return replace(fallen, sentence=sentence, detail={"gates": False})
+
     def _why_shown_only(self, metric: Metric, gate: Gate, before: float, now: float) -> str:
         """
         Return why a change is shown and not decided; empty if it is decided.
@@ -251,7 +295,7 @@ class _Comparison:
             now: Different value of now.
         """
         falls_short = metric.better is None and not gate.closes(metric, before, now)
-        if gate.change == NEVER or falls_short:
+        if gate.change in (NEVER, MOVED) or falls_short:
             return gate.why
         if explained_by(gate, self.stored, self._values()):
             return f"{gate.why}, and {gate.unless} changed too"
@@ -279,6 +323,14 @@ def _within(metric: Metric, value: Value, before: float) -> str:
     if abs(rounded(value.number) - before) > max(tolerance * abs(before), varies):
         return ""
     return format_quantity(tolerance, RATIO) if tolerance else format_quantity(varies, metric.unit)
+
+
+def _fell(before: float | None, now: float | None) -> bool:
+    return before is not None and now is not None and now < before
+
+
+def _held(before: float | None, now: float | None) -> bool:
+    return before is not None and now is not None and now >= before
 
 
 def _differs_by_chance(value: Value, before: float) -> bool:

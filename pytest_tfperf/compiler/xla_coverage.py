@@ -56,7 +56,13 @@ def clusters_in(instance: Instance, auto: bool) -> tuple[list[Cluster], list[Gra
     line = lines_in(instance.graph)
 
     def listed(op: InstanceNode, why: str) -> GraphOp:
-        return GraphOp(name=op.name, op_type=op.node.op, line=line(op.node, op.owner), why=why)
+        return GraphOp(
+            name=op.name,
+            op_type=op.node.op,
+            line=line(op.node, op.owner),
+            why=why,
+            fused=_fused(op.node),
+        )
 
     if instance.clustered is None:
         names = {}
@@ -118,6 +124,18 @@ def autoclusters() -> bool:
     return jit and (
         "--tf_xla_cpu_global_jit" in flags or bool(tf.config.list_physical_devices("GPU"))
     )
+
+
+def _fused(node: Any) -> tuple[str, ...]:
+    """
+    Return the types of the ops in a fused one: MatMul, BiasAdd and Relu in a `_FusedMatMul`.
+
+    Source: `fused_ops` in tensorflow/core/grappler/optimizers/remapper.cc.
+    """
+    if "fused_ops" not in node.attr:
+        return ()
+    first = node.op.removeprefix("_").removeprefix("Mkl").removeprefix("Fused")
+    return (first, *(name.decode() for name in node.attr["fused_ops"].list.s))
 
 
 def _types(args: Iterable[Any], attrs: Mapping[str, Any]) -> set[int]:

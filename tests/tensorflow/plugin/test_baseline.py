@@ -84,6 +84,44 @@ def test_update_then_compare_is_green_and_strict_and_only_decide_what_counts(sui
     )
 
 
+def test_a_lost_jit_compile_is_a_regression_that_names_its_ops(recorded):
+    recorded.write(STRUCTURE.replace("@tf.function(jit_compile=True)", "@tf.function"))
+    result = recorded("--tfperf-baseline", "--tfperf-only=structural")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "test_step: xla_clusters fell from 1 to 0: MatMul, Sum now run outside XLA",
+            "  where: outside XLA: * (XLA was not requested) at *",
+            "  try: jit_compile=True on its tf.function *",
+            "  if intended: pytest --tfperf-update",
+        ]
+    )
+
+
+FUSED = """
+w, b = tf.Variable(tf.ones((8, 8))), tf.Variable(tf.zeros(8))
+
+@tf.function(jit_compile=JIT)
+def step(x):
+    return tf.nn.relu(tf.nn.bias_add(tf.matmul(x, w), b))
+
+def test_step(tf_profile):
+    tf_profile(step, DATA, **STEP_ARGUMENTS)
+"""
+
+
+@pytest.mark.full
+def test_ops_that_grappler_fuses_outside_xla_are_named_as_xla_had_them(suite):
+    suite.write(FUSED.replace("JIT", "True"))
+    suite("--tfperf-update").assert_outcomes(passed=1)
+    suite.write(FUSED.replace("JIT", "False"))
+    result = suite("--tfperf-baseline", "--tfperf-only=structural")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["test_step: xla_clusters fell from 1 to 0: BiasAdd, MatMul, Relu now run outside XLA"]
+    )
+
+
 @pytest.mark.parametrize(
     ("n_runs", "times_as_slow", "outcome", "said"),
     [

@@ -225,3 +225,21 @@ def test_advice_speaks_where_xla_compiles_some_of_the_step_but_not_all():
         assert [(advice.because, advice.what) for advice in found] == [
             ("xla_coverage is 75 %", value.detail.get("try"))
         ] * speaks, n_outside
+
+
+def test_compute_nodes_are_told_by_type_inside_and_outside_xla():
+    fused = GraphOp(
+        name="Relu", op_type="_FusedMatMul", line=None, why=UNASKED, fused=("MatMul", "Relu")
+    )
+    given = graph([cluster("a", "b", asked=True)], (fused, *outside(UNASKED)))
+    eager = (("Mul", "m.py:1", 3), ("ReadVariableOp", "m.py:2", 1))
+    told = {"inside": {"Mul": 2}, "outside": {"MatMul": 1, "Relu": 1, "Type0": 1, "Mul": 3}}
+    assert coverage(given, eager).detail.items() >= told.items()
+    idle = graph([cluster("a")], outside(UNASKED))  # the cluster did not run
+    assert (
+        coverage(idle, (), {}).detail.items()
+        >= {
+            "inside": {},
+            "outside": {"Mul": 1, "Type0": 1},
+        }.items()
+    )
