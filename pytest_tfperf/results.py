@@ -315,6 +315,43 @@ def worst_first(checks: Iterable[Check]) -> list[Check]:
     return sorted(most_telling_first(checks), key=lambda check: WORST_FIRST.index(check.verdict))
 
 
+def without_praise(checks: Iterable[Check]) -> list[Check]:
+    """
+    Return checks in which no metric is IMPROVED of a profile that got worse by another one.
+
+    A lost compilation leaves fewer ops in the graph, for example, as lost half precision does. A
+    comparison that is UNKNOWN may hide what got worse.
+    """
+    checks, worse = list(checks), dict[str, str]()
+    compared = [check for check in checks if check.kind != "limit"]
+    for is_worse, words in (
+        (lambda check: check.verdict is Verdict.UNKNOWN, "is unknown"),
+        (_is_lost_share, "fell"),
+        (lambda check: check.verdict is Verdict.REGRESSION, "got worse"),
+    ):
+        worse |= {one.profile: f"{one.metric} {words}" for one in compared if is_worse(one)}
+    return [
+        replace(
+            check,
+            verdict=Verdict.PASS,
+            sentence=f"{check.sentence}: changed, and not improved, since {worse[check.profile]}",
+            advice=(),
+            detail={**check.detail, "gates": False},
+        )
+        if check.verdict is Verdict.IMPROVED and check.profile in worse
+        else check
+        for check in checks
+    ]
+
+
+def _is_lost_share(check: Check) -> bool:
+    """Return whether less of a step's work is compiled, or done in half precision."""
+    if check.metric not in ("xla_coverage", "half_precision"):
+        return False
+    before, after = check.detail.get("before"), check.detail.get("after")
+    return before is not None and after is not None and bool(after < before)
+
+
 def _rank(check: Check) -> tuple[bool, bool, float]:
     before, ratio = check.detail.get("before"), check.ratio
     if before is None or check.detail.get("after") is None:

@@ -24,7 +24,7 @@ from pytest_tfperf.baseline.structure import (
 )
 from pytest_tfperf.machine.classes import differences as class_differences
 from pytest_tfperf.quantities import SECONDS, format_quantity
-from pytest_tfperf.results import Check, Profile, Verdict
+from pytest_tfperf.results import Check, Profile, Verdict, without_praise
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.stats.prediction_interval import History
 
@@ -56,7 +56,7 @@ def compare_runs(before: Run, after: Run) -> Run:
             if key in old
             else [_alone(profile, Verdict.NEW, "second", test, before)]
         )
-        checks[key] = [replace(one, kind=KIND) for one in found]
+        checks[key] = without_praise(replace(one, kind=KIND) for one in found)
     for key, (profile, test) in old.items():
         if key not in new:
             checks[key] = [_alone(profile, Verdict.MISSING, "first", test, after)]

@@ -41,7 +41,7 @@ from pytest_tfperf.plugin.progress import announcer
 from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.plugin.workers import shares_cpu
 from pytest_tfperf.report.ci import PREFIX, properties
-from pytest_tfperf.results import Check
+from pytest_tfperf.results import Check, without_praise
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.values import Unknown
 from pytest_tfperf.variants.comparison import CompareInProcesses
@@ -131,7 +131,7 @@ def checks_of(
         checks.append(not_made(unmade))
     if options.is_paired and child is None and not options.disable:
         against = [nothing_compared()]
-    return checks + against
+    return without_praise(checks + against)
 
 
 def _confirmed(

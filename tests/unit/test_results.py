@@ -9,7 +9,7 @@ from helpers.builders import WORKLOAD, check, profile, record_of, value
 
 from pytest_tfperf.errors import TfperfError, UnknownMetric
 from pytest_tfperf.metrics import METRICS, Metric
-from pytest_tfperf.results import Check, Profile, Verdict
+from pytest_tfperf.results import Check, Profile, Verdict, without_praise
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import headline
 from pytest_tfperf.values import PARTS, Advice, Column, Source, Step, Table, Value, titled_columns
@@ -351,3 +351,37 @@ def test_fields_of_a_later_version_are_left_out(path):
 def test_a_metric_of_a_later_version_is_read():
     row = METRICS["step_time"]
     assert Metric.from_json({**row._asdict(), "unheard_of": 1}) == row
+
+
+def test_a_profile_that_got_worse_by_one_metric_is_improved_by_none():
+    better = check("IMPROVED", "graph_ops", "graph_ops fell from 9 to 5", kind="baseline")
+    faster = check("IMPROVED", "step_time", "step_time is 20 % faster", kind="against")
+    share = {"kind": "compare", "detail": {"gates": False, "before": 1.0, "after": 0.5}}
+    said = ": changed, and not improved, since "
+    cases = [
+        (check("REGRESSION", "eager_ops", kind="baseline"), "eager_ops got worse"),
+        (check("REGRESSION", "step_time", kind="against"), "step_time got worse"),
+        (check("UNKNOWN", "xla_clusters", kind="compare"), "xla_clusters is unknown"),
+        (check("PASS", "half_precision", **share), "half_precision fell"),
+        (check("PASS", "xla_coverage", **share), "xla_coverage fell"),
+        # none of these got worse
+        (check("FAIL", "eager_ops"), None),
+        (check("UNKNOWN", "eager_ops"), None),
+        (check("INCONCLUSIVE", "step_time", kind="against"), None),
+        (check("NEW", "fusions", kind="baseline"), None),
+        (check("REGRESSION", "eager_ops", kind="baseline", name="another"), None),
+        (check("PASS", "graph_reduction", **share), None),
+        (check("PASS", "half_precision", kind="compare", detail={"before": 0.5, "after": 1}), None),
+    ]
+    for other, why in cases:
+        for given in ([better, faster, other], [other, better, faster]):
+            found = [one for one in without_praise(given) if one is not other]
+            assert [one.verdict for one in found] == [Verdict.PASS if why else Verdict.IMPROVED] * 2
+            assert [one.sentence.partition(said)[2] for one in found] == [why or ""] * 2
+            assert all(one.is_shown_change == (why is not None) for one in found), other
+
+
+def test_what_is_changed_and_not_improved_has_no_command_that_records_it():
+    better = check("IMPROVED", kind="baseline", advice=(("try", "pytest --tfperf-update"),))
+    worse = check("REGRESSION", "eager_ops", kind="baseline")
+    assert without_praise([better, worse])[0].advice == ()

@@ -96,6 +96,10 @@ def test_a_lost_jit_compile_is_a_regression_that_names_its_ops(recorded):
             "  if intended: pytest --tfperf-update",
         ]
     )
+    result.stdout.no_fnmatch_line("IMPROVED*")
+    result.stdout.fnmatch_lines(
+        ["PASS *: graph_ops fell from * changed, and not improved, since xla_clusters got worse"]
+    )
 
 
 FUSED = """

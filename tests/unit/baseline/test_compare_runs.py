@@ -25,6 +25,11 @@ def one_test(before, now, **tests):
     ]
 
 
+def test_a_profile_of_which_nothing_got_worse_is_improved():
+    found = one_test(profile(retraces=0, eager_ops=2), profile(retraces=0, eager_ops=1))
+    assert ("eager_ops", "IMPROVED", "eager_ops fell from 2 to 1") in found
+
+
 def test_structure_has_the_verdicts_of_a_baseline():
     found = one_test(
         profile(retraces=0, xla_clusters=1, eager_ops=2),
@@ -32,7 +37,11 @@ def test_structure_has_the_verdicts_of_a_baseline():
     )
     assert found == [
         ("retraces", "REGRESSION", "retraces rose from 0 to 1"),
-        ("eager_ops", "IMPROVED", "eager_ops fell from 2 to 1"),
+        (
+            "eager_ops",
+            "PASS",
+            "eager_ops fell from 2 to 1: changed, and not improved, since retraces got worse",
+        ),
         ("xla_clusters", "PASS", "xla_clusters is 1, as in the first file"),
         ("fusions", "NEW", "fusions is 3, and the first file has none"),
     ]
