@@ -49,7 +49,7 @@ GATES_HEAD = """
 
 A comparison with a baseline, a git ref or another run file fails a test only where a better program cannot make the same change. Other changes are
 shown ("changed from 48.7 % to 25.2 %, which does not gate"), and are neither REGRESSION nor IMPROVED. A limit (`min_xla_coverage="90%"`) gates any
-metric. `max_python_calls_regression="2%"` on the marker gates a larger rise of `python_calls`. That count had the same value in eight processes for
+metric. `max_python_calls_regression="2%"` on the marker gates a smaller rise of `python_calls`. That count had the same value in eight processes for
 each of [14 steps](../explanation/analysis.md#calls-of-python-functions).
 
 | metric | a change gates | why |
@@ -135,7 +135,8 @@ def gate_row(metric: Metric) -> str:
     """One line of the table of gates."""
     gate = gate_of(metric)
     unless = f", unless `{gate.unless}` changed too" if gate.unless else ""
-    return f"| `{metric.name}` | {CHANGES[gate.change]}{unless} | {gate.why} |\n"
+    beyond = f" of more than {gate.tolerated.replace(' or ', ' and ')}" if gate.tolerated else ""
+    return f"| `{metric.name}` | {CHANGES[gate.change]}{beyond}{unless} | {gate.why} |\n"
 
 
 def page() -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pytest_tfperf.metrics import LOWER, MACHINE, PROGRAM, Metric
+from pytest_tfperf.quantities import COUNT, RATIO, format_quantity
 
 ANY, WORSE, RISE, MOVED, NEVER = "any", "worse", "rise", "moved", "never"
 
@@ -27,6 +28,22 @@ class Gate(NamedTuple):
     """Reason, for people."""
     unless: str = ""
     """Another metric; where it changed too, this one is shown only."""
+    beyond: tuple[float, float] = (0.0, 0.0)
+    """Share of the value before, and number: a change must exceed both, or it is shown only."""
+    if_unknown: bool = True
+    """False if a value that became unknown fails nothing, since the same program may have none."""
+
+    @property
+    def tolerated(self) -> str:
+        """`0.1 %`, or `20 % or 50`: the change that is shown only; empty if there is none."""
+        share, number = self.beyond
+        shown = [format_quantity(share, RATIO)] if share else []
+        return " or ".join(shown + ([format_quantity(number, COUNT)] if number else []))
+
+    def tolerates(self, before: float, now: float) -> bool:
+        """Return whether a change is too small to fail a test, or to be an improvement."""
+        share, number = self.beyond
+        return abs(now - before) <= max(share * abs(before), number)
 
     def closes(self, metric: Metric, before: float, now: float) -> bool:
         """
@@ -100,7 +117,12 @@ _GATES = {
     "xla_compiles": Gate(WORSE, "a step after the first should compile nothing"),
     "retraces": Gate(WORSE, "a step after the first should trace nothing"),
     "eager_ops": Gate(WORSE, "each costs a call from Python"),
-    "python_calls": Gate(NEVER, "a helper function is a call more, and costs next to nothing"),
+    "python_calls": Gate(
+        WORSE,
+        "each takes time; a helper function is a call more, and costs next to nothing",
+        beyond=(0.2, 50),
+        if_unknown=False,  # coverage and debuggers hide them
+    ),
     "graph_ops": Gate(
         WORSE,
         "each op costs time; ops that ran eagerly may move into the graph",
@@ -115,7 +137,7 @@ _GATES = {
     "peak_memory": Gate(WORSE, "memory is a cost of its own"),
     "memory_growth": Gate(NEVER, "it varies from run to run; a limit decides it"),
     "half_precision": Gate(NEVER, "it falls where products in 16 bits go, and others stay"),
-    "flops": Gate(RISE, "more FLOPs are more work; fewer are usually wanted"),
+    "flops": Gate(RISE, "more FLOPs are more work; fewer are usually wanted", beyond=(0.001, 0)),
     "host_device_copies": Gate(WORSE, "each copy costs time"),
     "host_device_bytes": Gate(WORSE, "each byte costs time"),
     "kernel_launches": Gate(WORSE, "each launch costs the host time"),

@@ -173,8 +173,9 @@ class _Comparison:
         wanted = f"{shown} ({reference.removeprefix('the ')})"
         if value.number is None:
             sentence = f"{name} is unknown, {shown} in {reference}: {value.why}"
-            gates = self._gate_of(metric, value).change != NEVER
-            verdict = Verdict.UNKNOWN if gates else Verdict.INCONCLUSIVE
+            gate = self._gate_of(metric, value)
+            fails = gate.change != NEVER and gate.if_unknown
+            verdict = Verdict.UNKNOWN if fails else Verdict.INCONCLUSIVE
             return check(self.profile, name, verdict, wanted, sentence)
         now = float(rounded(value.number))
         found = f"{name} is {format_quantity(now, metric.unit)}"
@@ -297,6 +298,8 @@ class _Comparison:
         falls_short = metric.better is None and not gate.closes(metric, before, now)
         if gate.change in (NEVER, MOVED) or falls_short:
             return gate.why
+        if gate.tolerates(before, now):
+            return f"it is within {gate.tolerated} of the value before"
         if explained_by(gate, self.stored, self._values()):
             return f"{gate.why}, and {gate.unless} changed too"
         return ""

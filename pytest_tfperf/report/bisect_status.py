@@ -63,7 +63,7 @@ def _is_shown_only(test: ProfiledTest, check: Check) -> bool:
     value = found.metrics.get(check.metric)
     gate = gate_of_value(metric, value.detail if value is not None else {})
     is_other_platform = metric.scope == PLATFORM and "against" in test.environment
-    return gate.change == NEVER or is_other_platform
+    return gate.change == NEVER or not gate.if_unknown or is_other_platform
 
 
 def _named(test: ProfiledTest, check: Check) -> str:

@@ -20,7 +20,6 @@ MOVED_BY_BETTER_PROGRAMS = {
     *("fusions", "graph_reduction", "half_precision"),
     *("padding_overhead", "mxu_padding_overhead", "input_capacity", "tensor_core_time"),
     *("device_busy", "collective_time", "input_bound", "host_overhead", "flops_utilization"),
-    "python_calls",
 }
 
 
@@ -63,6 +62,23 @@ def test_a_gate_closes_in_its_direction():
             change,
             better,
         )
+
+
+def test_a_tolerated_change_is_the_larger_of_a_share_and_a_number():
+    assert Gate(WORSE, "because").tolerated == ""
+    for beyond, before, within, tolerated in [
+        ((0.0, 0.0), 100, 0, ""),
+        ((0.001, 0.0), 1_000_000, 1000, "0.1 %"),
+        ((0.2, 50.0), 250, 50, "20 % or 50"),
+        ((0.2, 50.0), 1000, 200, "20 % or 50"),
+        ((0.2, 50.0), 0, 50, "20 % or 50"),
+    ]:
+        gate = Gate(WORSE, "because", beyond=beyond)
+        assert gate.tolerated == tolerated
+        for change in (within, -within):
+            assert gate.tolerates(before, before + change)
+        for change in (within + 1, -within - 1):
+            assert not gate.tolerates(before, before + change)
 
 
 def test_each_kind_of_comparison_shows_a_change_that_does_not_gate():

@@ -96,3 +96,32 @@ def test_more_calls_fail_a_test_that_limits_them(suite, monkeypatch, marks, outc
     [found] = [check for check in test["checks"] if check["metric"] == "python_calls"]
     assert found["detail"]["after"] == found["detail"]["before"] + 40
     assert found["details"][0][1].startswith(ADDED)
+
+
+LOGGING = """
+import json
+
+def step(x):
+    for row in range(ROWS):
+        json.dumps({"row": row})
+    return x + 1
+
+def test_step(tf_profile):
+    tf_profile(step, DATA, **STEP_ARGUMENTS)
+"""
+
+
+def test_many_more_calls_fail_a_test_that_limits_nothing(suite, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    suite.write(LOGGING.replace("ROWS", "1"))
+    suite("--tfperf-update").assert_outcomes(passed=1)
+    suite.write(LOGGING.replace("ROWS", "300"))
+    result = suite("--tfperf-baseline", "--tfperf-only=structural")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "test_step: python_calls rose from *",
+            "  +299 calls of json/encoder.py:* a step (1 → 300)*",
+            "  if intended: pytest --tfperf-update",
+        ]
+    )

@@ -72,15 +72,42 @@ def test_calls_that_differ_from_step_to_step_are_not_stored(place):
     assert "python_functions" not in entry
 
 
-def test_more_calls_are_shown_with_their_functions_and_fail_nothing(place):
+def test_a_few_more_calls_are_shown_with_their_functions_and_fail_nothing(place):
     store(place, calling(BEFORE))
     found = compared(place, calling(AFTER))["python_calls"]
     assert (found.verdict, found.detail["gates"]) == (Verdict.PASS, False)
     assert found.sentence == (
         "python_calls rose from 21 to 61, which does not gate: "
-        "a helper function is a call more, and costs next to nothing"
+        "it is within 20 % or 50 of the value before"
     )
     assert found.details == (("", PLANTED),)
+
+
+def test_calls_gate_beyond_both_twenty_per_cent_and_fifty(new_place):
+    cases = [
+        (100, 150, "PASS", True),  # 50 % and 50 calls
+        (100, 151, "REGRESSION", False),
+        (0, 50, "PASS", True),
+        (0, 51, "REGRESSION", False),
+        (1000, 1200, "PASS", True),  # 20 % and 200 calls
+        (1000, 1201, "REGRESSION", False),
+        (250, 300, "PASS", True),  # both at once
+        (250, 301, "REGRESSION", False),
+        (1000, 800, "PASS", True),
+        (1000, 799, "IMPROVED", False),
+        (100, 100, "PASS", False),
+    ]
+    for before, now, verdict, is_shown in cases:
+        place = new_place()
+        store(place, calling({"model.py:step": before}))
+        found = compared(place, calling({"model.py:step": now}))["python_calls"]
+        assert (found.verdict, found.is_shown_change) == (Verdict(verdict), is_shown), (before, now)
+        if verdict == "REGRESSION":
+            named = f"+{now - before} calls of model.py:step a step ({before:,} → {now:,}), line 9"
+            assert found.message.splitlines()[1:] == [
+                f"  {named}",
+                "  if intended: pytest --tfperf-update",
+            ]
 
 
 def test_a_test_that_limits_the_rise_decides_it(new_place):
