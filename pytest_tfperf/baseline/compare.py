@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pytest_tfperf.analysis.differences.profile_differences import (
+    CAST,
+    dtype_change,
     function_differences,
     metric_differences,
     with_differences,
@@ -127,13 +129,16 @@ def _missing(profile: Profile, entry: Json | None, key: str, where: str) -> Chec
     if entry["workload"] == profile.workload:
         return None
     shown = workload_differences(entry["workload"], profile.workload)
+    other = f"the baseline of {key!r} in {where} is for another workload ({shown})"
+    of_dtype = dtype_change(entry["workload"], profile.workload, "in the baseline")
     return check(
         profile,
         "baseline",
         Verdict.MISSING,
         "an entry for this workload",
-        f"the baseline of {key!r} in {where} is for another workload ({shown})",
-        advice=next_step("pytest --tfperf-update, if the change is meant"),
+        of_dtype or other,
+        details=(("nothing is compared", other),) if of_dtype else (),
+        advice=(*next_step(of_dtype and CAST), ("if intended", "pytest --tfperf-update")),
     )
 
 

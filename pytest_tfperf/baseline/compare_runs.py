@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pytest_tfperf.analysis.differences.profile_differences import (
     differences,
+    dtype_change,
     with_differences,
     workload_differences,
 )
@@ -112,8 +113,16 @@ def _compared(
 ) -> Iterator[Check]:
     if before.workload != profile.workload:
         both = workload_differences(before.workload, profile.workload)
-        message = f"the first file has it for another workload ({both})"
-        yield check(profile, "profile", Verdict.MISSING, "the same workload", message)
+        other = f"the first file has it for another workload ({both})"
+        of_dtype = dtype_change(before.workload, profile.workload, "in the first file")
+        yield check(
+            profile,
+            "profile",
+            Verdict.MISSING,
+            "the same workload",
+            of_dtype or other,
+            details=(("nothing is compared", other),) if of_dtype else (),
+        )
         return
     yield from structure_checks(
         profile, structure_of(before, old.environment), test.environment, _FIRST

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.analysis.differences.profile_differences import (
+    CAST,
     differences,
+    dtype_change,
     setting_differences,
     with_differences,
     workload_differences,
@@ -200,7 +202,13 @@ def _of_profile(
         return
     if profile.workload != ref.workload:
         both = workload_differences(ref.workload, profile.workload, terms.ref)
-        yield _check(profile, Verdict.NEW, f"its workload {alone} ({both})")
+        other = f"its workload {alone} ({both})"
+        of_dtype = dtype_change(ref.workload, profile.workload, f"on {terms.ref}")
+        found = _check(profile, Verdict.INCOMPARABLE, of_dtype or other)
+        if of_dtype:
+            found = replace(found, advice=(("try", CAST),))
+            found = found.with_details(("nothing is compared", other))
+        yield found
         return
     if terms.only != TIMING:
         yield from against_profile(profile, ref, terms.ref, KIND, terms.is_same_platform)

@@ -30,11 +30,15 @@ from pytest_tfperf.analysis.differences.stage_differences import (
 )
 from pytest_tfperf.quantities import SHARE, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict, part_title
+from pytest_tfperf.text import and_more
 from pytest_tfperf.values import PARTS, Table
 
 LOOK_FURTHER = ("try", "look at the other metrics that differ")
 """Advice on a slower step for which no difference is known."""
+CAST = "cast them where the data are made or loaded"
+"""Advice on inputs of another dtype."""
 _IN_MESSAGES, _IN_REPORTS = 5, 20  # differences that are shown
+_NAMED_INPUTS = 4
 _Comparison = Callable[[Mapping[str, Table], Mapping[str, Table]], Iterator[Difference]]
 _COUNTED: dict[str, _Comparison] = {
     "fusions": executable_differences,
@@ -153,6 +157,38 @@ def workload_differences(
             shown = f"stored {old}" if ref is None else f"{old} on {ref}"
             texts.append(f"{name}: {shown}, now {new}")
     return "; ".join(texts)
+
+
+def dtype_change(before: Mapping[str, Any], after: Mapping[str, Any], reference: str) -> str:
+    """
+    Return `inputs are float64 now, float32 in the baseline (float32[8] → float64[8])`.
+
+    Args:
+        before: The workload before.
+        after: The workload now.
+        reference: Words for where the workload before was, such as `in the baseline`.
+
+    Returns:
+        The sentence; empty if no input changed its dtype alone.
+    """
+    old, new = before.get("inputs", ()), after.get("inputs", ())
+    if len(old) != len(new):
+        return ""
+    changed = [
+        (was, now)
+        for was, now in zip(old, new, strict=True)
+        if was != now and was.partition("[")[2] == now.partition("[")[2] != ""
+    ]
+    if not changed:
+        return ""
+    dtypes = (
+        " and ".join(dict.fromkeys(one.partition("[")[0] for one in side))
+        for side in zip(*changed, strict=True)
+    )
+    of_before, of_now = dtypes
+    subject = "an input is" if len(changed) == 1 < len(new) else "inputs are"
+    shown = and_more([f"{was} → {now}" for was, now in changed], _NAMED_INPUTS)
+    return f"{subject} {of_now} now, {of_before} {reference} ({shown})"
 
 
 def metric_differences(runs: Sequence[Mapping[str, Any]], after: Profile) -> tuple[Difference, ...]:

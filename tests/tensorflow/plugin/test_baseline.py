@@ -305,6 +305,26 @@ def test_another_batch_size_is_missing_and_says_so(recorded):
 
 
 @pytest.mark.full
+def test_inputs_of_another_dtype_are_red_with_the_dtype_first(suite):
+    body = """
+def test_step(tf_profile):
+    tf_profile(tf.function(tf.reduce_sum), [tf.ones((8, 8), tf.DTYPE)], **STEP_ARGUMENTS)
+"""
+    suite.write(body.replace("DTYPE", "float32"))
+    suite("--tfperf-update").assert_outcomes(passed=1)
+    suite.write(body.replace("DTYPE", "float64"))
+    result = suite("--tfperf-baseline")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "test_step: inputs are float64 now, float32 in the baseline (float32[[]8,8] → float64[[]8,8])",
+            "  try: cast *",
+            "  if intended: pytest --tfperf-update",
+        ]
+    )
+
+
+@pytest.mark.full
 def test_a_dataset_s_batch_size_is_seen_where_its_signature_leaves_it_open(suite):
     body = """
 import keras

@@ -303,8 +303,51 @@ def test_an_entry_for_another_workload_is_missing_and_shows_both(place):
     assert found.message == (
         f"the baseline of 'test_step' in {place.structure} is for another workload "
         "(batch: stored 8, now 16; replicas: stored None, now 2)\n"
-        "  try: pytest --tfperf-update, if the change is meant"
+        "  if intended: pytest --tfperf-update"
     )
+
+
+def test_inputs_of_another_dtype_are_missing_with_the_dtype_first_and_the_update_last(place):
+    entry = f"the baseline of 'test_step' in {place.structure} is for another workload "
+    f32, f64 = "float32[8,4]", "float64[8,4]"
+    cases = [
+        ([f32], [f64], f"inputs are float64 now, float32 in the baseline ({f32} → {f64})"),
+        (
+            [f32, "int64[8]"],
+            [f64, "int64[8]"],
+            f"an input is float64 now, float32 in the baseline ({f32} → {f64})",
+        ),
+        (
+            [f32, "int32[8]"],
+            [f64, "int64[8]"],
+            "inputs are float64 and int64 now, float32 and int32 in the baseline "
+            f"({f32} → {f64}, int32[8] → int64[8])",
+        ),
+    ]
+    for before, now, headline in cases:
+        store(place, profile(retraces=0, workload={"batch": 8, "inputs": before}))
+        changed = profile(retraces=0, workload={"batch": 8, "inputs": now})
+        for only in (None, "structural", "timing"):
+            [found] = compare(place, changed, only=only)
+            assert found.verdict is Verdict.MISSING
+            assert found.message.splitlines() == [
+                headline,
+                f"  nothing is compared: {entry}(inputs: stored {before}, now {now})",
+                "  try: cast them where the data are made or loaded",
+                "  if intended: pytest --tfperf-update",
+            ]
+
+
+def test_inputs_of_another_shape_are_of_no_other_dtype(place):
+    store(place, profile(retraces=0, workload={"inputs": ["float32[8]", "str"]}))
+    for now in (
+        ["float32[9]", "str"],
+        ["float64[9]", "str"],
+        ["float32[8]"],
+        ["float32[8]", "int"],
+    ):
+        [found] = compare(place, profile(retraces=0, workload={"inputs": now}))
+        assert found.sentence.startswith("the baseline of 'test_step' in "), now
 
 
 def test_another_platform_is_incomparable_and_named_while_program_metrics_are_decided(place):

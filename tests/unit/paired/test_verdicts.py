@@ -10,6 +10,8 @@ from helpers.builders import profile, value
 from pytest_tfperf.paired.budget import LaterTurns
 from pytest_tfperf.paired.coordinator import PairedTest, PairedTurns, ReadyPair
 from pytest_tfperf.paired.verdicts import Terms, absent_check, undecided, verdicts
+from pytest_tfperf.plugin.decide import undecided as shown_as
+from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.process_spread import Residuals, constant_spread
 from pytest_tfperf.turns import Ready
@@ -337,9 +339,25 @@ def test_another_workload_is_not_compared_and_shown():
         turns_of(9),
     )
     [check] = verdicts(paired, {}, TERMS, None)
-    assert check.verdict is Verdict.NEW
+    assert check.verdict is Verdict.INCOMPARABLE
     assert "inputs: ['f32[8]'] on main, now ['f32[9]']" in check.message
     assert "batch" not in check.message
+
+
+def test_inputs_of_another_dtype_than_on_the_ref_are_named_and_undecided():
+    paired = paired_of(
+        [profile(workload={"inputs": ["float64[8]"]})],
+        [profile(workload={"inputs": ["float32[8]"]})],
+        turns_of(9),
+    )
+    found = verdicts(paired, {}, TERMS, None)
+    assert found[0].message.splitlines() == [
+        "inputs are float64 now, float32 on main (float32[8] → float64[8])",
+        "  nothing is compared: its workload is on the working tree alone "
+        "(inputs: ['float32[8]'] on main, now ['float64[8]'])",
+        "  try: cast them where the data are made or loaded",
+    ]
+    assert shown_as(tuple(found), Options()) == "INCOMPARABLE"
 
 
 def test_a_workload_that_says_less_than_on_the_ref_is_another_one():
@@ -349,7 +367,7 @@ def test_a_workload_that_says_less_than_on_the_ref_is_another_one():
         turns_of(9),
     )
     [check] = verdicts(paired, {}, TERMS, None)
-    assert check.verdict is Verdict.NEW
+    assert check.verdict is Verdict.INCOMPARABLE
     assert "(replicas: 2 on main, now None)" in check.message
 
 
