@@ -17,7 +17,7 @@ from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import INTERFERENCE
 from pytest_tfperf.stats.steady_state import find_trend, slow_start
 from pytest_tfperf.text import plural
-from pytest_tfperf.values import Source, Unknown, Value
+from pytest_tfperf.values import TRACED_BEFORE, Source, Unknown, Value
 
 _INSTRUMENTED = (
     "Python was traced in the timed window (coverage, a debugger), which takes time of its own: "
@@ -263,7 +263,8 @@ def _first_step(recording: Recording, why: str) -> Value:
     if recording.first_step_s is None:
         return Value.unknown("first_step_time", why)
     if isinstance(recording.first_step_s, Unknown):
-        return Value.unknown("first_step_time", recording.first_step_s.why)
+        unknown = Value.unknown("first_step_time", recording.first_step_s.why)
+        return replace(unknown, detail={TRACED_BEFORE: True})
     return Value.of(
         "first_step_time",
         recording.first_step_s,

@@ -21,7 +21,7 @@ from pytest_tfperf.gates import MOVED, NEVER, Gate, explained_by, gate_of, gate_
 from pytest_tfperf.metrics import PLATFORM, PROGRAM, Metric
 from pytest_tfperf.quantities import RATIO, format_change, format_quantity, told_apart
 from pytest_tfperf.results import Check, Profile, Verdict
-from pytest_tfperf.values import Json, Source, Value
+from pytest_tfperf.values import TRACED_BEFORE, Json, Source, Value
 
 _TOLERANCE = {"peak_memory": 0.10}  # measured on a CPU it differs by 7 % from step to step
 _OF_SHAPES = frozenset({"flops"})
@@ -300,6 +300,9 @@ class _Comparison:
             return gate.why
         if gate.tolerates(before, now):
             return f"it is within {gate.tolerated} of the value before"
+        first = self.profile.metrics.get("first_step_time")
+        if metric.name in TOTALS and now < before and first and TRACED_BEFORE in first.detail:
+            return f"{first.why}, and what it traced or compiled then is not counted"
         if explained_by(gate, self.stored, self._values()):
             return f"{gate.why}, and {gate.unless} changed too"
         return ""

@@ -32,6 +32,7 @@ Calls of a step at most, each of several programs.
 A device of XLA on CPUs takes 32 programs at once. Then one of a collective may lack a thread, and
 the others wait for it until XLA ends the process: measured with JAX 0.10.2, 2 and 8 devices.
 """
+_DEFAULT_POLICY = "float32"
 _WITHOUT_PREALLOCATION = ("0", "false")
 
 
@@ -208,9 +209,16 @@ class Jax:
         return []
 
     def precision(self) -> str:
-        """Return the dtype policy of Keras, and the settings of JAX that are not the default."""
+        """
+        Return the dtype policy of Keras on JAX, and the settings of JAX, if not the defaults.
+
+        So it is the same whether another test of the process has loaded Keras or not.
+        """
         config, keras = _jax().config, getattr(sys.modules.get("keras"), "config", None)
-        policy = str(keras.dtype_policy().name) if keras else ""
+        policy = ""
+        if keras is not None and keras.backend() == "jax":
+            policy = str(keras.dtype_policy().name)
+        policy = "" if policy == _DEFAULT_POLICY else policy
         wide = "x64" if config.jax_enable_x64 else ""
         return " ".join(filter(None, (policy, wide, config.jax_default_matmul_precision or "")))
 

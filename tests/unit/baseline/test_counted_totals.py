@@ -1,12 +1,16 @@
 """Totals over as many steps as a run had time for, against those of another run of unchanged code."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from helpers.baselines import update, update_new
 from helpers.builders import LAPTOP, profile, record_of, value
 
+from pytest_tfperf.analysis.timing import timed_values
 from pytest_tfperf.baseline.compare import compare_with_baseline
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.values import Unknown
 
 
 @pytest.fixture
@@ -136,3 +140,18 @@ def test_the_steps_stay_with_the_totals_that_they_belong_to(place):
     update(place, record_of(more))
     entry = json.loads(place.structure.read_text())["tests"]["test_step"]
     assert (entry["counted_steps"], entry["program"]["retraces"]) == (900, 2)
+
+
+def test_a_total_that_fell_where_functions_had_been_traced_before_is_no_improvement(new_place):
+    why = "its functions had been traced before, so this was no first step"
+    recording = Recording(name="", trace=None, workload={}, first_step_s=Unknown(why))
+    first = timed_values(recording)["first_step_time"]
+    for at_steps, verdict in (((), "PASS"), ((3,), "PASS"), ((3, 4, 5), "REGRESSION")):
+        now = total(600, *at_steps)
+        assert found(new_place(), total(600, 3, 4), now).verdict == (
+            "IMPROVED" if verdict == "PASS" else verdict
+        )
+        now = replace(now, metrics={**now.metrics, "first_step_time": first})
+        check = found(new_place(), total(600, 3, 4), now)
+        assert (check.verdict, check.is_shown_change) == (verdict, verdict == "PASS")
+        assert verdict != "PASS" or f"does not gate: {why}" in check.sentence

@@ -31,3 +31,27 @@ def test_a_failed_import_leaves_no_jax(monkeypatch):
     assert loaded_jax() is None
     with pytest.raises(CaptureError, match="pip install jax"):
         Jax().version()
+
+
+def test_the_precision_is_of_the_step_and_not_of_what_the_process_has_loaded(monkeypatch):
+    def keras_of(backend, policy):
+        named = SimpleNamespace(name=policy)
+        return SimpleNamespace(
+            config=SimpleNamespace(backend=lambda: backend, dtype_policy=lambda: named)
+        )
+
+    cases = [
+        (None, {}, ""),
+        (keras_of("tensorflow", "float32"), {}, ""),
+        (keras_of("tensorflow", "mixed_bfloat16"), {}, ""),  # it is of TensorFlow's models
+        (keras_of("jax", "float32"), {}, ""),
+        (keras_of("jax", "mixed_bfloat16"), {}, "mixed_bfloat16"),
+        (keras_of("jax", "float64"), {"jax_enable_x64": True}, "float64 x64"),
+        (None, {"jax_default_matmul_precision": "high"}, "high"),
+    ]
+    for keras, changed, precision in cases:
+        config = {"jax_enable_x64": False, "jax_default_matmul_precision": None, **changed}
+        jax = SimpleNamespace(jit=None, __version__="0.10.2", config=SimpleNamespace(**config))
+        monkeypatch.setitem(sys.modules, "jax", jax)
+        monkeypatch.setitem(sys.modules, "keras", keras)
+        assert Jax().precision() == precision, (keras, changed)
