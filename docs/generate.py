@@ -135,7 +135,7 @@ def gate_row(metric: Metric) -> str:
     """One line of the table of gates."""
     gate = gate_of(metric)
     unless = f", unless `{gate.unless}` changed too" if gate.unless else ""
-    beyond = f" of more than {gate.tolerated.replace(' or ', ' and ')}" if gate.tolerated else ""
+    beyond = f" of more than {bounds}" if (bounds := gate.bounds("and")) else ""
     return f"| `{metric.name}` | {CHANGES[gate.change]}{beyond}{unless} | {gate.why} |\n"
 
 

@@ -33,12 +33,11 @@ class Gate(NamedTuple):
     if_unknown: bool = True
     """False if a value that became unknown fails nothing, since the same program may have none."""
 
-    @property
-    def tolerated(self) -> str:
-        """`0.1 %`, or `20 % or 50`: the change that is shown only; empty if there is none."""
+    def bounds(self, word: str) -> str:
+        """Return `beyond` in words, as in `20 % or 50`; empty if every change counts."""
         share, number = self.beyond
         shown = [format_quantity(share, RATIO)] if share else []
-        return " or ".join(shown + ([format_quantity(number, COUNT)] if number else []))
+        return f" {word} ".join(shown + ([format_quantity(number, COUNT)] if number else []))
 
     def tolerates(self, before: float, now: float) -> bool:
         """Return whether a change is too small to fail a test, or to be an improvement."""

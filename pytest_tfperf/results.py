@@ -261,6 +261,11 @@ class Check:
         return self.detail.get("gates") is False
 
     @property
+    def word(self) -> str:
+        """The verdict in reports for people, `changed` for a change that is shown only."""
+        return "changed" if self.is_shown_change else self.verdict.value
+
+    @property
     def ratio(self) -> float | None:
         """The value after ÷ before, of a comparison that has both."""
         before, after, ratio = (self.detail.get(name) for name in ("before", "after", "ratio"))

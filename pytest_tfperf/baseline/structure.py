@@ -299,7 +299,7 @@ class _Comparison:
         if gate.change in (NEVER, MOVED) or falls_short:
             return gate.why
         if gate.tolerates(before, now):
-            return f"it is within {gate.tolerated} of the value before"
+            return f"it is within {gate.bounds('or')} of the value before"
         first = self.profile.metrics.get("first_step_time")
         if metric.name in TOTALS and now < before and first and TRACED_BEFORE in first.detail:
             return f"{first.why}, and what it traced or compiled then is not counted"

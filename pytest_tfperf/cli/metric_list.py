@@ -14,7 +14,7 @@ from pytest_tfperf.cli.console import labelled, width, write_out
 from pytest_tfperf.cli.output import GOOD, add_command, json_text, meant, refuse
 from pytest_tfperf.cli.text_tables import Cells, laid_out
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.gates import ANY, NEVER, RISE, WORSE, gate_of
+from pytest_tfperf.gates import ANY, MOVED, NEVER, RISE, WORSE, gate_of
 from pytest_tfperf.metric_evidence import EVIDENCE
 from pytest_tfperf.metrics import MACHINE, METRICS, PLATFORM, PROGRAM, Metric
 from pytest_tfperf.quantities import BYTES, COUNT, FLOP, RATE, RATIO, SECONDS, SHARE
@@ -37,11 +37,11 @@ _SCOPES = {
     PLATFORM: "platform: the same for a kind of device and a version of the framework",
     MACHINE: "machine: comparable within one class of machines",
 }
-_GATES = {ANY: "any", WORSE: "worse", RISE: "rise", NEVER: "never"}
 _EXPLAINED_GATES = {
     ANY: "any change against a baseline",
     WORSE: "a change for the worse against a baseline",
     RISE: "a rise against a baseline",
+    MOVED: "a fall against a baseline where ops that XLA compiled now run outside it",
     NEVER: "no change against a baseline",
 }
 _GATE = "Gate: the change against a baseline or a git ref that fails a test."
@@ -92,7 +92,12 @@ def _metric(name: str) -> Metric:
 
 def _metric_json(metric: Metric) -> Json:
     gate = gate_of(metric)
-    fails = {"change": gate.change, "unless": gate.unless or None, "why": gate.why}
+    fails = {
+        "change": gate.change,
+        "beyond": gate.bounds("and") or None,
+        "unless": gate.unless or None,
+        "why": gate.why,
+    }
     return {**metric._asdict(), "fails": fails, "evidence": EVIDENCE[metric.name]}
 
 
@@ -104,7 +109,7 @@ def _list_view(metrics: Sequence[Metric]) -> Iterator[RenderableType]:
             _UNITS.get(metric.unit, metric.unit),
             metric.meaning,
             metric.scope,
-            _GATES[gate_of(metric).change],
+            gate_of(metric).change,
         )
         for metric in metrics
     ]
@@ -117,13 +122,14 @@ def _metric_view(metric: Metric) -> Iterator[RenderableType]:
     example = _EXAMPLES[metric.unit]
     written = example if metric.unit in (COUNT, RATE, FLOP) else f'"{example}"'
     unless = f", unless {gate.unless} changed too" if gate.unless else ""
+    beyond = f" of more than {bounds}" if (bounds := gate.bounds("and")) else ""
     yield Text.assemble((metric.name, "bold"), f": {metric.meaning}")
     yield labelled(
         [
             ("  unit:", _UNITS.get(metric.unit, metric.unit)),
             ("  better:", metric.better or "neither higher nor lower"),
             ("  scope:", _SCOPES[metric.scope]),
-            ("  fails a test:", f"{_EXPLAINED_GATES[gate.change]}{unless}: {gate.why}"),
+            ("  fails a test:", f"{_EXPLAINED_GATES[gate.change]}{beyond}{unless}: {gate.why}"),
             ("  known from:", EVIDENCE[metric.name].replace("`", "")),
             ("  limit:", f"@pytest.mark.tfperf({relation}_{metric.name}={written})"),
             ("  of a trace:", f"tfperf check TRACE --{relation}-{flag} {example}"),

@@ -285,7 +285,7 @@ def _sign(verdicts: Iterable[Verdict]) -> str:
 
 
 def _verdict(check: Check) -> str:
-    return f"{_sign([check.verdict])} {check.verdict.value}"
+    return check.word if check.is_shown_change else f"{_sign([check.verdict])} {check.word}"
 
 
 def _name(test: ProfiledTest, profile: str) -> str:

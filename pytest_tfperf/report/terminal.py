@@ -166,7 +166,7 @@ def _first(test: ProfiledTest, check: Check, others: str = "") -> TextLine:
     """Render a check in one line: verdict, test and sentence."""
     where = f"{test.nodeid} [{check.profile}]" if check.profile else test.nodeid
     return TextLine(
-        f"{check.verdict.value:<12} {where}{others}: {_verdict_and_headline(check)[1]}",
+        f"{check.word:<12} {where}{others}: {_verdict_and_headline(check)[1]}",
         colour(check),
         _VERDICT,
     )
@@ -176,8 +176,14 @@ def _verdict_and_headline(check: Check) -> tuple[Verdict, str]:
     return check.verdict, check.sentence.partition("\n")[0]
 
 
-def colour(check: Check) -> str:
-    """Return red for a check that fails a test, yellow for an undecided one, green for others."""
+def colour(check: Check) -> str | None:
+    """
+    Return red for a check that fails a test, yellow for an undecided one, green for others.
+
+    A change that is shown only has none.
+    """
     if check.verdict in BROKEN:
         return "red"
+    if check.is_shown_change:
+        return None
     return "green" if check.verdict in DECIDED else "yellow"

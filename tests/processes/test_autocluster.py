@@ -221,7 +221,9 @@ def test_the_baseline_is_compared_in_the_process_and_the_flags_are_what_changed(
     """The process is that of an xdist worker's test here."""
     assert compared.status == 1
     checks = compared.tests["test_counts"]["checks"]
-    [lost] = [one for one in checks if one["metric"] == "xla_clusters" and one["profile"] == "plain"]
+    [lost] = [
+        one for one in checks if one["metric"] == "xla_clusters" and one["profile"] == "plain"
+    ]
     assert lost["sentence"] == (
         "xla_clusters fell from 1 to 0: AddV2, Exp, Mul, Sin, Tanh now run outside XLA"
     )

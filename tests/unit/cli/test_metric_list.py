@@ -46,6 +46,10 @@ def test_the_list_as_json(capsys):
     assert main(["metrics", "retraces", "--json"]) == 0
     [one] = json.loads(capsys.readouterr().out)["metrics"]
     assert one["fails"]["change"] == "worse"
+    main(["metrics", "python_calls"])
+    assert "a change for the worse against a baseline of more than 20 % and 50: " in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 @pytest.mark.parametrize(
