@@ -111,6 +111,8 @@ def test_wrong_run_files_do_not_match_the_schema(validator):
         (["tests", 0, "profiles", 0, "steps", 0, "period_s"], -1.0),
         (["tests", 0, "profiles", 0, "steps", 0, "parts_s", "lunch"], 0.1),
         (["tests", 0, "profiles", 0, "tables", "stages", "rows", 0, 0], []),
+        (["tests", 0, "profiles", 0, "metrics", "step_time", "detail", "inside"], ["MatMul"]),
+        (["tests", 0, "profiles", 0, "metrics", "step_time", "detail", "outside"], {"Relu": "1"}),
         (["tests", 0, "line"], 0),
     ]:
         data = json.loads(json.dumps(a_run().to_json()))
