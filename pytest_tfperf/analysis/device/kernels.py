@@ -105,8 +105,8 @@ def analyse(evidence: Evidence) -> Findings:
         parts = [with_units(one, found) for one, found in zip(parts, known, strict=True)]
     kernels = _together(parts)
     tables = {"kernels": kernel_table(kernels, evidence.steps.n_steps)} if kernels else {}
-    known = [compute_capability(plane) for plane in gpus(evidence.trace)]
-    capability = min((one for one in known if one is not None), default=None)
+    capabilities = [compute_capability(plane) for plane in gpus(evidence.trace)]
+    capability = min((one for one in capabilities if one is not None), default=None)
     return Findings(
         values={"tensor_core_time": tensor_core_time(kernels, capability)}, tables=tables
     )
