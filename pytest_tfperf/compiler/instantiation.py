@@ -29,6 +29,7 @@ from pytest_tfperf.compiler.functions import (
 from pytest_tfperf.op_types import is_pipeline
 
 _COPY, _UNCLUSTERED = "_seen_by_tfperf", "_without_clusters"  # suffixes of the names of copies
+_SPECIALIZED = "_specialized_for_"  # function_optimizer.cc: its copy for the constants of one call
 _REQUESTS = ("_XlaCompile", "_XlaScope", "_XlaMustCompile", "_XlaSeparateCompiledGradients")
 _MIN_CLUSTER = re.compile(r"--tf_xla_min_cluster_size=(\d+)")
 _MIN_CLUSTER_DEFAULT = 4  # tensorflow/compiler/jit/flags.cc
@@ -61,15 +62,7 @@ def unclustered(function: Function) -> Any:
     copies: dict[str, Any] = {}
     _copy_without_requests(function.name, copies)
     with _no_clusters():
-        graphs = _graphs_of(function, list(copies.values()))
-    for node in graphs.post_optimization_graph.node:
-        for value in node.attr.values():
-            if value.HasField("func"):
-                value.func.name = value.func.name.removesuffix(_UNCLUSTERED)
-        origin = node.experimental_debug_info
-        names = [name.removesuffix(_UNCLUSTERED) for name in origin.original_func_names]
-        origin.original_func_names[:] = names
-    return graphs
+        return _graphs_of(function, list(copies.values()))
 
 
 def _graphs_of(function: Function, copies: list[Any]) -> Any:
@@ -95,6 +88,7 @@ def _graphs_of(function: Function, copies: list[Any]) -> Any:
         for _ in range(_TRIES):
             for entry in _instantiate(name, args, n_results):
                 if shows(entry, definition):
+                    _name_origins(entry.post_optimization_graph)
                     return entry
     finally:
         for copy in copies:
@@ -111,6 +105,24 @@ def shows(entry: Any, definition: Any) -> bool:
     if len(nodes) != n_arguments + len(definition.node_def):
         return False
     return names_of(definition.node_def) <= names_of(nodes)
+
+
+def _name_origins(graph: Any) -> None:
+    """Let nodes name the functions that the user's are: our copies and Grappler's go with a call."""
+    for node in graph.node:
+        for called in called_by(node):
+            redirect(node, called, _origin(called))
+        origin = node.experimental_debug_info
+        origin.original_func_names[:] = map(_origin, origin.original_func_names)
+
+
+def _origin(name: str) -> str:
+    """Return the function that the runtime knows of which a function is a copy."""
+    from tensorflow.python.eager import context
+
+    if context.context().has_function(name) and not name.endswith(_UNCLUSTERED):
+        return name
+    return name.partition(_SPECIALIZED)[0].removesuffix(_UNCLUSTERED)
 
 
 def names_of(nodes: Any) -> set[tuple[str, str]]:

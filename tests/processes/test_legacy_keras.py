@@ -32,3 +32,25 @@ def test_loops_are_followed_under_the_marker_alone(pytester, monkeypatch, proces
     report = (pytester.path / "run.json").read_text()
     assert '"fit"' in report
     assert '"predict"' in report
+
+
+def test_graphs_of_recurrent_layers_are_known(pytester, monkeypatch, processes):
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    pytester.makepyfile(
+        """
+        import numpy as np
+        import pytest
+        import tensorflow as tf
+
+        X, Y = np.ones((320, 12, 4), "float32"), np.ones((320, 1), "float32")
+
+        @pytest.mark.parametrize("cell", ["GRU", "LSTM"])
+        @pytest.mark.tfperf(min_graph_ops=100, max_xla_coverage=1)
+        def test_fit(tf_profile, cell):
+            layers = [getattr(tf.keras.layers, cell)(8), tf.keras.layers.Dense(1)]
+            model = tf.keras.Sequential(layers)
+            model.compile("sgd", "mse")
+            tf_profile.fit(model, X, Y, batch_size=32, epochs=8, verbose=0)
+        """
+    )
+    pytester.runpytest_subprocess("-Wignore").assert_outcomes(passed=2)

@@ -113,6 +113,11 @@ def calls_apart(x):
     return apart(x) + apart(x)
 
 
+@tf.function
+def calls_with_constant(x):
+    return apart(tf.constant(2.0)) * x
+
+
 COUNTS = [
     # of square MatMul, Relu, Identity twice; Mul, AddV2, Sum, two Const and three Identity; identities go
     (twice, 14, 9, 0, ["AddV2", "MatMul", "MatMul", "Mul", "Relu", "Relu", "Sum"]),
@@ -122,6 +127,8 @@ COUNTS = [
     # Identity, in its body square, two AddV2, Const and four Identity. Of what is around three Const are left
     (loop, 28, 9, 0, ["AddV2", "AddV2", "Less", "MatMul", "Relu"]),
     (python, 3, 2, 0, ["EagerPyFunc", "Tanh"]),  # its callees do not count
+    # the six of `apart`, Const, Mul and Identity. Grappler copies `apart` for the constant: Mul and `apart` stay, with its own Const
+    (calls_with_constant, 9, 7, 0, ["Mul", "Mul", "Tanh"]),
 ]
 MORE_COUNTS = [
     (compiled, 3, 3, 2, []),  # Grappler does not see it
@@ -167,6 +174,36 @@ def test_types_before_and_after_grappler_have_lines():
     lines = {op.name: op.line for op in graph.outside}
     assert lines["PartitionedCall/Relu"] == lines["PartitionedCall_1/matmul"] == line(square, 2)
     assert (lines["mul"], lines["Sum"]) == (line(twice, 2), line(twice, 3))
+
+
+@pytest.mark.full
+def test_a_copy_that_grappler_makes_for_one_call_counts_as_its_original():
+    @tf.function(experimental_attributes={"api_implements": "own", "api_preferred_device": "CPU"})
+    def both(x, factor):
+        return tf.tanh(x) * factor, tf.sin(x)
+
+    @tf.function
+    def unused(x):
+        return both(x, x)[0]
+
+    @tf.function
+    def gradient(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = unused(x)
+        return tape.gradient(y, x)
+
+    @tf.function
+    def loop(x):
+        for _ in tf.range(3):
+            x = both(x, tf.constant(3.0))[0]
+        return x
+
+    for step, n_tanh in (unused, 1), (gradient, 1), (loop, 1):
+        graph = graph_of(lambda step=step: step(X))
+        assert graph.after["Tanh"] == graph.before["Tanh"] == n_tanh, step
+        assert graph.after["Sin"] == 1, step
+        assert step is loop or graph.lines["Tanh"] == line(both, 2), step
 
 
 def test_calls_with_jit_compile_are_clusters():
