@@ -7,15 +7,16 @@ The first of these that a batch has tells padding from data:
 2. a mask (a component with that name, of zeros and ones, with one run of ones in a row) or lengths;
 3. the fill value of a `padded_batch` in the pipeline;
 4. for integers of rank 2, such as token ids, the zeros at the end of rows (or at their beginning,
-   as `keras.utils.pad_sequences` pads).
+   as `keras.utils.pad_sequences` pads), if no zero has a value beyond it and that is no chance.
 
-Zeros between data are data. A real element at the end of a row that equals the fill value counts as
-padding; a mask avoids that.
+A real element at the end of a row that equals the fill value counts as padding; a mask avoids that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import lgamma, log
 from typing import Any
 
 import numpy as np
@@ -29,10 +30,12 @@ from pytest_tfperf.values import Unknown
 
 _TOKENS = frozenset({"int16", "int32", "int64", "uint16", "uint32", "uint64"})
 _LONGEST_LIST = 100  # a longer list is data, not the structure of an element
-_MOST_INSIDE = 0.5  # rows with more zeros between values are counts or flags, not sequences
+_CHANCE = log(1e-6)
+"""Largest logarithmic probability of zeros that fill one end of rows by chance."""
 NOTHING_TO_PAD = (
     "no component of the batches shows padding: that needs ragged rows, a mask or lengths (named "
-    "so), a padded_batch in the pipeline, or integers of rank 2 such as token ids"
+    "so), a padded_batch in the pipeline, or integers of rank 2 (such as token ids) whose zeros "
+    "fill one end of rows of several lengths and are nowhere else"
 )
 
 Batch = Mapping[str, Any]
@@ -257,26 +260,47 @@ def _filled(name: str, column: Sequence[Any], pad: PaddedComponent) -> BatchRows
 
 
 def _guessed(name: str, column: Sequence[Any]) -> BatchRows | None:
-    """Count by the zeros at one end of integer rows, unless the rows are flags or counts."""
+    """Count by the zeros at one end of integer rows, if zero is no value like the others there."""
     if (
         column[0].ndim != 2
         or column[0].dtype.name not in _TOKENS
         or not any((array > 1).any() for array in column)
     ):
         return None
-    real = [array != 0 for array in column]
-    after = [_box(array, (1,)) for array in real]
-    before = [_box(array[:, ::-1], (1,)) for array in real]
-    rows, end = min(
-        (after, "ends"),
-        (before, "beginnings"),
-        key=lambda side: sum(map(int, map(np.sum, side[0]))),
-    )
-    n_within = sum(int(lengths.sum()) for lengths in rows)
-    n_real = sum(int(array.sum()) for array in real)
-    if n_within * (1 - _MOST_INSIDE) > n_real:
-        return None
-    return _rows(name, column, rows, _features(column), f"zeros at the {end} of rows", "0")
+    for end, arrays in ("ends", column), ("beginnings", [array[:, ::-1] for array in column]):
+        if _zeros_fill_ends(arrays):
+            rows = [_box(array != 0, (1,)) for array in arrays]
+            return _rows(name, column, rows, _features(column), f"zeros at the {end} of rows", "0")
+    return None
+
+
+def _zeros_fill_ends(arrays: Sequence[Any]) -> bool:
+    """
+    Return whether zeros are at the ends of rows alone, and neither by chance nor in sorted rows.
+
+    Were the columns independent of each other, each with its own share of zeros, the rows with a
+    zero in one column would be among those with a zero in the next with the probability
+    C(next, own) ÷ C(rows, own). Equal rows count once. Rows that descend end with zeros anyway.
+    """
+    chance, descend = 0.0, True
+    for width in {array.shape[1] for array in arrays}:
+        alike = [array for array in arrays if array.shape[1] == width]
+        rows = np.unique(np.concatenate(alike), axis=0)
+        zero = rows == 0
+        if (zero[:, :-1] & ~zero[:, 1:]).any():
+            return False
+        n_zeros = zero.sum(axis=0).tolist()
+        chance += sum(
+            _log_choices(after, own) - _log_choices(len(rows), own)
+            for own, after in pairwise(n_zeros)
+        )
+        descend = descend and bool((rows[:, 1:] <= rows[:, :-1]).all())
+    return chance <= _CHANCE and not descend
+
+
+def _log_choices(n: int, k: int) -> float:
+    """Return the logarithm of the number of ways to choose k of n."""
+    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
 
 
 def _differs(array: Any, value: Any) -> Any:

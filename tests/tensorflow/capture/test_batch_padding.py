@@ -123,10 +123,10 @@ def padded(rows, width, value=0, dtype=np.int64):
 
 TOKENS = padded([[5, 0, 7], [8], [3, 2]], 5)
 MASK = padded([[1, 1, 1], [1], [1, 1]], 5)
+WORDS = padded([np.arange(1, n + 1) for n in range(1, 11)], 12)  # 55 of 120 are real
 CASES = {
-    "zeros between data are data": (TOKENS, 6),
-    "rows that begin with zeros": (TOKENS[:, ::-1], 6),
-    "no padding at all": (np.array([[1, 2], [3, 4]]), 4),
+    "zeros at the ends of rows": (WORDS, 55),
+    "rows that begin with zeros": (WORDS[:, ::-1], 55),
     "lengths win": ({"ids": TOKENS, "length": np.array([4, 2, 2])}, 8),
     "a mask wins": ({"ids": np.zeros_like(TOKENS), "attention_mask": MASK}, 6),
     "a boolean mask": ({"x": np.ones((3, 5, 2), "float32"), "mask": MASK > 0}, 12),
@@ -139,24 +139,24 @@ CASES = {
         6 + 15,
     ),
     "flags at positions are no mask": (
-        {"ids": TOKENS, "special_mask": np.array([[1, 0, 1, 0, 0]] * 3)},
-        6,
+        {"ids": WORDS, "special_mask": np.array([[1, 0, 1, 0, 0] + [0] * 7] * 10)},
+        55,
     ),
     "the mask of an image": (
         {
-            "ids": TOKENS,
-            "image": np.ones((3, 4, 4, 3), "uint8"),
-            "mask": np.triu(np.ones((3, 4, 4))),
+            "ids": WORDS,
+            "image": np.ones((10, 4, 4, 3), "uint8"),
+            "mask": np.triu(np.ones((10, 4, 4))),
         },
-        6,
+        55,
     ),
     "a padding mask of several axes": (
         {"x": np.ones((1, 2, 3, 2)), "padding_mask": np.array([[[1, 1, 0], [1, 0, 0]]])},
         6,
     ),
     "named in a tuple": (({"ids": TOKENS, "mask": MASK}, np.array([0, 1, 0])), 6),
-    "a whole row of padding": (padded([[4, 2], []], 2), 2),
-    "rows without any element are left out": ((TOKENS, np.zeros((3, 0), int)), 6),
+    "a whole row of padding": (np.concatenate([WORDS, np.zeros((1, 12), int)]), 55),
+    "rows without any element are left out": ((WORDS, np.zeros((10, 0), int)), 55),
 }
 
 
@@ -166,7 +166,17 @@ def test_padding_is_recognised():
         assert sum(row["real_elements"] for row in rows) == real, name
 
 
+RNG = np.random.default_rng(0)
 NOTHING = {
+    "zeros between values": TOKENS,
+    "few rows": padded([[5, 6], [8], [3, 2]], 5),
+    "the same rows again": np.tile(padded([[5, 6], [8], [3, 2, 1]], 4), (100, 1)),
+    "no zeros": np.array([[1, 2], [3, 4]]),
+    "one length": padded([[1, 2], [3, 4]] * 50, 9),
+    "a flag in the last column": np.stack([RNG.integers(1, 9, 320), RNG.integers(0, 2, 320)], 1),
+    "positions": np.tile(np.arange(12), (320, 1)),
+    "running counts": RNG.integers(0, 2, (320, 12)).cumsum(axis=1),
+    "counts in descending order": np.sort(RNG.poisson(2, (320, 12)), axis=1)[:, ::-1],
     "images": np.zeros((4, 8, 8, 3), "uint8"),
     "features": np.zeros((4, 8), "float32"),
     "flags": np.eye(4, dtype=int),
@@ -192,6 +202,23 @@ def test_unrecognisable_padding_is_unknown():
         assert "no component of the batches shows padding" in value.why, name
 
 
+def test_small_integers_are_no_padding_and_padded_ones_are():
+    rng = np.random.default_rng(1)
+    for _ in range(100):
+        n_rows, width, n_values = rng.integers(1, 65), rng.integers(2, 9), rng.integers(2, 40)
+        # each column with a distribution of its own, some without any zero
+        odds = rng.dirichlet(np.full(n_values, 0.3), width)
+        odds[:, 0] *= rng.integers(0, 2, width)
+        columns = [rng.choice(n_values, (4, n_rows), p=one / one.sum()) for one in odds]
+        batches = list(np.stack(columns, axis=2))
+        assert measured(batches)[1] == [], batches
+        lengths = rng.integers(0, 20, (4, 32))
+        rows = [[rng.integers(1, n_values + 1, n) for n in of_batch] for of_batch in lengths]
+        sequences = [padded(batch, 20) for batch in rows]
+        value, _ = measured(sequences)
+        assert value.number == pytest.approx(1 - lengths.sum() / (4 * 32 * 20)), sequences
+
+
 def test_elements_that_cannot_be_read_are_unknown():
     class Broken(dict):
         def items(self):
@@ -203,10 +230,10 @@ def test_elements_that_cannot_be_read_are_unknown():
 
 
 def test_parts_of_replicas_count_as_batches():
-    distributed = PerReplica((TOKENS, TOKENS[:, :3]))
+    distributed = PerReplica((WORDS, WORDS[:, :10]))
     value, rows = measured([distributed])
     assert value.detail["n_batches"] == 2
-    assert (rows[0]["real_elements"], rows[0]["elements"]) == (12, 24)
+    assert (rows[0]["real_elements"], rows[0]["elements"]) == (110, 220)
 
 
 def test_few_large_elements_are_kept():
@@ -233,9 +260,9 @@ def test_padding_of_a_called_step_is_measured(profile):
 
 
 def test_padding_of_the_users_own_loop_is_measured(profile):
-    for tokens in profile.steps(TOKENS for _ in range(100)):
+    for tokens in profile.steps(WORDS for _ in range(100)):
         step(tokens)
-    assert profile.profile.batch_padding == pytest.approx(9 / 15)
+    assert profile.profile.batch_padding == pytest.approx(65 / 120)
 
 
 def embedding():
@@ -275,15 +302,16 @@ def test_pydataset_is_indexed_again(profile):
             return 40
 
         def __getitem__(self, index):
-            return {"ids": TOKENS}, np.ones((3, 1))
+            return {"ids": WORDS}, np.ones((10, 1))
 
-    inputs = keras.Input((5,), dtype="int64", name="ids")
+    inputs = keras.Input((12,), dtype="int64", name="ids")
     model = keras.Model(
         {"ids": inputs},
-        keras.layers.Dense(1)(keras.layers.Flatten()(keras.layers.Embedding(9, 2)(inputs))),
+        keras.layers.Dense(1)(keras.layers.Flatten()(keras.layers.Embedding(11, 2)(inputs))),
     )
     model.compile("sgd", "mse")
-    assert profile.fit(model, Rows(), epochs=2, verbose=0).batch_padding == pytest.approx(9 / 15)
+    padding = profile.fit(model, Rows(), epochs=2, verbose=0).batch_padding
+    assert padding == pytest.approx(65 / 120)
 
 
 def call_of(function, *args, **kwargs):
