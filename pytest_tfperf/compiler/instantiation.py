@@ -108,7 +108,7 @@ def shows(entry: Any, definition: Any) -> bool:
 
 
 def _name_origins(graph: Any) -> None:
-    """Let nodes name the functions that the user's are: our copies and Grappler's go with a call."""
+    """Let nodes name functions as they were traced, not our copies of them or Grappler's."""
     for node in graph.node:
         for called in called_by(node):
             redirect(node, called, _origin(called))
