@@ -111,6 +111,8 @@ class StepGraph:
     """The other compute nodes."""
     lines: Mapping[str, str] = field(default_factory=dict)
     """The user's line of an op of each type that Grappler left, as far as known."""
+    allocated: int = 0
+    """Bytes of the largest result that an op outside XLA is certain to allocate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

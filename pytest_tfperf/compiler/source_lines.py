@@ -55,13 +55,34 @@ def lines_in(graph: Any) -> Callable[..., str | None]:
     graphs = _graphs(graph)
 
     def line(node: Any, owner: str | None = None) -> str | None:
-        origin = node.experimental_debug_info
-        owner = origin.original_func_names[-1] if origin.original_func_names else owner
-        name = origin.original_node_names[-1] if origin.original_node_names else node.name
-        op = _closest_op(graphs.get(owner or "", graph), name)
+        inlined_from, name = _origin(node)
+        op = _closest_op(graphs.get(inlined_from or owner or "", graph), name)
         return user_line(op) if op is not None else None
 
     return line
+
+
+def traced_ops(graph: Any) -> Callable[[Any], Any]:
+    """Return a function that finds the op of a NodeDef in a FuncGraph or its callees, or None."""
+    graphs = _graphs(graph)
+
+    def op(node: Any) -> Any:
+        owner, name = _origin(node)
+        try:
+            if node.op == "_Arg":  # the runtime names arguments anew
+                return graph.inputs[node.attr["index"].i].op
+            return (graphs[owner] if owner else graph).get_operation_by_name(name)
+        except (AttributeError, IndexError, KeyError):
+            return None
+
+    return op
+
+
+def _origin(node: Any) -> tuple[str, str]:
+    """Return the function from which Grappler inlined a NodeDef, if any, and its name there."""
+    origin = node.experimental_debug_info
+    owner = origin.original_func_names[-1] if origin.original_func_names else ""
+    return owner, origin.original_node_names[-1] if origin.original_node_names else node.name
 
 
 def _closest_op(graph: Any, name: str) -> Any:

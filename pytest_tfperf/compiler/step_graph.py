@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_tfperf.compiler.functions import Function, Unsupported, reached_from
+from pytest_tfperf.compiler.functions import Function, Unsupported, called_by, reached_from
 from pytest_tfperf.compiler.grappler_ablation import ops_without_each_pass
 from pytest_tfperf.compiler.grappler_leftovers import leftovers
 from pytest_tfperf.compiler.instances import Instance, instances, ops_in
 from pytest_tfperf.compiler.probe import Probe
-from pytest_tfperf.compiler.source_lines import lines_in
+from pytest_tfperf.compiler.source_lines import lines_in, traced_ops
 from pytest_tfperf.compiler.xla_coverage import autoclusters, clusters_in
+from pytest_tfperf.graphs import reached
+from pytest_tfperf.op_types import PYTHON_OPS, XLA_SHELLS
 from pytest_tfperf.recorded_graphs import Cluster, GraphOp, GrapplerPasses, StepGraph
 from pytest_tfperf.values import Unknown
 
@@ -95,6 +97,7 @@ def _graph_of(runs: Sequence[Instance]) -> InspectedGraph:
     before: Counter[str] = Counter()
     after: Counter[str] = Counter()
     lines: dict[str, str] = {}
+    allocated = 0
     for instance in runs:
         inside, others = clusters_in(instance, auto)
         clusters += inside * instance.runs
@@ -102,12 +105,14 @@ def _graph_of(runs: Sequence[Instance]) -> InspectedGraph:
         before.update(_types(instance.before, instance.runs))
         after.update(_types(instance.after, instance.runs))
         lines = {**_lines(instance), **lines}
+        allocated = max(allocated, _largest_allocation(instance))
     graph = StepGraph(
         before=before,
         after=after,
         clusters=tuple(clusters),
         outside=tuple(outside),
         lines=lines,
+        allocated=allocated,
     )
     optimized = tuple(
         (instance.function, instance.unclustered, instance.runs)
@@ -136,3 +141,94 @@ def _lines(instance: Instance) -> dict[str, str]:
         if line := line_of(op.node, op.owner):
             found[op_type] = line
     return found
+
+
+def _largest_allocation(instance: Instance) -> int:
+    """
+    Return the bytes of the largest result that an op of an instance is certain to allocate.
+
+    An op may pass on the buffer of an input of as many bytes (forward_input_or_allocate_output in
+    tensorflow/core/framework/op_kernel.h), so only results larger than each input count. What may
+    not run, what is computed from constants, results of Python and those of functions do not.
+    """
+    graph = instance.unclustered if instance.clustered is None else instance.clustered
+    if graph is None:
+        return 0
+    nodes, op_of = {node.name: node for node in graph.node}, traced_ops(instance.graph)
+    data = {name: [ref for ref in node.input if ref[0] != "^"] for name, node in nodes.items()}
+
+    def size(ref: str) -> int | None:
+        name, _, output = ref.partition(":")
+        op = op_of(nodes[name])
+        if op is None:
+            return _constant_size(nodes[name])
+        return (
+            _n_bytes(op.outputs[int(output or 0)]) if int(output or 0) < len(op.outputs) else None
+        )
+
+    largest = 0
+    for name in _certain(nodes, data):
+        op = op_of(nodes[name])
+        if op is None or op.type != nodes[name].op or not data[name]:
+            continue
+        own, taken = map(_n_bytes, op.outputs), [size(ref) for ref in data[name]]
+        inputs = [n for n in taken if n is not None]
+        if len(inputs) == len(taken):
+            largest = max([largest, *(n for n in own if n is not None and n > max(inputs))])
+    return largest
+
+
+def _certain(nodes: Mapping[str, Any], data: Mapping[str, Sequence[str]]) -> set[str]:
+    """Return the nodes that run in each step, and compute something else than constants."""
+    from tensorflow.python.framework import op_def_registry
+
+    sources = {
+        name: [ref.removeprefix("^").partition(":")[0] for ref in node.input]
+        for name, node in nodes.items()
+    }
+    users: dict[str, list[str]] = {}
+    takers: dict[str, list[str]] = {}
+    for name in nodes:
+        for source in sources[name]:
+            users.setdefault(source, []).append(name)
+        for ref in data[name]:
+            takers.setdefault(ref.partition(":")[0], []).append(name)
+    definitions = {name: op_def_registry.get(node.op) for name, node in nodes.items()}
+    stateful = {name for name, one in definitions.items() if one is None or one.is_stateful}
+    ends = [
+        name
+        for name, node in nodes.items()
+        if node.op == "_Retval" or (name in stateful and not takers.get(name))
+    ]
+    given = [name for name, node in nodes.items() if not data[name] and node.op != "Const"]
+    optional = reached(
+        [name for name, node in nodes.items() if node.op == "Switch"],
+        lambda name: users.get(name, ()),
+    )
+    varies = reached([*given, *stateful], lambda name: takers.get(name, ()))
+    needed = reached(ends, lambda name: sources[name])
+    return {
+        name
+        for name in needed & varies - optional
+        if nodes[name].op not in PYTHON_OPS | XLA_SHELLS and not called_by(nodes[name])
+    }
+
+
+def _n_bytes(tensor: Any) -> int | None:
+    """Return the bytes of a tensor, None if they are not known."""
+    if tensor.dtype.name in ("resource", "variant", "string"):
+        return None
+    n = tensor.shape.num_elements()
+    return None if n is None else int(n) * int(tensor.dtype.size)
+
+
+def _constant_size(node: Any) -> int | None:
+    """Return the bytes of a constant that Grappler made, None of other nodes."""
+    import tensorflow as tf
+
+    if node.op != "Const":
+        return None
+    value = node.attr["value"].tensor
+    return int(tf.TensorShape(value.tensor_shape).num_elements()) * int(
+        tf.as_dtype(value.dtype).size
+    )

@@ -6,7 +6,13 @@ import gc
 from array import array
 
 from pytest_tfperf.frameworks.in_use import gpu_bytes
-from pytest_tfperf.machine.process_memory import Resident, most_growth, read_held, read_resident
+from pytest_tfperf.machine.process_memory import (
+    Resident,
+    most_growth,
+    read_held,
+    read_resident,
+    reset_most,
+)
 from pytest_tfperf.recording import UNSEEN, MemorySamples
 from pytest_tfperf.values import Unknown
 
@@ -25,6 +31,7 @@ class MemoryUse:
 
     def begin(self) -> None:
         """Read the memory before the first step."""
+        reset_most()
         self._before = read_resident()
 
     def end(self) -> None:

@@ -6,6 +6,7 @@ import functools
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from pytest_tfperf.values import Unknown
 
 _ROOT = Path("/")
 _PROBE_BYTES = 1 << 20
+_COUNTED_LATE = 1 << 20
+"""Bytes by which the system's readings of one moment may differ: it counts by CPU."""
 _FIELDS = (
     "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"  # mallinfo(3)
 )
@@ -51,7 +54,7 @@ class Resident:
     now: int
     """Bytes in memory."""
     most: int
-    """Most bytes that were ever in memory."""
+    """Most bytes that were in memory since the last `reset_most`."""
     swapped: int
     """Bytes that the system has swapped out."""
     reusable: int
@@ -116,6 +119,16 @@ def read_resident(root: Path = _ROOT) -> Resident | Unknown:
     )
 
 
+def reset_most(root: Path = _ROOT) -> None:
+    """
+    Let the most bytes in memory start from those of now, where the system permits that.
+
+    Source: a 5 written to /proc/self/clear_refs resets VmHWM (Linux, proc_pid_clear_refs(5)).
+    """
+    with suppress(OSError):
+        (root / "proc/self/clear_refs").write_text("5", "ascii")
+
+
 def most_growth(before: Resident | Unknown, after: Resident | Unknown) -> int | Unknown:
     """
     Return a bound on the bytes that code between two readings held at once, or why there is none.
@@ -129,6 +142,11 @@ def most_growth(before: Resident | Unknown, after: Resident | Unknown) -> int | 
     assert isinstance(after, Resident)
     if before.swapped or after.swapped:
         return Unknown("the system swapped memory out, so the resident set does not tell")
+    if after.most <= before.most and before.most - before.now > _COUNTED_LATE:
+        return Unknown(
+            "the process held more memory before the profile, and the system shows only the most "
+            "that it ever held"
+        )
     return max(after.most - before.now, 0) + before.reusable
 
 

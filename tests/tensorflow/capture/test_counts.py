@@ -239,6 +239,18 @@ def test_peak_memory_of_a_jit_step_is_exact(profile):
     assert value.number == 2 * 256 * 256 * 4  # the argument and the result
 
 
+def test_peak_memory_of_several_jit_functions_has_bounds(profile):
+    double, tanh = (tf.function(made, jit_compile=True) for made in (lambda x: x * 2, tf.tanh))
+    size = 2 * 256 * 256 * 4  # an argument and a result
+    for step, n in (
+        (lambda x: (double(x), tanh(x)), 2),
+        (lambda x: (double(x), tanh(x), tanh(x)), 3),
+        (lambda x: tanh(x), 1),
+    ):
+        value = profile(step, [tf.ones((256, 256))], name=str(n)).value("peak_memory")
+        assert (value.number, value.low(), value.high()) == (size, size, n * size)
+
+
 def test_peak_memory_of_a_plain_step_is_measured(profile):
     step = tf.function(lambda x: tf.reduce_sum(tf.matmul(tf.matmul(x, x), x)))
     value = profile(step, [tf.ones((512, 512))]).value("peak_memory")

@@ -206,6 +206,33 @@ def test_a_copy_that_grappler_makes_for_one_call_counts_as_its_original():
         assert step is loop or graph.lines["Tanh"] == line(both, 2), step
 
 
+def test_the_largest_result_that_is_certainly_allocated():
+    column, row, variable = tf.ones((8, 1)), tf.ones((1, 8)), tf.Variable(tf.ones((64, 64)))
+    products = {
+        "a product": (lambda x: x @ row, 4 * 64),
+        "in a callee": (lambda x: tf.function(lambda x: x @ row)(x) * 2, 4 * 64),
+        "random numbers": (lambda x: x[0, 0] + tf.random.uniform((128, 8)), 4 * 1024),
+    }
+    nothing = {
+        "as large as its input": lambda x: tf.tanh(x * 2),
+        "smaller": lambda x: tf.reduce_sum(x),
+        "a variable": lambda x: variable + 0.0 * x[0, 0],
+        "of constants": lambda x: tf.fill((1 << 19,), 2.0)[3] * x,
+        "unused": lambda x: (x @ row, x)[1],
+        "behind a branch": lambda x: tf.cond(
+            tf.reduce_sum(x) > 9, lambda: x @ row, lambda: tf.zeros((8, 8))
+        )[:, :1],
+        "of Python": lambda x: tf.ensure_shape(
+            tf.py_function(lambda x: x @ row, [x], tf.float32), (8, 8)
+        ),
+    }
+    for name, (function, size) in (
+        products | {key: (one, 0) for key, one in nothing.items()}
+    ).items():
+        step = tf.function(function)
+        assert graph_of(lambda step=step: step(column)).allocated == size, name
+
+
 def test_calls_with_jit_compile_are_clusters():
     (whole,) = graph_of(lambda: compiled(X)).clusters
     assert ([op.name for op in whole.nodes], whole.asked) == (["matmul", "Relu"], True)

@@ -1,8 +1,10 @@
 """Readings of the memory of this very process, and of /proc as others write it."""
 
 import ctypes
+import os
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from pytest_tfperf.machine.process_memory import (
     read_heap,
     read_held,
     read_resident,
+    reset_most,
 )
 from pytest_tfperf.values import Unknown
 
@@ -89,6 +92,24 @@ def test_growth_is_bounded_by_the_highest_reading_and_what_malloc_kept():
     assert isinstance(most_growth(before, replace(after, swapped=1)), Unknown)
     assert most_growth(Unknown("a"), after) == Unknown("a")
     assert most_growth(before, Unknown("b")) == Unknown("b")
+
+
+def test_a_high_mark_of_before_bounds_nothing():
+    before = Resident(now=100 * MIB, most=900 * MIB, swapped=0, reusable=0)
+    assert "before the profile" in most_growth(before, replace(before, now=110 * MIB)).why
+    assert most_growth(before, replace(before, most=901 * MIB)) == 801 * MIB
+    late = replace(before, most=101 * MIB)  # the system counts by CPU
+    assert most_growth(late, late) == MIB
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="no mark is reset")
+def test_the_high_mark_starts_anew():
+    freed = bytearray(64 * MIB)
+    del freed
+    reset_most()
+    found = read_resident()
+    assert found.most - found.now < 32 * MIB
+    reset_most(Path("nowhere"))
 
 
 def test_a_reading_that_fails_makes_all_samples_unknown(monkeypatch):

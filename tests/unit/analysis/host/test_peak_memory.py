@@ -10,6 +10,7 @@ from pytest_tfperf.baseline.entry import structure_of
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.checks.limits import Limit, check_limits
 from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.recorded_graphs import StepGraph
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import Unknown
@@ -17,7 +18,7 @@ from pytest_tfperf.values import Unknown
 MIB = 1 << 20
 
 
-def peak(*steps, op="MaxPool", eager=(), bound=Unknown(""), device=False):  # noqa: B008
+def peak(*steps, op="MaxPool", eager=(), bound=Unknown(""), device=False, allocated=0):  # noqa: B008
     """
     The value of a trace whose steps allocate these sizes, each for the op.
 
@@ -37,7 +38,8 @@ def peak(*steps, op="MaxPool", eager=(), bound=Unknown(""), device=False):  # no
     planes = [plane("/host:CPU", line("a", *marks), line("b", *memory))]
     if device:
         planes.append(plane("/device:GPU:0", line("Stream #1", event("kernel", MS, MS))))
-    recording = Recording(name="", trace=None, workload={}, memory_bound=bound)
+    graph = StepGraph(before={}, after={}, allocated=allocated)
+    recording = Recording(name="", trace=None, workload={}, memory_bound=bound, graph=graph)
     return analyse(Evidence(recording, decode_trace(space(*planes)))).values["peak_memory"]
 
 
@@ -56,6 +58,18 @@ def test_small_steps_are_bounded_by_the_growth_of_the_process():
         "PASS",
     ]
     assert verdict(value, "min", 5 * MIB + 1) == "FAIL"
+
+
+def test_the_largest_result_of_the_graph_is_a_lower_bound():
+    for steps, allocated, found in (
+        ([[1000, -1000]], 3 * MIB, (3 * MIB, 5 * MIB)),
+        ([[2000, -2000]], 1000, (2000, 5 * MIB)),
+        ([[2 * MIB, -2 * MIB]], 3 * MIB, (3 * MIB, 5 * MIB)),  # it bypassed the allocator
+        ([[4 * MIB, -4 * MIB], [2 * MIB, -2 * MIB]], 3 * MIB, (2 * MIB, 2 * MIB)),
+    ):
+        value = peak(*steps, bound=5 * MIB, allocated=allocated)
+        assert (value.low(), value.high()) == found, steps
+    assert verdict(peak([9, -9], bound=5 * MIB, allocated=3 * MIB), "max", 2 * MIB) == "FAIL"
 
 
 def test_without_a_reading_or_beside_an_accelerator_small_steps_stay_unknown():
