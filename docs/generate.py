@@ -83,7 +83,7 @@ def test_train_step(tf_profile):
 - Each op that breaks a rule is a finding. A function called twice in the step's functions counts twice. A function that Python calls
   counts once. Of the replicas of tf.distribute the first counts.
 - An unknown shape breaks no rule. `batch(…, drop_remainder=True)` makes the shape of a dataset's elements known. A step that calls no
-  tf.function is UNKNOWN. So is a step of more than 20,000 ops (0.1 ms an op), or of more than 10,000 without a limit on `op_guide_findings`.
+  tf.function is UNKNOWN. So is a step whose ops take longer to read than `tfperf_max_seconds` (0.1 to 0.2 ms an op).
 - In JAX, the rules look at the programs of a step before optimisation, whose ops get their names in TensorFlow. A dot is an einsum there.
   CATEGORICAL, NO_TPU_KERNEL, NORMAL_SAMPLING, SPACE_BATCH and UNFUSED_BN find nothing, since JAX makes simpler ops of these.
 - Sizes are compared with tiles of 8 x 128 elements in row-major order. Data of convolutions have the order of [Padding](../explanation/padding.md).

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,20 +21,6 @@ from pytest_tfperf.values import Unknown
 _DUMP_S = 120.0  # for a process that imports TensorFlow and compiles the step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Depth:
-    """Extent of the inspection of a step."""
-
-    hlo: int | None
-    """Most nodes of a step that is lowered, None for any number."""
-    graphs: int | None
-    """Most nodes of a step whose graphs are made, None for any number."""
-    ablation: bool = False
-    """Whether the Grappler ablation was requested."""
-    op_guide: bool = False
-    """Whether the ops were requested, also those of a large step."""
-
-
 class StepInspection:
     """The code of one profile's steps; each fact is computed when it is first read."""
 
@@ -45,7 +30,7 @@ class StepInspection:
         probe: Probe,
         workload: Mapping[str, Any],
         max_seconds: float,
-        depth: Depth,
+        ablation: bool,
         ended: str | None = None,
         programs: JaxPrograms | None = None,
     ) -> None:
@@ -56,12 +41,12 @@ class StepInspection:
             calls: The functions that the traced steps called.
             probe: The record of the step after them.
             workload: Inputs and batch size of the steps.
-            max_seconds: Time limit of lowering.
-            depth: Extent of the inspection.
+            max_seconds: Time limit of each fact.
+            ablation: Whether the Grappler ablation was requested.
             ended: The reason why there are no traced steps, if there are none.
             programs: The programs of JAX, if it ran the steps.
         """
-        self.calls, self.depth = calls, depth
+        self.calls, self._ablation = calls, ablation
         self._probe, self._workload, self._ended = probe, workload, ended
         self._max_seconds, self._programs = max_seconds, programs
         self._options = options_in_force()  # facts may be read under other ones
@@ -74,13 +59,13 @@ class StepInspection:
     @cached_property
     def ops(self) -> OpGraph | Unknown:
         """The ops of the functions that the probe's step called."""
-        return op_graph(self._probe, self.depth.op_guide)
+        return op_graph(self._probe, self._max_seconds)
 
     @cached_property
     def grappler(self) -> GrapplerPasses:
         """Contribution of each Grappler pass, and what they left."""
         with exactly(self._options):
-            return grappler_passes(self._inspected.optimized, self.depth.ablation)
+            return grappler_passes(self._inspected.optimized, self._ablation)
 
     @property
     def lowered(self) -> Modules | Unknown:
@@ -117,8 +102,8 @@ class StepInspection:
     @cached_property
     def _inspected(self) -> InspectedGraph:
         with exactly(self._options):
-            return inspect_graph(self._probe, self.depth.graphs)
+            return inspect_graph(self._probe, self._max_seconds)
 
     @cached_property
     def _lowering(self) -> Lowered | Unknown:
-        return lower(self.calls, self._workload, self._max_seconds, self.depth.hlo)
+        return lower(self.calls, self._workload, self._max_seconds)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_tfperf.capture.batch_rows import batches_seen
 from pytest_tfperf.capture.elements import Elements
-from pytest_tfperf.capture.inspection import Depth, StepInspection
+from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.pipeline_stages import stages_of
 from pytest_tfperf.capture.sessions import Traces
 from pytest_tfperf.compiler.probe import Probe
@@ -111,7 +111,7 @@ class Observations:
         self,
         workload: Mapping[str, Any],
         max_seconds: float,
-        depth: Depth,
+        ablation: bool,
         programs: JaxPrograms | None,
     ) -> StepInspection:
         """
@@ -119,12 +119,14 @@ class Observations:
 
         Args:
             workload: Inputs and batch size of the steps.
-            max_seconds: Time limit of lowering.
-            depth: Extent of the inspection.
+            max_seconds: Time limit of each fact.
+            ablation: Whether the Grappler ablation was requested.
             programs: The programs of JAX, if it ran the steps.
         """
         ended = None if self.traces else self.ended
-        return StepInspection(self.calls, self.probe, workload, max_seconds, depth, ended, programs)
+        return StepInspection(
+            self.calls, self.probe, workload, max_seconds, ablation, ended, programs
+        )
 
     def recording(self, name: str, ran: Sequence[str], **others: Any) -> Recording:
         """

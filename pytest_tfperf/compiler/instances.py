@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.compiler.functions import (
@@ -69,12 +71,16 @@ class InstanceNode:
     """The call and the function around it with jit_compile=True."""
 
 
-def instances(probe: Probe) -> list[Instance]:
+def instances(probe: Probe, max_seconds: float = math.inf) -> list[Instance]:
     """
     Return the functions called in the probe's step, by their first calls, and the Session runs.
 
+    Args:
+        probe: Record of the step.
+        max_seconds: Time limit, checked before each function.
+
     Raises:
-        Unsupported: If the graphs of one of them are not available.
+        Unsupported: If the graphs of one of them are not available, or that takes too long.
     """
     n_runs: Counter[str] = Counter()
     for (name, _), count in probe.eager.items():
@@ -88,8 +94,16 @@ def instances(probe: Probe) -> list[Instance]:
         ]
         # Calls in another thread are not among the single ops.
         runs |= {variant.name: (variant, n) for variant, n in variants or [(function, count)]}
-    functions = [_instance(function, n) for function, n in runs.values()]
-    return functions + [_session_instance(run) for run in probe.sessions]
+    deadline = perf_counter() + max_seconds
+    found = []
+    for function, n in runs.values():
+        if perf_counter() > deadline:
+            raise Unsupported(
+                "reading the graphs of its functions takes longer than "
+                f"{max_seconds:g} s (tfperf_max_seconds)"
+            )
+        found.append(_instance(function, n))
+    return found + [_session_instance(run) for run in probe.sessions]
 
 
 def ops_in(nodes: Iterable[Any]) -> Iterator[InstanceNode]:

@@ -6,9 +6,11 @@ It comes from the graphs that Python traced; nothing is run or instantiated.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.compiler.functions import definition_of
@@ -20,15 +22,11 @@ from pytest_tfperf.op_types import BRANCHES, FUNCTION_CALLS, LOOPS, computes, is
 from pytest_tfperf.recorded_graphs import Edge, Ints, OpGraph, OpNode, Tensor
 from pytest_tfperf.values import Unknown
 
-MAX_OPS, UNASKED_OPS = 20_000, 10_000
-"""
-Most ops of a step's graph where a limit asks for it, and by default.
-
-A function counts once for each call. Measured: 0.1 ms an op in Keras models.
-"""
 _NO_FUNCTION = "the step calls no tf.function, so it has no graph"
-_LARGE = "the step's functions hold more than {:,} ops, with each callee once for each call{}"
-_ASK = "; a limit on op_guide_findings (max_op_guide_findings=) asks for it"
+_SLOW = (
+    "reading the ops of its functions, each callee once for each call, takes longer than {:g} s "
+    "(tfperf_max_seconds)"
+)
 _DEEPEST = 50  # nested calls; TensorFlow runs no endless recursion
 _MOST_ELEMENTS = 512
 _WHOLE = frozenset({"int32", "int64"})
@@ -51,15 +49,19 @@ _STATIC = frozenset(
 """Ops whose results may be static values."""
 
 
-class _TooLarge(Exception):
-    """A step has too many ops."""
+class _TooSlow(Exception):
+    """The time limit has passed."""
 
 
-def op_graph(probe: Probe, asked: bool = True) -> OpGraph | Unknown:
+def op_graph(probe: Probe, max_seconds: float = math.inf) -> OpGraph | Unknown:
     """
     Return the ops of the functions called in the probe's step, or a reason why they are unknown.
 
-    Each function counts once. A large step has no op graph unless it was `asked` for.
+    Each function counts once. An op takes 0.1 to 0.2 ms.
+
+    Args:
+        probe: Record of the step.
+        max_seconds: Time limit.
     """
     if probe.why is not None or probe.calls.why is not None:
         return Unknown(str(probe.why or probe.calls.why))
@@ -74,17 +76,16 @@ def op_graph(probe: Probe, asked: bool = True) -> OpGraph | Unknown:
             "the graphs of the step's functions are not kept by this version of TensorFlow"
         )
     try:
-        return graph_of(graphs.values(), MAX_OPS if asked else UNASKED_OPS)
-    except _TooLarge:
-        why = _LARGE.format(MAX_OPS, "") if asked else _LARGE.format(UNASKED_OPS, _ASK)
-        return Unknown(why)
+        return graph_of(graphs.values(), max_seconds)
+    except _TooSlow:
+        return Unknown(_SLOW.format(max_seconds))
     except Exception as error:  # an error of TensorFlow's must not end the user's test
         return Unknown(f"the step's graphs could not be read: {type(error).__name__}: {error}")
 
 
-def graph_of(graphs: Iterable[Any], max_ops: int = MAX_OPS) -> OpGraph:
+def graph_of(graphs: Iterable[Any], max_seconds: float = math.inf) -> OpGraph:
     """Return the ops of FuncGraphs that results and effects need, with callees inlined."""
-    flat = _Flat(max_ops)
+    flat = _Flat(perf_counter() + max_seconds)
     results = [
         edge
         for graph in graphs
@@ -98,8 +99,8 @@ def graph_of(graphs: Iterable[Any], max_ops: int = MAX_OPS) -> OpGraph:
 class _Flat:
     """Flat list of ops, with callees inlined."""
 
-    max_ops: int
-    """Largest number of ops."""
+    deadline: float
+    """When to end, by `perf_counter`."""
     ops: list[OpNode] = field(default_factory=list)
     """Ops so far."""
     bodies: dict[int, list[int]] = field(default_factory=dict)
@@ -124,7 +125,7 @@ class _Flat:
             The edges of its results.
 
         Raises:
-            _TooLarge: If there are too many ops.
+            _TooSlow: If the deadline has passed.
         """
         known = {
             _key(tensor): edge
@@ -132,12 +133,11 @@ class _Flat:
             if edge is not None
         }
         edges: dict[tuple[str, int], Edge | None] = dict(known)
-        ops = graph.get_operations()
-        if len(self.ops) + len(ops) - len(known) > self.max_ops:
-            raise _TooLarge
-        for op in ops:
+        for op in graph.get_operations():
             if (op.name, 0) in known:
                 continue
+            if perf_counter() > self.deadline:
+                raise _TooSlow
             inputs = tuple(edges.get(_key(tensor)) for tensor in op.inputs)
             inner = _called(graph, op) if depth else {}
             if op.type in FUNCTION_CALLS and inner:

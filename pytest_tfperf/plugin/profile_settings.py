@@ -11,15 +11,13 @@ from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import settling_steps
 from pytest_tfperf.analysis.step_code import TPU_METRICS
 from pytest_tfperf.analysis.step_framework import frameworks_of
-from pytest_tfperf.capture.inspection import Depth, StepInspection
+from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.self_check import xla_shown
 from pytest_tfperf.capture.sessions import ReadTraces, keep_trace, read_session
 from pytest_tfperf.capture.window_hooks import WindowHooks
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.cluster.worker_calls import RunWorkers
-from pytest_tfperf.compiler.lowering.lower import UNASKED_NODES
-from pytest_tfperf.compiler.step_graph import UNASKED_NODES as UNASKED_GRAPH_NODES
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.in_use import other_frameworks, untraced_names
 from pytest_tfperf.frameworks.interface import TENSORFLOW
@@ -33,16 +31,6 @@ from pytest_tfperf.variants.comparison import CompareInProcesses
 __tracebackhide__ = True
 
 _FROM_GRAPPLER = ("graph_ops", "graph_reduction")
-_FROM_GRAPHS = (*_FROM_GRAPPLER, "xla_coverage")
-_FROM_OPS = ("op_guide_findings", "padding_overhead")
-"""Padding takes the ops for the lines of its arrays."""
-_FROM_HLO = (
-    "flops",
-    "half_precision",
-    "flops_utilization",
-    "padding_overhead",
-    "mxu_padding_overhead",
-)
 
 
 def evidence_of(
@@ -98,14 +86,9 @@ def as_asked(recording: Recording, wanted: Wanted, settings: Settings) -> Record
     )
 
 
-def inspection_depth(wanted: Wanted) -> Depth:
-    """Return how thoroughly to inspect; a large step only where a limit needs it."""
-    return Depth(
-        hlo=None if wanted.asks_for(_FROM_HLO) else UNASKED_NODES,
-        graphs=None if wanted.asks_for(_FROM_GRAPHS) else UNASKED_GRAPH_NODES,
-        ablation=wanted.asks_for(_FROM_GRAPPLER),
-        op_guide=wanted.asks_for(_FROM_OPS),
-    )
+def asks_for_ablation(wanted: Wanted) -> bool:
+    """Return whether a limit asks what each Grappler pass contributes."""
+    return wanted.asks_for(_FROM_GRAPPLER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

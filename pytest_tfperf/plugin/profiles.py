@@ -36,8 +36,8 @@ from pytest_tfperf.plugin.profile_settings import (
     Settings,
     as_asked,
     asked_findings,
+    asks_for_ablation,
     evidence_of,
-    inspection_depth,
     plan_of,
     window_hooks,
 )
@@ -205,7 +205,7 @@ class Profiles:
         ran = frameworks_of(traces, untraced_names()) or tuple(one.name for one in in_use())[:1]
         held = jax_objects(ran[:1])
         inspection = observations.inspection(
-            workload, windows.plan.max_seconds, inspection_depth(wanted), held.programs
+            workload, windows.plan.max_seconds, asks_for_ablation(wanted), held.programs
         )
         examples = workload.get("batch") if examples is None else examples
         more = {"workload": workload, "result": result, "examples_per_step": examples}

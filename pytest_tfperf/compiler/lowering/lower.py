@@ -20,7 +20,6 @@ from pytest_tfperf.compiler.functions import (
     check_arrays,
     in_order,
     is_resource,
-    reached_from,
 )
 from pytest_tfperf.compiler.lowering.compilable_parts import parts_of
 from pytest_tfperf.compiler.lowering.lowerable import Lowerable, lowerable
@@ -34,10 +33,6 @@ from pytest_tfperf.text import elide
 from pytest_tfperf.values import Unknown
 
 _LONGEST_WHY = 300
-_LARGE = (
-    "the step has {:,} operations, which take long to lower to HLO; a limit on flops or "
-    "half_precision (max_flops=) asks for it"
-)
 _NO_FUNCTION = "the steps called no tf.function, and XLA lowers nothing else"
 _OTHERS = (
     "{} of {} traced steps call other functions or shapes than the most common step; "
@@ -47,12 +42,6 @@ _OPEN_LOOP = (
     "the step has the gradient of a loop, and the program does not say how often its loops run: "
     "loops within loops, or bounds that are not constants"
 )
-UNASKED_NODES = 1_000
-"""
-Most operations of a step lowered unasked, within about a second.
-
-Measured: 0.4 ms an operation in Keras models, 2 ms in chains of elementwise ops.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,20 +56,18 @@ class Lowered:
     """Notes on what the modules leave out."""
 
 
-def lower(
-    calls: Calls, workload: Mapping[str, Any], max_seconds: float, max_nodes: int | None = None
-) -> Lowered | Unknown:
+def lower(calls: Calls, workload: Mapping[str, Any], max_seconds: float) -> Lowered | Unknown:
     """
     Lower the typical step, the most common of those that call different functions, and the others.
 
     A function that XLA cannot compile is lowered without the operations in the way, where these
-    compute nothing: fetching from an iterator, handling text, and printing.
+    compute nothing: fetching from an iterator, handling text, and printing. An operation takes 0.4
+    to 3 ms, once or twice as long as tracing it took. The time limit ends it between functions.
 
     Args:
         calls: Functions called in the steps.
         workload: Its batch size stands in where the input pipeline leaves it open.
         max_seconds: Time limit.
-        max_nodes: Largest number of operations to lower; None is any number.
     """
     if calls.why or not calls.steps:
         return Unknown(calls.why or _NO_FUNCTION)
@@ -92,11 +79,6 @@ def lower(
         return Unknown(f"{n_traced - n_others} of {n_traced} traced steps call no tf.function")
     if not functions[typical]:
         return Unknown(_NO_FUNCTION)
-    if max_nodes is not None:
-        names = {function.name for called in functions.values() for function, _ in called}
-        n_nodes = sum(len(definition.node_def) for definition in reached_from(names))
-        if n_nodes > max_nodes:
-            return Unknown(_LARGE.format(n_nodes))
     lowering = _Lowering(replica_batch(workload), max_seconds)
     modules = lowering.modules_of(functions[typical])
     if isinstance(modules, Unknown) or not others:

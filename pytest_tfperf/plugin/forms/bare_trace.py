@@ -29,7 +29,7 @@ from pytest_tfperf.frameworks.interface import JAX
 from pytest_tfperf.frameworks.jax_objects import JaxObjects, jax_objects
 from pytest_tfperf.frameworks.jax_tracing import users_traced
 from pytest_tfperf.plugin.forms.keras_loop import profile_keras_loop
-from pytest_tfperf.plugin.profile_settings import inspection_depth
+from pytest_tfperf.plugin.profile_settings import asks_for_ablation
 from pytest_tfperf.plugin.profiles import Profiles
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.text import and_more, plural
@@ -213,7 +213,7 @@ def _finish(
         Probe(why=_BARE),
         {},
         profiles.settings.plan.max_seconds,
-        inspection_depth(wanted),
+        asks_for_ablation(wanted),
         programs=held.programs,
     )
     recording = Recording(

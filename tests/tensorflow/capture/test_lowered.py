@@ -252,26 +252,6 @@ def test_calls_in_steps_marked_by_the_test_are_unknown(profile, recordings):
     assert "which functions a step calls" in recordings[0].code.lowered.why
 
 
-def test_large_steps_are_lowered_if_a_limit_needs_it(profile, recordings, monkeypatch):
-    monkeypatch.setattr(profile_settings, "UNASKED_NODES", 2)
-    profile(step, DATA, limits={"max_retraces": 0})
-    assert "asks for it" in recordings[0].code.lowered.why
-    limits = {"max_flops": 1e9, "min_half_precision": 0, "min_flops_utilization": 0}
-    for name, limit in limits.items():
-        profile(step, DATA, name=name, limits={name: limit})
-        assert of_step(recordings[-1].code.lowered) == ONCE, name
-
-
-def test_marker_alone_and_bracketed_steps_have_the_same_bound(profile, recordings, monkeypatch):
-    monkeypatch.setattr(profile_settings, "UNASKED_NODES", 2)
-    with profile.trace() as trace, trace.step():
-        step(DATA[0])
-    with profile.trace(name="asked", limits={"max_flops": 1e9}) as trace, trace.step():
-        step(DATA[0])
-    assert "asks for it" in recordings[0].code.lowered.why
-    assert of_step(recordings[1].code.lowered) == ONCE
-
-
 def test_different_steps_are_noted(profile, recordings):
     turns = iter(range(1000))
     profile(lambda x: step(x) if next(turns) % 3 else step(step(x)), DATA)

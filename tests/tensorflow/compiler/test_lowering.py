@@ -508,28 +508,6 @@ def test_lowering_ends_at_its_time_limit():
     assert "longer than 0 s (tfperf_max_seconds)" in why_not(lambda: step(X), max_seconds=0)
 
 
-def test_a_step_with_more_operations_than_allowed_is_not_lowered():
-    def counted(function):
-        return len(function.get_concrete_function(X).function_def.node_def)
-
-    inner = tf.function(lambda x: x @ W @ W)
-    step = tf.function(lambda x: inner(inner(x)))
-
-    def both():
-        step(X)
-        inner(X)
-
-    both()
-    with calls_recorded() as calls:
-        both()
-        calls.end_step()
-    n_nodes = counted(step) + counted(inner)  # each once, whatever calls it
-    assert of_step(lower(calls, {}, 30, n_nodes).modules) == [(ONCE * 2, 1), (ONCE * 4, 1)]
-    assert lower(calls, {}, 30, n_nodes - 1) == Unknown(
-        f"the step has {n_nodes} operations, which take long to lower to HLO; a limit on flops or half_precision (max_flops=) asks for it"
-    )
-
-
 def test_lowering_does_not_change_the_program():
     generator = tf.random.Generator.from_seed(1)
     variable = tf.Variable(1.0)
