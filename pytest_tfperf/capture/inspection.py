@@ -14,6 +14,7 @@ from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.compiler.step_graph import InspectedGraph, grappler_passes, inspect_graph
 from pytest_tfperf.compiler.xla_fusion_dump import FusionStage, fusion_stages
 from pytest_tfperf.frameworks.jax_programs import JaxProgram, JaxPrograms
+from pytest_tfperf.frameworks.tensorflow_runtime import unseen
 from pytest_tfperf.recorded_graphs import GrapplerPasses, OpGraph, StepGraph
 from pytest_tfperf.recording import UNSEEN, Modules, StepKinds
 from pytest_tfperf.values import Unknown
@@ -64,7 +65,7 @@ class StepInspection:
     @cached_property
     def grappler(self) -> GrapplerPasses:
         """Contribution of each Grappler pass, and what they left."""
-        with exactly(self._options):
+        with unseen(), exactly(self._options):
             return grappler_passes(self._inspected.optimized, self._ablation)
 
     @property
@@ -101,9 +102,10 @@ class StepInspection:
 
     @cached_property
     def _inspected(self) -> InspectedGraph:
-        with exactly(self._options):
+        with unseen(), exactly(self._options):
             return inspect_graph(self._probe, self._max_seconds)
 
     @cached_property
     def _lowering(self) -> Lowered | Unknown:
-        return lower(self.calls, self._workload, self._max_seconds)
+        with unseen():
+            return lower(self.calls, self._workload, self._max_seconds)

@@ -72,6 +72,11 @@ def _graphs_of(function: Function, copies: list[Any]) -> Any:
     definition = copies[0]
     if len(function.args) != len(definition.signature.input_arg):
         raise Unsupported(f"{function.title} takes other arguments than it was called with")
+    if context.context().is_async():
+        raise Unsupported(
+            "ops run asynchronously (tf.config.experimental.set_synchronous_execution(False)), and "
+            "instantiating a function would cancel them"
+        )
     if not _cancelled_calls_do_not_run():
         raise Unsupported(
             "this version of TensorFlow does not instantiate a function without running it"

@@ -7,7 +7,8 @@ import importlib.metadata
 import os
 import re
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
@@ -60,14 +61,38 @@ def too_old(version: str) -> str | None:
     )
 
 
+@contextmanager
+def unseen() -> Iterator[None]:
+    """
+    Hide the ops of the context from callbacks, such as those of `tf.debugging`.
+
+    These would check and dump our ops, and add ops of their own that XLA cannot compile.
+    """
+    if "tensorflow" not in sys.modules:
+        yield
+        return
+    # private: the list of this thread's callbacks (2.18 to 2.22)
+    from tensorflow.python.eager import context
+
+    callbacks = context.context().op_callbacks
+    hidden = list(callbacks)
+    callbacks.clear()
+    try:
+        yield
+    finally:
+        callbacks[:] = hidden
+
+
 @functools.cache
+@unseen()
 def start_devices() -> None:
     """Start devices and thread pools once per process."""
     tf = load_tensorflow()
+    function = tf.function(lambda x: x + 1)
     if executes_eagerly():
         with tf.init_scope():
-            tf.function(lambda x: x + 1)(tf.constant(1.0))
-    sync_devices()
+            function(tf.constant(1.0))
+    sync_devices()  # which needs the function, if it runs asynchronously
 
 
 def executes_eagerly() -> bool:
@@ -77,13 +102,15 @@ def executes_eagerly() -> bool:
         return bool(tf.executing_eagerly())
 
 
+@unseen()
 def run_compiled() -> None:
     """Compile a small function with XLA and run it."""
     tf = load_tensorflow()
     with tf.init_scope():
         number = tf.constant(1.0)
         # tf.config.run_functions_eagerly does not apply to a concrete function
-        tf.function(lambda x: x + 1, jit_compile=True).get_concrete_function(number)(number)
+        function = tf.function(lambda x: x + 1, jit_compile=True).get_concrete_function(number)
+        function(number)
     sync_devices()
 
 
@@ -113,6 +140,7 @@ def takes_whole_gpus() -> bool:
     )
 
 
+@unseen()
 def sync_devices() -> None:
     """Wait for all devices; a tf.compat.v1.Session waits for them itself."""
     tf = load_tensorflow()

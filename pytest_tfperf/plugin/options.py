@@ -217,7 +217,7 @@ class Options:
         SECONDS,
         None,
         ini="tfperf_max_seconds",
-        help="longest time of the windows of a profile after its first step, and of reading its code",
+        help="longest time of a profile's windows after its first step, and of reading its code",
         shown="30",
     )
     tpu: Option[str | None] = Option(

@@ -2,11 +2,13 @@
 
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework import op_callbacks
 
 from pytest_tfperf.capture import self_check
 from pytest_tfperf.capture.self_check import _checked, xla_shown
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.tensorflow_framework import TensorFlow
+from pytest_tfperf.frameworks.tensorflow_runtime import start_devices
 from pytest_tfperf.plugin import profile_settings
 from pytest_tfperf.recording import XlaShown
 
@@ -26,6 +28,26 @@ def test_executions_compilations_and_hlo_show():
 
 def test_they_show_where_functions_run_eagerly(eager_functions):
     assert _checked(TensorFlow(), None) == XlaShown()
+
+
+def test_callbacks_of_the_user_see_the_step_alone(profile):
+    seen = []
+
+    def seeing(op_type, *_, **__):
+        seen.append(op_type.decode() if isinstance(op_type, bytes) else op_type)
+
+    step, data = tf.function(lambda x: x @ x), [tf.ones((4, 4))] * 4
+    op_callbacks.add_op_callback(seeing)
+    try:
+        start_devices.__wrapped__()
+        assert _checked(TensorFlow(), None) == XlaShown()
+        found = profile(step, data)
+        assert (found.graph_ops, found.flops) == (1, 2 * 4**3)
+        assert found.value("peak_memory").number
+    finally:
+        op_callbacks.remove_op_callback(seeing)
+    called = step.get_concrete_function(data[0]).name.decode()
+    assert set(seen) <= {"Placeholder", "MatMul", "Identity", called}  # as traced, and the calls
 
 
 def test_a_process_is_checked_once(monkeypatch, tmp_path):
