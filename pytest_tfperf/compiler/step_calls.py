@@ -16,8 +16,8 @@ from pytest_tfperf.replaced import replaced
 __tracebackhide__ = True
 
 _OTHER_GRAPHS = (
-    "{} of {} traced steps call other functions or shapes than the step whose graphs were "
-    "analysed; graph_ops, graph_reduction and xla_coverage describe that step"
+    "{} of {} traced steps call other functions than the step whose graphs were analysed; "
+    "graph_ops, graph_reduction and xla_coverage describe that step"
 )
 
 NOT_LOADED = "TensorFlow is not loaded, so the steps ran none of its functions"
@@ -93,19 +93,28 @@ class Calls:
         return max(self.steps, key=lambda step: (self.steps[step], *self._amount(step)))
 
     def like(self, others: Calls) -> bool:
-        """Return whether a step here is like the typical step of `others`, or that is unknown."""
-        _, typical = others.typical() if others.steps else (0, None)
-        return any(typical is None or called == typical for _, called in self.steps)
+        """Return whether a step here calls the most common functions of `others`, if any."""
+        common = others.by_functions()
+        most = max(common.values(), default=0)
+        return any(common[functions] == most for functions in self.by_functions())
 
     def notes(self, others: Calls) -> tuple[str, ...]:
         """Return a note if steps of `others` call something else than these."""
-        called = {functions for _, functions in self.steps}
-        different = sum(
-            count for (_, functions), count in others.steps.items() if functions not in called
-        )
+        called, common = self.by_functions(), others.by_functions()
+        different = sum(count for functions, count in common.items() if functions not in called)
         if not called or not different:
             return ()
-        return (_OTHER_GRAPHS.format(different, others.steps.total()),)
+        return (_OTHER_GRAPHS.format(different, common.total()),)
+
+    def by_functions(self) -> Counter[frozenset[tuple[int, int]]]:
+        """Count the steps by the functions that they call; a graph has one form for all shapes."""
+        found: Counter[frozenset[tuple[int, int]]] = Counter()
+        for (_, called), n_steps in self.steps.items():
+            calls: Counter[int] = Counter()
+            for (function, *_), n in called:
+                calls[function] += n
+            found[frozenset(calls.items())] += n_steps
+        return found
 
     def _end(self, size: int, keys: list[Any]) -> None:
         self.n_steps += size

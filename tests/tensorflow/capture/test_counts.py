@@ -273,9 +273,19 @@ def test_graphs_are_those_of_the_most_common_step(profile, offset):
     result = profile(step, DATA)
     assert result.graph_ops == 3  # Tanh, Mul, Const
     assert (
-        "2 of 6 traced steps call other functions or shapes than the step whose graphs were analysed; graph_ops, graph_reduction and "
+        "2 of 6 traced steps call other functions than the step whose graphs were analysed; graph_ops, graph_reduction and "
         "xla_coverage describe that step" in result.notes
     )
+
+
+def test_one_function_has_one_graph_for_all_shapes(profile):
+    step = tf.function(lambda x: x * 2, input_signature=[tf.TensorSpec((None, 8))])
+    traced_for_each = tf.function(lambda x: x * 2)
+    data = [tf.ones((n, 8)) for n in (5, 6, 7)]
+    for name, function, noted in (("one", step, False), ("each", traced_for_each, True)):
+        result = profile(function, data, name=name)
+        assert result.graph_ops == 2
+        assert any("whose graphs were" in note for note in result.notes) == noted, name
 
 
 def test_loop_that_ends_during_another_probe_keeps_the_first_graphs(profile):
