@@ -163,7 +163,7 @@ class Recording:
     epoch_calls: int | None = None
     """Calls of the step in an epoch, None if unknown."""
     epoch_iters_s: tuple[float, ...] = ()
-    """Seconds of each `iter()` on the data in these gaps, if `tf_profile` called it."""
+    """Seconds of freeing the iterator and of the next `iter()` in each, if `tf_profile` did it."""
     n_steps: int = 0
     """Steps up to the end of the last window."""
     n_epochs: int = 0

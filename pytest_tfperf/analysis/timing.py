@@ -145,7 +145,8 @@ def _epoch_gap(recording: Recording) -> Value:
         seconds = statistics.median(recording.epoch_iters_s)
         detail |= {
             "iter_s": seconds,
-            "where": f"iter() of the data takes {format_quantity(seconds, SECONDS)} of it",
+            "where": "freeing the iterator of an epoch and iter() of the data take "
+            f"{format_quantity(seconds, SECONDS)} of it",
             "try": _ONE_ITER,
         }
     return Value.of("epoch_gap", gap, Source.TIMED, **detail)

@@ -95,6 +95,7 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
             if not n_elements or one_shot:
                 raise CaptureError(_too_short(windows, n_elements))
             began = perf_counter()
+            del iterator  # before the next one is made, as between two for loops
             iterator, n_elements = iter(data), 0
             windows.observations.iterations.append(perf_counter() - began)
             continue

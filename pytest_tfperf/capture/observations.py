@@ -71,7 +71,7 @@ class Observations:
     epoch_gaps_s: dict[int, float] = field(default_factory=dict)
     """Seconds between two epochs, by the index of the timed call that begins the second."""
     iterations: Durations = field(default_factory=Durations)
-    """Seconds of each `iter()` on the data so far but the first."""
+    """Seconds of freeing an epoch's iterator and of the next `iter()` on the data, so far."""
     epoch_iters_s: list[float] = field(default_factory=list)
     """Seconds of those in `epoch_gaps_s`."""
     retraces: list[tuple[str, int, str]] = field(default_factory=list)

@@ -1,6 +1,7 @@
 """Calls of a step, and the user's own loops."""
 
 import time
+import weakref
 
 import pytest
 import tensorflow as tf
@@ -287,8 +288,28 @@ def test_every_epoch_but_the_first_has_the_time_of_its_iter(profile):
 
     found = profile(tf.reduce_sum, Slow([tf.ones(3)] * 4))
     assert found.value("epoch_gap").detail["iter_s"] >= 0.05
-    assert "iter() of the data takes" in found.value("epoch_gap").detail["where"]
-    assert any("iter() of the data takes" in note for note in found.notes)
+    assert "iter() of the data take" in found.value("epoch_gap").detail["where"]
+    assert any("iter() of the data take" in note for note in found.notes)
+
+
+def test_an_iterator_is_freed_before_the_next_one_is_made(profile):
+    living = []
+
+    class Elements:
+        def __init__(self):
+            living.append(self)
+            assert len(living) == 1
+
+        def __iter__(self):
+            yield from [tf.ones(3)] * 4
+
+    class Data:
+        def __iter__(self):
+            made = iter(Elements())
+            weakref.finalize(made, living.clear)
+            return made
+
+    profile(tf.reduce_sum, Data())
 
 
 def test_open_sizes_of_the_data_are_open_in_the_workload(profile):

@@ -214,7 +214,10 @@ def test_an_iter_that_takes_more_than_half_of_the_gaps_is_named():
     gaps = {**GAPS, "epoch_gaps_s": (0.4, 0.4, 6.0)}
     detail = values(**gaps, epoch_iters_s=(0.1, 0.3, 3.01))["epoch_gap"].detail
     assert detail["iter_s"] == 0.3
-    assert detail["where"] == "iter() of the data takes 300 ms of it"
+    assert (
+        detail["where"]
+        == "freeing the iterator of an epoch and iter() of the data take 300 ms of it"
+    )
     assert "one iter() serves all epochs" in detail["try"]
     detail = values(**gaps, epoch_iters_s=(0.1, 0.3, 3.0))["epoch_gap"].detail
     assert detail == {"n_gaps": 3}
@@ -225,7 +228,7 @@ def test_gaps_of_a_fifth_of_the_window_are_noted():
     (note,) = noted(1.0, 1.0, epoch_gaps_s=(0.4, 0.6), epoch_iters_s=(0.45, 0.45))
     assert note.startswith(
         "20% of the timed window passed between epochs, which step_time leaves out: epoch_gap is "
-        "500 ms; iter() of the data takes 450 ms of it; repeat() the dataset"
+        "500 ms; freeing the iterator of an epoch and iter() of the data take 450 ms of it; repeat() the dataset"
     )
     (note,) = noted(1.0, 1.0, epoch_gaps_s=(0.4, 0.4, 0.8))
     assert note.endswith("leaves out: epoch_gap is 400 ms")
