@@ -45,6 +45,8 @@ class Plan:
     """Whether they are counted however long a step takes."""
     latency: bool = False
     """Whether each step is timed alone, with its output fetched."""
+    least_blocks: int = 1
+    """Blocks that a requested number of steps is divided into at least, if they are as many."""
     steps_per_call: int = 1
     """Steps that one call holds."""
     available: int | None = None
@@ -118,7 +120,10 @@ class Plan:
         if self.latency:
             return 1
         size = max(1, min(math.ceil(target_s / max(period_s, 1e-6)), 10_000))
-        return size if self.steps is None else math.ceil(self.steps / max(1, self.steps // size))
+        if self.steps is None:
+            return size
+        equal = math.ceil(self.steps / max(1, self.steps // size))
+        return max(1, min(equal, self.steps // self.least_blocks))
 
     def has(self, n_steps: int) -> bool:
         """Return whether the data hold `n_steps`, or may do so."""

@@ -43,6 +43,7 @@ from pytest_tfperf.plugin.profile_settings import (
 )
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
+from pytest_tfperf.stats.slope import FEWEST
 from pytest_tfperf.temporary import TemporaryFolder
 from pytest_tfperf.values import Json, Table
 
@@ -140,6 +141,7 @@ class Profiles:
             plan_of(self.settings, wanted),
             steps_per_call=steps_per_call,
             counts_slow_steps=self.settings.whole or wanted.asks_for(("python_calls",)),
+            least_blocks=FEWEST if wanted.asks_for(("memory_growth",)) else 1,
         )
         check_any_in_use()
         xla_shown(self.settings.scratch)  # which also starts the runtime, before a first step

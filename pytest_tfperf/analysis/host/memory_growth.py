@@ -11,7 +11,8 @@ from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.timing import NO_TIMES
 from pytest_tfperf.quantities import BYTES, format_quantity
 from pytest_tfperf.recording import MemorySamples, Recording
-from pytest_tfperf.stats.slope import Slope, slope_with_interval
+from pytest_tfperf.stats.slope import FEWEST, Slope, slope_with_interval
+from pytest_tfperf.text import plural
 from pytest_tfperf.values import Source, Unknown, Value
 
 _CONFIDENCE = 0.99
@@ -25,8 +26,6 @@ Measured: 8 to 46 KiB in steady steps (tests/tensorflow/capture/test_memory_grow
 """
 _SINGLE = 3
 """Increases of other mappings that may be something else than a leak."""
-_FEWEST = 8
-"""Timed blocks that give enough samples."""
 _DRAINING = "the input buffers were still draining, and their memory with them"
 _TRY = "look for what keeps objects from step to step: {}"
 _KEEPS = {
@@ -54,8 +53,8 @@ def _growth(recording: Recording) -> Value:
     if used is None:
         n = len(samples.n_steps) - 1
         why = (
-            f"{n} timed blocks give no interval, {_FEWEST} do; time more steps (steps=, with data "
-            "or epochs for them)"
+            f"the timed window has {plural(n, 'block')}, and an interval needs {FEWEST}; time more "
+            "steps (steps=, with data or epochs for them)"
         )
         return Value.unknown("memory_growth", why)
     n_steps = settled.n_steps[-1] - settled.n_steps[0]

@@ -173,6 +173,12 @@ def test_memory_of_a_steady_model_does_not_grow(measure, model):
     assert verdict(result)[0] in allowed, value
 
 
+def test_a_limit_on_growth_is_decided_for_few_steps_of_microseconds(measure):
+    result = measure()(tf.function(lambda x: x + 1), [tf.ones(3)] * 4, steps=100)
+    assert result.value("memory_growth").number is not None
+    assert len(result.blocks_s) >= 8
+
+
 def test_peak_memory_of_a_small_step_is_bounded(measure):
     step = tf.function(lambda x: tf.tanh(x) + tf.random.uniform((1 << 17,))[0])
     value = measure()(step, [tf.ones((4,))] * 4).value("peak_memory")

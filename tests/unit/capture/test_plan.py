@@ -47,6 +47,16 @@ def test_short_loops_keep_no_steps_for_counting_calls():
         assert (plan.counted_steps, plan.total) == (counted, available), available
 
 
+def test_given_steps_are_divided_into_as_many_blocks_as_a_limit_needs():
+    for steps in (1, 7, 8, 9, 15, 16, 100, 1000):
+        for period_s in (2e-6, 1e-3, 1.0):
+            size = Plan(steps=steps, least_blocks=8).block_size(0.02, period_s)
+            assert -(-steps // size) >= min(steps, 8), (steps, period_s)
+            assert size <= Plan(steps=steps).block_size(0.02, period_s), (steps, period_s)
+    assert Plan(steps=100).block_size(0.02, 2e-6) == 100
+    assert Plan(least_blocks=8).block_size(0.02, 2e-6) == 10_000
+
+
 def test_calls_are_counted_where_three_steps_are_left():
     plan = Plan(available=100)
     assert plan.why_not_counted(97, 1e-3) is None

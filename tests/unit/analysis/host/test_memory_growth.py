@@ -75,7 +75,7 @@ def test_buffers_that_come_and_go_widen_the_interval():
 
 def test_few_blocks_give_no_interval():
     assert growth(n=9).number == 0
-    assert "7 timed blocks give no interval, 8 do" in growth(n=8).why
+    assert "has 7 blocks, and an interval needs 8" in growth(n=8).why
 
 
 def test_without_readings_it_is_unknown():
