@@ -23,8 +23,8 @@ _MOST_S = 1.0
 _BATCH = 32  # the default of Keras
 _SEEN_BATCHES = 5
 _ONCE = (
-    "the data are a generator, and a sample would use it up; pass a tf.data.Dataset, arrays or a "
-    "PyDataset"
+    "the data are a generator or another iterator, and a sample would use it up; pass a "
+    "tf.data.Dataset, arrays or a PyDataset"
 )
 _UNKNOWN = "tfperf does not know how to sample the loop's data again: {}"
 

@@ -331,10 +331,23 @@ def test_data_that_fail_when_sampled_again_do_not_fail_the_test():
     assert elements.why == "the data could not be sampled again: OSError: mine"
 
 
+def test_data_that_can_be_iterated_once_are_not_sampled_again():
+    for data in ((TOKENS for _ in range(3)), iter(sequences().batch(1)), iter([TOKENS])):
+        elements = sample_again(call_of(lambda x=None: None, data))
+        assert "a generator or another iterator, and a sample would use it up" in elements.why
+
+
 def test_data_that_are_not_arrays_are_not_sampled_again():
-    for data in (None, 3, object(), [1, [2]], {"a": 2}):
+    class Loader:  # as PyTorch's DataLoader
+        def __len__(self):
+            return 3
+
+        def __iter__(self):
+            return iter([TOKENS] * 3)
+
+    for data in (None, 3, object(), [1, [2]], {"a": 2}, Loader()):
         elements = sample_again(call_of(lambda *args, **kwargs: None, x=data))
-        said = f"does not know how to sample the loop's data again: {type(data).__name__}"
+        said = f"does not know how to sample the loop's data again: {type(data).__qualname__}"
         assert said in elements.why, data
 
 
