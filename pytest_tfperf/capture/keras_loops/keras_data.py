@@ -16,6 +16,7 @@ from pytest_tfperf.capture.keras_loops.keras_library import check_backend, libra
 from pytest_tfperf.capture.loop import workload_of
 from pytest_tfperf.compiler.datasets import batch_size
 from pytest_tfperf.frameworks.nests import leaves, mapped
+from pytest_tfperf.frameworks.tensorflow_runtime import unseen
 
 __tracebackhide__ = True
 
@@ -211,6 +212,7 @@ def with_seen_batch(workload: Mapping[str, Any], elements: Elements) -> Mapping[
     return {**workload, **(seen if elements.why == _ONCE else {"batch": seen["batch"]})}
 
 
+@unseen()
 def sample_again(call: KerasCall, hidden: bool = False, first: Sequence[Any] = ()) -> Elements:
     """
     Return the first batches of a loop's data, drawn again after the loop: Keras shows none.

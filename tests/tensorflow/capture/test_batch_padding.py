@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 from helpers.tables import cells
 from tensorflow.python.distribute.values import PerReplica
+from tensorflow.python.framework import op_callbacks
 
 from pytest_tfperf.analysis.input.batch_padding import batch_padding
 from pytest_tfperf.capture.batch_rows import batches_seen
@@ -335,6 +336,21 @@ def test_data_that_can_be_iterated_once_are_not_sampled_again():
     for data in ((TOKENS for _ in range(3)), iter(sequences().batch(1)), iter([TOKENS])):
         elements = sample_again(call_of(lambda x=None: None, data))
         assert "a generator or another iterator, and a sample would use it up" in elements.why
+
+
+def test_callbacks_of_ops_do_not_see_a_sample():
+    seen = []
+
+    def seeing(op_type, *_, **__):
+        seen.append(op_type)
+
+    data = sequences().padded_batch(4)
+    op_callbacks.add_op_callback(seeing)
+    try:
+        assert sample_again(call_of(lambda x=None: None, data)).kept
+    finally:
+        op_callbacks.remove_op_callback(seeing)
+    assert seen == []
 
 
 def test_data_that_are_not_arrays_are_not_sampled_again():
