@@ -70,12 +70,12 @@ def linked_work(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
     """
     Return, for each device, its events and the step that caused each, -1 if unknown.
 
-    The events are kernels and copies, on a TPU executions, and without any accelerator what XLA ran
-    on the host.
+    The events are kernels and copies, on a TPU executions, and without any accelerator what JAX ran
+    on the host. TensorFlow's calls there end with their work.
     """
     yield from linked_kernels(trace, steps)
     host = Events.of(trace.plane(HOST))
-    if not accelerators(trace):
+    if not accelerators(trace) and len(jax_calls(host)):
         events = thunks(host)
         yield events, steps.of(launched_ps(host.plane)[events.rows])
     for plane in tpus(trace):

@@ -140,6 +140,19 @@ def test_calls_of_jax_on_a_cpu_that_wait_are_steps_as_called():
     assert milliseconds(steps.period_ps) == [10, 10, 10, 9]
 
 
+def test_steps_of_tensorflow_on_a_cpu_stay_as_called():
+    """All that XLA runs there has the same run_id, which is none."""
+    marks = [mark(n, 10 * n, 10 * n + 9) for n in range(4)]
+    ran = [
+        at("dot", 10 * n + 1, 10 * n + 8, program_id=1, run_id=-1, hlo_module="f") for n in range(4)
+    ]
+    ran.append(at("dot", 50, 99, program_id=1, run_id=-1, hlo_module="f"))
+    host = plane("/host:CPU", line("python", *marks), line("tf_Compute/1", *ran))
+    trace = decode_trace(space(host))
+    steps = find_steps(trace)
+    assert on_the_device(trace, steps) is steps
+
+
 def test_calls_of_jax_on_a_cpu_whose_work_does_not_show_have_no_time():
     calls = [0.2 * n for n in range(4)]
     many = [(1 + 10 * n, 10 + 10 * n) for n in range(5)]
