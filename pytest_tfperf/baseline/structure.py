@@ -261,8 +261,7 @@ class _Comparison:
         covered = self.stored.get("xla_coverage"), values.get("xla_coverage")
         is_of_clusters, meant = fallen.metric == "xla_clusters", self.reference.meant
         is_told_there = not is_of_clusters and _fell(*clusters)
-        is_sound = is_told_there or (is_of_clusters and _held(*covered))
-        moved = {} if is_sound else moved_out(self.entry, self.platform, coverage)
+        moved = {} if is_told_there else moved_out(self.entry, self.platform, coverage)
         if moved:
             verb = "runs" if sum(moved.values()) == 1 else "run"
             details, advice = explanation(coverage) if coverage is not None else ((), ())
@@ -273,7 +272,7 @@ class _Comparison:
                 details=(*details, *(one for one in fallen.details if one[0] != "where")),
                 advice=(*advice, *((("if intended", meant),) if meant else ())),
             )
-        if moved is None and is_of_clusters:
+        if moved is None and is_of_clusters and not _held(*covered):
             why = coverage.why if coverage is not None else None
             why = why or f"{self.reference.name} does not tell which ops XLA compiled"
             sentence = (

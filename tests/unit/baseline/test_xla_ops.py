@@ -68,6 +68,14 @@ def test_ops_that_leave_xla_are_a_regression_and_ops_that_go_are_none():
             "REGRESSION",
             part,
         ),
+        # the same share, since as much is gone from outside
+        (
+            (2, {**DENSE, "Tanh": 5}, {"Cast": 10}),
+            (1, {"Tanh": 5}, DENSE),
+            "xla_clusters",
+            "REGRESSION",
+            lost.replace("1 to 0", "2 to 1"),
+        ),
         # the part that XLA compiled is gone, and other ops are as before
         (
             (2, {**DENSE, "Tanh": 1}, {"MatMul": 2}),
