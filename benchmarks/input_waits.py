@@ -91,7 +91,7 @@ def sleeping(seconds, slept):
         return tf.ensure_shape(made, (BATCH, LENGTH)), labels
 
     options = tf.data.Options()
-    options.experimental_optimization.inject_prefetch = False
+    options.experimental_optimization.apply_default_optimizations = False
     return tf.data.Dataset.range(10**9).map(element).with_options(options)
 
 

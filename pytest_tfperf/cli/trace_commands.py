@@ -152,7 +152,7 @@ def _analyze(options: argparse.Namespace, rest: Sequence[str]) -> int:
     analysed, errors = analyse_traces(traces, options.target_step_time)
     if analysed and options.output is not None:
         write_traces(analysed, options.output)
-    analysed = [replace(one, profile=one.with_traced_times()) for one in analysed]
+    analysed = [replace(one, profile=one.with_traced_times().plain()) for one in analysed]
     if analysed and options.json:
         print(profiles_json(one.profile for one in analysed))
     elif analysed:

@@ -21,6 +21,13 @@ def profile_more(profile):
     return type(profile)(replace(profile._profiles.settings, wanted=wanted))
 
 
+def as_written(data):
+    """The pipeline without a prefetch or parallel calls that TensorFlow adds."""
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False
+    return data.with_options(options)
+
+
 def sleeping(seconds, slept, buffer=0):
     """A pipeline that sleeps for each batch, in the thread of the steps or behind a buffer."""
 
@@ -33,10 +40,8 @@ def sleeping(seconds, slept, buffer=0):
     def batch(number):
         return tf.ensure_shape(tf.numpy_function(make, [number], tf.float32), BATCH.shape)
 
-    options = tf.data.Options()
-    options.experimental_optimization.inject_prefetch = False
     data = tf.data.Dataset.range(10**6).map(batch)
-    return (data.prefetch(buffer) if buffer else data).with_options(options)
+    return as_written(data.prefetch(buffer) if buffer else data)
 
 
 def step_of(seconds):
@@ -95,7 +100,7 @@ def epochs_that_begin_slowly():
         made = tf.ensure_shape(tf.numpy_function(make, [number], tf.float32), BATCH.shape)
         return made, made[:, :1]
 
-    return tf.data.Dataset.range(EPOCH).map(batch)
+    return as_written(tf.data.Dataset.range(EPOCH).map(batch))
 
 
 def is_of_whole_epochs(found, seconds):
