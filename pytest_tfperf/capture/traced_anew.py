@@ -6,6 +6,8 @@ import math
 import re
 
 _IN_A_ROW = 5
+_OF_TF_DATA = "Dataset_"
+"""Start of the names of tf.data's functions (structured_function.py), which each pipeline traces."""
 _SHAPES = re.compile(r"(\w+)\[([^\]]*)\][^→]*→ (\w+)\[([^\]]*)\]")
 
 
@@ -23,11 +25,15 @@ class TracedAnew:
         self._n_traces = self._n_compiles = self._in_a_row = 0
         self._is_anew = self._is_explained = False  # the running step; all steps in a row
 
-    def traced(self, change: str) -> None:
-        """Add a trace of the running step; a first trace has no change."""
+    def traced(self, name: str, change: str) -> None:
+        """
+        Add a trace of the running step; a first trace has no change.
+
+        New shapes explain a trace, and so does a new pipeline, as `Model.predict` makes one.
+        """
         self._n_traces += 1
         self._is_anew |= bool(change)
-        self._is_explained |= _is_new_shape(change)
+        self._is_explained |= name.startswith(_OF_TF_DATA) or _is_new_shape(change)
 
     def compiled(self) -> None:
         """Add a compilation of the running step."""

@@ -147,7 +147,7 @@ class Windows:
         elif self._in_step and not self.n_steps:
             self._n_cold_traces += 1
         elif self._in_step and not self._in_turns:
-            self._anew.traced(change)
+            self._anew.traced(name, change)
             self.observations.retraces.append((name, self.n_steps - self._turned[0], change))
 
     def executable_compiled(self, module: str) -> None:

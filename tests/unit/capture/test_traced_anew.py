@@ -11,13 +11,13 @@ WEAK = "x f32[] (as of a Python number) → f32[] (as of an array)"
 DTYPE = "x float32[8] → float64[8], y int32[3] → int64[4]"
 
 
-def ended(changes, *limits, compiles=False):
+def ended(changes, *limits, compiles=False, name="step"):
     """The step after which the windows end, and why; changes are of the steps from the second on."""
     anew = TracedAnew(*limits)
     anew.end_step(1)
     for n_steps, change in enumerate(changes, 2):
         if change is not None:
-            anew.traced(change)
+            anew.traced(name, change)
         if compiles:
             anew.compiled()
         if why := anew.end_step(n_steps):
@@ -46,6 +46,11 @@ def test_new_shapes_explain_traces_unless_a_limit_forbids_them():
         found = ended([SHAPE] * 9, *limits, compiles=True)
         assert (found and found[0]) == step, limits
     assert ended([RATE, RATE, SHAPE, RATE, RATE, RATE, RATE]) is None
+
+
+def test_new_pipelines_explain_traces_unless_a_limit_forbids_them():
+    assert ended([RATE] * 9, name="Dataset_map_grab_batch") is None
+    assert ended([RATE] * 9, 0.0, name="Dataset_map_grab_batch")[0] == 6
 
 
 def test_first_traces_of_functions_are_none_anew():
