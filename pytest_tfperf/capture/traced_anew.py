@@ -7,7 +7,7 @@ import re
 
 _IN_A_ROW = 5
 _OF_TF_DATA = "Dataset_"
-"""Start of the names of tf.data's functions (structured_function.py), which each pipeline traces."""
+"""Start of the names of functions of tf.data (structured_function.py): each pipeline traces its."""
 _SHAPES = re.compile(r"(\w+)\[([^\]]*)\][^→]*→ (\w+)\[([^\]]*)\]")
 
 

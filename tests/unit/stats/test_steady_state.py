@@ -33,6 +33,19 @@ def test_the_first_blocks_that_are_slower_than_the_rest():
         assert slow_start(times) == n_dropped, times
 
 
+def test_three_blocks_of_twice_the_time_are_a_slow_start_however_the_rest_moves():
+    moving = [0.009, 0.009, 0.008, 0.008, 0.007, 0.007, 0.006, 0.006, 0.007, 0.007, 0.008, 0.008]
+    cases = [
+        ([0.3] * 5 + moving, 5),
+        ([0.0181] * 3 + moving, 3),
+        ([0.018] * 3 + moving, 0),  # twice the slowest, and no more
+        ([0.3] * 2 + moving, 0),
+        ([0.3, 0.009, 0.3, 0.3] + moving, 0),
+    ]
+    for times, dropped in cases:
+        assert slow_start(times) == dropped, times
+
+
 def test_never_more_than_half_are_dropped():
     assert slow_start([9.0] * 15 + STEADY) <= 11
     assert slow_start([9 - i / 10 for i in range(7)] + STEADY) == 7
