@@ -1,10 +1,57 @@
-"""Tell whether other threads of Python ran meanwhile: packages keep some that only wait."""
+"""How long threads ran and stood still: packages keep some that only wait, and so does `next()`."""
 
 from __future__ import annotations
 
+import contextlib
+import math
+import os
 import threading
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from time import perf_counter, thread_time
+
+_SCHEDSTAT = "/proc/{}/schedstat"
+"""
+Nanoseconds that a thread ran, nanoseconds that it waited for a core, and its turns
+(Documentation/scheduler/sched-stats.rst of Linux); other systems have none.
+"""
+
+
+class ThreadClock:
+    """
+    A clock of the thread that makes it.
+
+    Elsewhere than on Linux nothing tells the time in which a thread waits for a core, which then
+    counts as standing still.
+    """
+
+    def __init__(self) -> None:
+        self._wall_s, self._active_s = 0.0, math.inf
+        self._schedstat: int | None = None
+        with contextlib.suppress(OSError):
+            self._schedstat = os.open(_SCHEDSTAT.format("thread-self"), os.O_RDONLY)
+
+    def __del__(self) -> None:
+        if self._schedstat is not None:
+            os.close(self._schedstat)
+
+    def start(self, only_wall: bool = False) -> None:
+        """Begin a stretch of time; `only_wall` asks for its length alone, which costs less."""
+        self._active_s = math.inf if only_wall else self._active()
+        self._wall_s = perf_counter()
+
+    def stop(self) -> tuple[float, float]:
+        """Return the seconds since `start`, and those of them in which the thread stood still."""
+        seconds = perf_counter() - self._wall_s
+        if self._active_s == math.inf:
+            return seconds, 0.0
+        return seconds, max(seconds - (self._active() - self._active_s), 0.0)
+
+    def _active(self) -> float:
+        """Return the seconds in which this thread has run or waited for a core."""
+        if self._schedstat is None:
+            return thread_time()
+        return thread_time() + int(os.pread(self._schedstat, 64, 0).split()[1]) / 1e9
 
 
 def cpu_ns(threads: Collection[int | None]) -> dict[int | None, int | None]:
@@ -25,7 +72,6 @@ def any_ran(before: Mapping[int | None, int | None]) -> bool:
 
 def _cpu_ns(native_id: int | None) -> int | None:
     try:
-        text = Path(f"/proc/self/task/{native_id}/schedstat").read_text()
-        return int(text.split()[0])  # nanoseconds on a CPU (Documentation/scheduler/sched-stats)
+        return int(Path(_SCHEDSTAT.format(f"self/task/{native_id}")).read_text().split()[0])
     except (OSError, ValueError, IndexError):
         return None

@@ -13,7 +13,7 @@ from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.machine import memory_use, stopwatch, thread_clock
+from pytest_tfperf.machine import memory_use, stopwatch, thread_times
 from pytest_tfperf.variants import in_process, rounds
 
 STEP_S = 0.001
@@ -111,7 +111,7 @@ def probed(in_step):
 def run_of(monkeypatch):
     def make(**happens):
         run = FakeRun(**happens)
-        for module in (blocks, thread_clock, windows, stopwatch):
+        for module in (blocks, thread_times, windows, stopwatch):
             monkeypatch.setattr(module, "perf_counter", lambda: run.now)
         return run
 

@@ -1,9 +1,12 @@
+"""What threads did: standing still is told from running."""
+
 import sys
 import threading
+import time
 
 import pytest
 
-from pytest_tfperf.machine.thread_times import any_ran, cpu_ns
+from pytest_tfperf.machine.thread_times import ThreadClock, any_ran, cpu_ns
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the time of a thread")
@@ -31,3 +34,20 @@ def test_a_thread_that_waits_did_not_run_and_one_that_was_asked_did():
     thread.join()
     assert any_ran(before)
     assert any_ran({1: None})
+
+
+def test_a_thread_stands_still_while_it_sleeps():
+    clock = ThreadClock()
+    clock.start()
+    time.sleep(0.05)
+    seconds, stood_s = clock.stop()
+    assert 0.04 < stood_s <= seconds
+
+
+def test_a_thread_does_not_stand_still_while_it_runs():
+    clock, begun = ThreadClock(), time.thread_time()
+    clock.start()
+    while time.thread_time() < begun + 0.02:
+        pass
+    seconds, stood_s = clock.stop()
+    assert stood_s < 0.005 < seconds

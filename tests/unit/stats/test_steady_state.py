@@ -40,7 +40,7 @@ def test_three_blocks_of_twice_the_time_are_a_slow_start_however_the_rest_moves(
         ([0.0181] * 3 + moving, 3),
         ([0.018] * 3 + moving, 0),  # twice the slowest, and no more
         ([0.3] * 2 + moving, 0),
-        ([0.3, 0.009, 0.3, 0.3] + moving, 0),
+        ([0.3, 0.009, 0.3, 0.3, *moving], 0),
     ]
     for times, dropped in cases:
         assert slow_start(times) == dropped, times
