@@ -141,6 +141,8 @@ def _kept_while_timed(left_ns: Ints, taken_ns: Ints, per_step: float) -> float |
     """
     Return elements made ÷ taken while the timed steps ran, or None if too few were made then.
 
+    It is 1 if the buffer lost less than two elements, which chance moves on a busy machine.
+
     Args:
         left_ns: When the elements were made that were left behind the steps, ascending.
         taken_ns: When the steps took theirs.
@@ -150,8 +152,10 @@ def _kept_while_timed(left_ns: Ints, taken_ns: Ints, per_step: float) -> float |
     if left_ns.size < _MIN_PRODUCED:
         return None
     first, last = np.interp(left_ns[[0, -1]], taken_ns, np.arange(taken_ns.size))
-    taken = float(last - first) * per_step
-    return (left_ns.size - 1) / taken if taken > 0 else None
+    taken, made = float(last - first) * per_step, left_ns.size - 1
+    if taken <= 0:
+        return None
+    return made / taken if taken - made >= _LEFT else max(made / taken, 1.0)
 
 
 def _distinct_names(events: Events) -> list[str]:

@@ -272,7 +272,8 @@ def test_a_late_next_is_no_empty_buffer():
 
 def test_elements_made_in_the_timed_window_tell_if_the_buffer_drained():
     cases = [
-        (1.0, (40, 52.5, 65, 77.5, 90), 1 - 0.2 * 0.8),  # 4 made while 5 were taken
+        (1.0, (30, 45, 60, 75, 90), 1 - 0.2 * 4 / 6),  # 4 made while 6 were taken
+        (1.0, (30.2, 45, 60, 75, 90), 0.8),  # less than two of the buffer
         (0.5, (40, 50, 60, 70), 0.8),  # the profiler alone made the pipeline slow
         (0.5, (90, 91, 92, 93, 101), 0.8),
         (0.5, (98, 99, 99.5, 101), 0.8),  # too few
