@@ -1,15 +1,15 @@
 """
 FLOPs of single HLO instructions: the operations on floating-point numbers.
 
-A multiply-add of a product counts as two operations, of any type, and an element of other
-arithmetic as one if the operands and the result are floating-point or complex numbers. Integers,
-booleans, casts, comparisons, selections, sorts and transcendental functions (exp, tanh, …) count as
-none. A cumulative sum of n elements is n − 1 additions. Calls of GPU libraries count as the product
+A multiply-add of a product counts as two operations, of any type, and an element of another
+elementwise op as one if the operands and the result are floating-point or complex numbers, be it an
+addition or a tanh. Integers, booleans, casts, comparisons, selections and sorts count as none. A
+cumulative sum of n elements is n − 1 additions. Calls of GPU libraries count as the product
 or convolution they stand for.
 
 XLA's HloCostAnalysis (openxla/xla, xla/service/hlo_cost_analysis.cc) counts each element of integer
-work, n log n for a sort, and n − 1 for each of n elements of a cumulative sum. Other counts are as
-there.
+work, n log n for a sort, and n − 1 for each of n elements of a cumulative sum. It counts functions
+such as tanh apart. Other counts are as there.
 """
 
 from __future__ import annotations
@@ -24,19 +24,34 @@ _ARITHMETIC = frozenset(
     [
         "abs",
         "add",
+        "atan2",
+        "cbrt",
         "ceil",
         "clamp",
+        "cosine",
         "divide",
+        "erf",
+        "exponential",
+        "exponential-minus-one",
         "floor",
+        "log",
+        "log-plus-one",
+        "logistic",
         "maximum",
         "minimum",
         "multiply",
         "negate",
+        "power",
         "remainder",
         "round-nearest-afz",
         "round-nearest-even",
+        "rsqrt",
         "sign",
+        "sine",
+        "sqrt",
         "subtract",
+        "tan",
+        "tanh",
     ]
 )
 _COMPLEX_MULTIPLY_ADDS = 4

@@ -344,9 +344,16 @@ COUNTS = [
     ("clamp", "f64[8]", ["f64[]", "f64[8]", "f64[]"], {}, 8),
     ("multiply", "c64[8]", ["c64[8]", "c64[8]"], {}, 8),
     ("abs", "f32[8]", ["c64[8]"], {}, 8),
-    # transcendental functions
-    ("exponential", "f32[8,4]", ["f32[8,4]"], {}, 0),
-    ("tanh", "f32[8,4]", ["f32[8,4]"], {}, 0),
+    # functions that XLA counts apart
+    *(
+        (function, "f32[8,4]", ["f32[8,4]"], {}, 32)
+        for function in (
+            *("exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh"),
+            *("sine", "cosine", "tan", "sqrt", "rsqrt", "cbrt", "erf"),
+        )
+    ),
+    ("power", "f32[8]", ["f32[8]", "f32[8]"], {}, 8),
+    ("atan2", "f32[8]", ["f32[8]", "f32[8]"], {}, 8),
     # integers and booleans
     ("add", "s32[8]", ["s32[8]", "s32[8]"], {}, 0),
     ("multiply", "u64[8]", ["u64[8]", "u64[8]"], {}, 0),
