@@ -28,10 +28,6 @@ class Durations:
         self._seconds[self._n] = seconds
         self._n += 1
 
-    def clear(self) -> None:
-        """Remove all durations."""
-        self._n = 0
-
     def last(self, n: int) -> list[float]:
         """Return the last n durations, or all if there are fewer."""
         return self._seconds[max(self._n - n, 0) : self._n].tolist()

@@ -22,13 +22,6 @@ def test_the_last_ones_are_returned_in_order():
     assert durations.last(0) == []
 
 
-def test_cleared_durations_are_gone():
-    durations = noted(0.1, 0.2)
-    durations.clear()
-    durations.append(0.3)
-    assert durations.last(5) == [0.3]
-
-
 def test_more_than_fit_at_first_are_kept():
     many = [float(n) for n in range(70_000)]
     assert noted(*many).last(len(many)) == many
