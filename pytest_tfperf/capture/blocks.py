@@ -90,6 +90,7 @@ class BlockTimer:
         n_before: int,
         period_s: float,
         collect: Callable[[], None],
+        epoch: int | None = None,
     ) -> Generator[None]:
         """
         Time blocks until the plan has enough of them, or its time is over; yield in each call.
@@ -99,11 +100,13 @@ class BlockTimer:
             n_before: Number of calls before the window.
             period_s: Expected seconds of a call.
             collect: Collects garbage between blocks.
+            epoch: Calls of an epoch, or None. Blocks of steps hold whole short epochs, so that none
+                has the first step of an epoch by chance.
         """
         plan = self._plan
         n_left, n_timed, n_run = plan.timed_at_most(n_before), 0, 0
         target_s = least_block(period_s, n_left)
-        size = plan.block_size(target_s, period_s)
+        size = plan.block_size(target_s, period_s, epoch)
         deadline = perf_counter() + plan.max_seconds * _TIMED_SHARE
         timed = _TimedCalls()
         timed.lengthen(_MOST_BLOCKS * size)

@@ -106,13 +106,14 @@ class Plan:
             return n_steps < self.steps
         return n_steps < self.timed_steps or (n_blocks < _MIN_BLOCKS and not self.latency)
 
-    def block_size(self, target_s: float, period_s: float) -> int:
+    def block_size(self, target_s: float, period_s: float, epoch: int | None = None) -> int:
         """
         Return the number of steps in a block.
 
         Args:
             target_s: Seconds that a block should take.
             period_s: Seconds of a step.
+            epoch: Steps of an epoch, which blocks of several steps hold whole if it is short.
 
         Returns:
             The size; a requested number of steps is divided into equal blocks.
@@ -121,7 +122,8 @@ class Plan:
             return 1
         size = max(1, min(math.ceil(target_s / max(period_s, 1e-6)), 10_000))
         if self.steps is None:
-            return size
+            whole = math.ceil(size / epoch) * epoch if epoch and size > 1 else size
+            return whole if whole <= _LONGEST_EPOCH * size else size
         equal = math.ceil(self.steps / max(1, self.steps // size))
         return max(1, min(equal, self.steps // self.least_blocks))
 

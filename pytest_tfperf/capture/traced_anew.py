@@ -15,12 +15,19 @@ class TracedAnew:
     """
     The steps at the end of a profile so far that were each traced or compiled anew.
 
+    Traces of a sound step may fill a warm-up, so only further steps count where no limit is set.
+    Where one is, the counts go on until it is broken: else they would be too small, and pass.
+
     Args:
+        warmup: Steps of the warm-up.
         most_traces: Largest number of traces that no limit forbids.
         most_compiles: Same of compilations.
     """
 
-    def __init__(self, most_traces: float = math.inf, most_compiles: float = math.inf) -> None:
+    def __init__(
+        self, warmup: int, most_traces: float = math.inf, most_compiles: float = math.inf
+    ) -> None:
+        self._warmup = warmup
         self._most_traces, self._most_compiles = most_traces, most_compiles
         self._n_traces = self._n_compiles = self._in_a_row = 0
         self._is_anew = self._is_explained = False  # the running step; all steps in a row
@@ -46,9 +53,12 @@ class TracedAnew:
         if not self._in_a_row:
             self._is_explained = False
         is_red = self._n_traces > self._most_traces or self._n_compiles > self._most_compiles
-        if self._in_a_row < _IN_A_ROW or (self._is_explained and not is_red):
+        is_limited = min(self._most_traces, self._most_compiles) < math.inf
+        goes_on = is_limited or self._is_explained or n_steps <= self._warmup
+        if self._in_a_row < _IN_A_ROW or (goes_on and not is_red):
             return None
-        which = "each" if n_steps == _IN_A_ROW + 1 else f"the last {_IN_A_ROW} of which were"
+        each = self._in_a_row == n_steps - 1
+        which = "each" if each else f"the last {self._in_a_row} of which were"
         return f"stopped after {n_steps} steps, {which} traced again"
 
 

@@ -73,7 +73,7 @@ class Windows:
         self._in_step, self._unfinished = False, UnfinishedCalls(plan.latency)
         self._n_cold_traces, self._in_turns, self._turned = 0, False, (0, 0)  # steps and epochs
         self._n_traced = self._most_elements = 0  # steps, and elements to keep, of a session
-        self._anew = TracedAnew(hooks.most_retraces, hooks.most_compiles)
+        self._anew = TracedAnew(plan.warmup, hooks.most_retraces, hooks.most_compiles)
         self._executables, self._others = Executables(folder), other_threads()
         self._sequence = self._run_windows()
         next(self._sequence)
@@ -152,7 +152,7 @@ class Windows:
 
     def executable_compiled(self, module: str) -> None:
         """Record that JAX compiled a module, which may be freed before a session lists it."""
-        if self._in_step and self.n_steps and get_ident() in self._others:
+        if self.n_steps and get_ident() in self._others:
             self.observations.made_elsewhere.append(module)
         elif self.n_steps and not self._in_turns and (self._in_step or not self.enough):
             self._executables.compiled(module)
@@ -251,7 +251,7 @@ class Windows:
                 noted = conditions_noted(self.observations.conditions)
                 with garbage_held_off() as collect, noted:
                     yield from self._timer.timed_window(
-                        self.observations, self.n_steps, period_s, collect
+                        self.observations, self.n_steps, period_s, collect, self.epochs.length
                     )
                 self.observations.instrumented |= is_traced()
                 yield from self._traced_window()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -40,7 +41,9 @@ def traces_reported_to(report: Report) -> Iterator[bool]:
         values = (*args, *kwargs.values())
         options = next((value for value in values if hasattr(value, "python_function")), None)
         function_type = next((value for value in values if hasattr(value, "parameters")), None)
-        code = getattr(getattr(options, "python_function", None), "__code__", None)
+        # the function that TensorFlow traces wraps the user's, by the same code for each
+        function = inspect.unwrap(getattr(options, "python_function", None) or reporting)
+        code = getattr(function, "__code__", None)
         report(
             str(getattr(options, "name", None) or "function"),
             _change(function_type, options, code in traced and code is not None),

@@ -402,3 +402,9 @@ def test_the_environment_names_jax(tf_profile, w):
     assert environment["machine"]["jax"] == ".".join(jax.__version__.split(".")[:2])
     assert "JAX" in environment["platform"]
     assert "TensorFlow" not in environment["platform"]
+
+
+@pytest.mark.parametrize("sorting", [jnp.sort, jnp.argsort, lambda x: jnp.sort(jnp.sort(-x))])
+def test_a_sort_is_one_launch_though_its_op_has_two_events(tf_profile, sorting):
+    step, x = jax.jit(sorting), jnp.arange(64.0)
+    assert tf_profile(lambda: step(x), **FEWER).xla_launches == 1

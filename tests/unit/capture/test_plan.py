@@ -109,3 +109,17 @@ def test_windows_hold_whole_epochs_where_these_are_short():
     for row, (before, epoch, lengths) in enumerate(cases):
         found = before.in_epochs(epoch, 0.01)
         assert (found.timed_steps, found.traced_steps) == lengths, row
+
+
+def test_blocks_of_several_steps_hold_whole_short_epochs():
+    cases = [
+        (0.010, None, 2),
+        (0.010, 3, 3),
+        (0.010, 8, 8),
+        (0.010, 9, 2),  # over four times as long
+        (0.020, 4, 1),  # blocks of one step stay
+        (0.001, 8, 24),
+    ]
+    for period_s, epoch, size in cases:
+        assert Plan().block_size(0.02, period_s, epoch) == size, (period_s, epoch)
+    assert Plan(steps=30).block_size(0.02, 0.010, 8) == 2

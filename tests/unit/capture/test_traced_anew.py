@@ -11,9 +11,9 @@ WEAK = "x f32[] (as of a Python number) → f32[] (as of an array)"
 DTYPE = "x float32[8] → float64[8], y int32[3] → int64[4]"
 
 
-def ended(changes, *limits, compiles=False, name="step"):
+def ended(changes, *limits, compiles=False, name="step", warmup=0):
     """The step after which the windows end, and why; changes are of the steps from the second on."""
-    anew = TracedAnew(*limits)
+    anew = TracedAnew(warmup, *limits)
     anew.end_step(1)
     for n_steps, change in enumerate(changes, 2):
         if change is not None:
@@ -31,6 +31,18 @@ def test_five_steps_in_a_row_end_the_windows(change):
     assert ended([change] * 4) is None
     late = ended([None, change, None, *[change] * 9])
     assert late == (9, "stopped after 9 steps, the last 5 of which were traced again")
+
+
+def test_traces_of_the_warm_up_alone_end_nothing():
+    assert ended([*[RATE] * 9, None, None], warmup=10) is None
+    late = ended([RATE] * 15, warmup=10)
+    assert late == (11, "stopped after 11 steps, each traced again")
+
+
+def test_a_limit_that_more_traces_would_break_is_broken_first():
+    assert ended([RATE] * 9, 10.0, warmup=3) is None
+    assert ended([RATE] * 15, 10.0, warmup=3)[0] == 12
+    assert ended([RATE] * 15, 2.0, warmup=10)[0] == 6
 
 
 def test_new_shapes_explain_traces_unless_a_limit_forbids_them():
