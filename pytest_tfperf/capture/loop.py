@@ -209,6 +209,13 @@ def workload_of(element: object, spec: object = None) -> Mapping[str, Any]:
     }
 
 
+def mean_batch(elements: Sequence[Any], epoch: int | None) -> float | None:
+    """Return the mean batch over whole epochs, whose last may be smaller; None without one."""
+    n_whole = len(elements) // epoch * epoch if epoch else 0
+    sizes = [workload_of(element)["batch"] for element in elements[len(elements) - n_whole :]]
+    return None if not sizes or None in sizes else sum(sizes) / len(sizes)
+
+
 def _batch_of(sizes: Sequence[int | None]) -> int | None:
     """Return the batch of all replicas together; None if a specification leaves a size open."""
     known = [size for size in sizes if size is not None]

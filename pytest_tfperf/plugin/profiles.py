@@ -14,6 +14,7 @@ from pytest_tfperf.analysis.on_demand import OnDemand, extended, so_far
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.analysis.step_framework import frameworks_of
 from pytest_tfperf.capture.inspection import StepInspection
+from pytest_tfperf.capture.loop import mean_batch
 from pytest_tfperf.capture.self_check import xla_shown
 from pytest_tfperf.capture.sessions import (
     ReadTraces,
@@ -209,7 +210,9 @@ class Profiles:
         inspection = observations.inspection(
             workload, windows.plan.max_seconds, asks_for_ablation(wanted), held.programs
         )
-        examples = workload.get("batch") if examples is None else examples
+        if examples is None:
+            epoch = windows.epochs.length if windows.plan.steps_per_call == 1 else None
+            examples = mean_batch(observations.elements.kept, epoch) or workload.get("batch")
         more = {"workload": workload, "result": result, "examples_per_step": examples}
         recording = windows.recording(name, ran, own_functions=held.own_functions, **more)
         return self.store(recording, inspection, wanted, traces)

@@ -16,7 +16,7 @@ from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.steps.detect import MARKED
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.function_calls import called_function, jax_calls
+from pytest_tfperf.trace.function_calls import called_function, eager_calls, eager_types, jax_calls
 from pytest_tfperf.trace.xspace import HOST
 from pytest_tfperf.values import Source, Value
 
@@ -38,6 +38,7 @@ _CALLED = (
     "another thread called {} while the steps ran, and the trace does not tell which work is the "
     "step's"
 )
+_RAN = "another thread ran {} eagerly while the steps ran, and the trace does not tell whose it is"
 _MADE = "another thread traced or compiled {} while a step ran"
 _N_NAMED = 3
 
@@ -68,6 +69,15 @@ def why_called(evidence: Evidence) -> str | None:
     return _CALLED.format(and_more(list(named), _N_NAMED)) if named else None
 
 
+def why_ran_eagerly(evidence: Evidence) -> str | None:
+    """Return why eager ops of the trace are not all the step's, or None."""
+    if evidence.trace is None:
+        return None
+    ops = elsewhere(evidence, eager_calls(Events.of(evidence.trace.plane(HOST))))
+    named = dict.fromkeys(name for name in eager_types(ops) if name)
+    return _RAN.format(and_more(list(named), _N_NAMED)) if named else None
+
+
 def why_made(evidence: Evidence) -> str | None:
     """Return why traces and compilations are not all the step's, or None."""
     made = evidence.recording.made_elsewhere
@@ -77,9 +87,11 @@ def why_made(evidence: Evidence) -> str | None:
 def without_elsewhere(values: Mapping[str, Value], evidence: Evidence) -> dict[str, Value]:
     """Make values unknown that work of other threads is part of."""
     called, made = why_called(evidence), why_made(evidence)
+    of_eager = called or why_ran_eagerly(evidence)
     found = dict(values)
     for name, value in values.items():
-        why = made if name in ("retraces", "xla_compiles") else None if name in _HOLD else called
+        why = of_eager if name == "eager_ops" else called
+        why = made if name in ("retraces", "xla_compiles") else None if name in _HOLD else why
         if why and value.number is not None and value.source != Source.COUNTED:
             found[name] = replace(value, number=None, source=None, why=why, detail={})
     return found

@@ -317,3 +317,10 @@ def test_open_sizes_of_the_data_are_open_in_the_workload(profile):
     assert profile(tf.reduce_sum, data, name="padded").workload["inputs"] == ["float32[4,?]"]
     fixed = tf.data.Dataset.range(200).map(lambda n: tf.ones((3,))).batch(4)
     assert profile(tf.reduce_sum, fixed, name="fixed").workload["inputs"] == ["float32[4,3]"]
+
+
+def test_throughput_has_the_mean_batch_where_the_last_of_an_epoch_is_smaller(profile):
+    data = tf.data.Dataset.from_tensor_slices(tf.ones((18, 3))).batch(8)
+    assert profile(step, data).value("throughput").detail["examples_per_step"] == 6
+    even = profile(step, data.take(2), name="even")
+    assert even.value("throughput").detail["examples_per_step"] == 8

@@ -95,3 +95,10 @@ def test_a_thread_that_only_waits_or_computes_without_tensorflow_changes_nothing
     with calling(lambda x: sum(range(1000)), None):
         found = profile(step, [STEP] * 40)
     assert (found.flops, found.graph_ops) == (FLOPS, 1)
+
+
+def test_eager_ops_of_another_thread_are_not_counted_as_the_step_s(profile):
+    with calling(lambda x: x + 1, OTHER):
+        found = profile(step, [STEP] * 40)
+    assert "another thread ran AddV2 eagerly" in found.value("eager_ops").why
+    assert (found.flops, found.graph_ops) == (FLOPS, 1)
