@@ -30,6 +30,8 @@ _HOLD = frozenset(
     }
 )
 """Metrics that hold all the same: times with all that ran in them, and what is told by thread."""
+_OF_INPUT = frozenset({"input_bound", "input_wait", "input_capacity", "input_bound_at_target"})
+_WAIT = "IteratorGetNext"
 _OF_FRAMEWORKS = "tf_"
 """Start of the names of the threads of TensorFlow and XLA (tensorflow::Env::StartThread)."""
 _TF_CALL = "tf_function_call"
@@ -39,6 +41,10 @@ _CALLED = (
     "step's"
 )
 _RAN = "another thread ran {} eagerly while the steps ran, and the trace does not tell whose it is"
+_FED = (
+    "another thread took elements of a dataset while the steps ran, and the trace does not tell "
+    "which waits are the step's"
+)
 _MADE = "another thread traced or compiled {} while a step ran"
 _N_NAMED = 3
 
@@ -78,6 +84,15 @@ def why_ran_eagerly(evidence: Evidence) -> str | None:
     return _RAN.format(and_more(list(named), _N_NAMED)) if named else None
 
 
+def why_fed(evidence: Evidence) -> str | None:
+    """Return why waits for elements in the trace are not all the step's, or None."""
+    if evidence.trace is None:
+        return None
+    host = Events.of(evidence.trace.plane(HOST))
+    waits = elsewhere(evidence, host.named(lambda name: name.startswith(_WAIT)))
+    return _FED if len(waits) else None
+
+
 def why_made(evidence: Evidence) -> str | None:
     """Return why traces and compilations are not all the step's, or None."""
     made = evidence.recording.made_elsewhere
@@ -86,12 +101,17 @@ def why_made(evidence: Evidence) -> str | None:
 
 def without_elsewhere(values: Mapping[str, Value], evidence: Evidence) -> dict[str, Value]:
     """Make values unknown that work of other threads is part of."""
-    called, made = why_called(evidence), why_made(evidence)
-    of_eager = called or why_ran_eagerly(evidence)
+    called, made, fed = why_called(evidence), why_made(evidence), why_fed(evidence)
+    reasons = {
+        **dict.fromkeys(values, called),
+        **dict.fromkeys(_HOLD),
+        **dict.fromkeys(_OF_INPUT, fed),
+        **dict.fromkeys(("retraces", "xla_compiles"), made),
+        "eager_ops": called or why_ran_eagerly(evidence),
+    }
     found = dict(values)
     for name, value in values.items():
-        why = of_eager if name == "eager_ops" else called
-        why = made if name in ("retraces", "xla_compiles") else None if name in _HOLD else why
-        if why and value.number is not None and value.source != Source.COUNTED:
+        why, of_thread = reasons[name], (Source.COUNTED, Source.TIMED)
+        if why and value.number is not None and value.source not in of_thread:
             found[name] = replace(value, number=None, source=None, why=why, detail={})
     return found

@@ -102,3 +102,12 @@ def test_eager_ops_of_another_thread_are_not_counted_as_the_step_s(profile):
         found = profile(step, [STEP] * 40)
     assert "another thread ran AddV2 eagerly" in found.value("eager_ops").why
     assert (found.flops, found.graph_ops) == (FLOPS, 1)
+
+
+def test_a_dataset_that_another_thread_reads_is_not_waited_for_by_the_step(profile):
+    elements = iter(tf.data.Dataset.range(10).repeat().prefetch(1))
+    with calling(lambda _: next(elements), None):
+        without = profile(lambda: step(STEP), name="without data")
+        given = profile(step, tf.data.Dataset.from_tensors(STEP).repeat(), name="data")
+    assert "another thread took elements" in without.value("input_bound").why
+    assert given.value("input_bound").number is not None
