@@ -22,6 +22,7 @@ _NAMED = f"{EAGER}: "
 _OP_TYPE = re.compile(r"(?!__)[A-Z_]")
 """Start of the type of an op; functions are named as `__inference_step_12`."""
 _CALL = "PjitFunction("
+_CUT_OFF = 2  # calls, or executions, of a function that a trace holds in part
 _LETTERS = re.compile(r"[^A-Za-z0-9]+")
 
 
@@ -165,12 +166,27 @@ def _launched(plane: Plane) -> tuple[Ints, tuple[Unlinked, ...]]:
         called = np.array(begun.get(module, ()), np.int64)
         if called.size == len(indices):
             launched[indices] = np.minimum(called, launched[indices])
+        elif (call := _alternating(called, launched[indices])) is not None:
+            launched[indices] = np.where(call < 0, launched[indices], called[call])
         else:
             last = int(ordered.end[np.isin(run_of, indices)].max())
             name = modules[indices[0]].removeprefix("jit_")
             unlinked.append(Unlinked(name, len(indices), called, last))
     times[ordered.rows] = launched[run_of]
     return times, tuple(unlinked)
+
+
+def _alternating(called: Ints, begun: Ints) -> Ints | None:
+    """
+    Return the call of each execution, -1 for none, where each call waits for its own.
+
+    Then a call and an execution take turns, but for those that a trace's begin and end cut off.
+    """
+    call: Ints = np.searchsorted(called, begun, side="right") - 1
+    linked = call[call >= 0]
+    most = max(called.size, begun.size) - linked.size
+    in_turns = linked.size > 0 and (linked == np.arange(linked.size)).all()
+    return call if in_turns and most <= _CUT_OFF else None
 
 
 def _plain(name: str) -> str:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -81,7 +82,7 @@ def test_a_compiler_that_does_not_work_is_said_and_compiles_nothing(checkout, mo
         ("false -m64", "No C compiler that works: NumPy decodes traces. Command"),
         ("true", "No C compiler that works: NumPy decodes traces."),
         ("cc '", "NumPy decodes traces. No closing quotation"),
-        (str(ROOT / "README.md"), "No C compiler that works: NumPy decodes traces."),
+        (shlex.quote(str(ROOT / "README.md")), "No C compiler that works: NumPy decodes traces."),
         *(
             [
                 (f"{COMPILER} -c", "No C compiler that works: NumPy decodes traces."),

@@ -73,6 +73,6 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     steps = [at("train", n, n + 0.5, step_num=n, _r=1) for n in range(2000)]
     long = tmp_path / "long.xplane.pb"  # more text than a pipe holds
     long.write_bytes(space(plane("/host:CPU", line("python", *steps))))
-    command = f"{sys.executable} -m pytest_tfperf.cli.main analyze --json {shlex.quote(str(long))} | head -1"
+    command = f"{shlex.quote(sys.executable)} -m pytest_tfperf.cli.main analyze --json {shlex.quote(str(long))} | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert (done.stdout.count("\n"), done.stderr) == (1, "")

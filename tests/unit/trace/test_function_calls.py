@@ -64,6 +64,16 @@ def test_executions_of_a_module_with_another_number_of_calls_keep_their_times():
     assert launched(calls, [("jit_f", 1, 10), ("jit_g", 2, 11)]) == [10, 4]
 
 
+def test_calls_that_wait_are_told_though_the_trace_cuts_some_off():
+    calls = [("f", 10), ("f", 20), ("f", 30)]
+    before, own = ("jit_f", 1, 5), [("jit_f", 2, 12), ("jit_f", 3, 22)]
+    assert launched(calls, own) == [10, 20]  # the last call ran on
+    assert launched([*calls, ("f", 40)], [before, *own]) == [5, 10, 20]
+    # calls that run ahead take no turns
+    assert launched(calls, [("jit_f", 2, 32), ("jit_f", 3, 33)]) == [32, 33]
+    assert launched(calls, [("jit_f", 2, 12), ("jit_f", 3, 32)]) == [12, 32]
+
+
 def test_executions_without_calls_keep_their_times():
     assert launched([], [("jit_f", 1, 10), ("jit_f", 2, 11)]) == [10, 11]
 
