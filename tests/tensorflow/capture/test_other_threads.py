@@ -109,5 +109,6 @@ def test_a_dataset_that_another_thread_reads_is_not_waited_for_by_the_step(profi
     with calling(lambda _: next(elements), None):
         without = profile(lambda: step(STEP), name="without data")
         given = profile(step, tf.data.Dataset.from_tensors(STEP).repeat(), name="data")
-    assert "another thread took elements" in without.value("input_bound").why
+    bound = without.value("input_bound")
+    assert bound.number is None or bound.number < 0.05, bound
     assert given.value("input_bound").number is not None
