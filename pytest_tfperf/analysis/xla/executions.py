@@ -29,7 +29,6 @@ T = TypeVar("T")
 
 _NO_STEP = np.empty(0, np.int64)
 
-_SORT = "sort"  # its thunk has two events in each run (xla/backends/cpu/runtime/sort_thunk.cc)
 _OF_JAX = ("jit_", "pmap_")
 _MODULE = re.compile(r"a_inference_(.+)_\d+__.*")
 _CLUSTER = re.compile(r"__XlaCompiledKernel_.*")  # what auto-clustering appends
@@ -244,8 +243,10 @@ def _runs_on_host(trace: Trace, ops: Events, step_of: Ints) -> dict[str, tuple[I
     """
     Count the runs of each module in each step from its thunks.
 
-    Loops repeat thunks, and branches leave some out. So where their counts differ, those of the
-    entry computation count, which run once a run. Without its HLO the rarest thunk counts.
+    JAX numbers the runs, alike on all devices of one: a sort has two events in a run. Elsewhere the
+    thunks are counted. Loops repeat them, and branches leave some out. So where their counts
+    differ, those of the entry computation count, which run once a run. Without its HLO the rarest
+    thunk counts.
 
     Args:
         trace: The trace.
@@ -261,9 +262,14 @@ def _runs_on_host(trace: Trace, ops: Events, step_of: Ints) -> dict[str, tuple[I
     program, name = ops.integers("program_id"), ops.plane.name_index[ops.rows]
     keys, first = np.unique(program, return_index=True)
     titles = Events(ops.plane, ops.rows[first]).texts("hlo_module")
+    run, on = ops.integers("run_id", -1), ops.integers("device_ordinal", -1)
+    if ((run != -1) & (on >= 0)).all():
+        each = np.unique(np.array([program, step_of, run, on]), axis=1)
+        return {
+            f"{title}({key})": np.unique(each[1, each[0] == key], return_counts=True)
+            for key, title in zip(keys.tolist(), titles, strict=True)
+        }
     cells, n_ran = _counted(program, step_of, name)
-    run = ops.integers("run_id", -1)
-    is_numbered = bool((run != -1).all())  # by JAX
     ends = np.searchsorted(cells[0], keys, side="right").tolist()
     in_metadata: dict[int, list[str]] = {}
     for full in live_modules(trace):
@@ -272,18 +278,11 @@ def _runs_on_host(trace: Trace, ops: Events, step_of: Ints) -> dict[str, tuple[I
     for key, title, begin, end in zip(keys.tolist(), titles, [0, *ends[:-1]], ends, strict=True):
         step, thunk, n = cells[1, begin:end], cells[2, begin:end], n_ran[begin:end]
         most, least = _of_each_step(step, n)
-        if is_numbered and all(
-            ops.plane.names[index].startswith(_SORT) for index in np.unique(thunk).tolist()
-        ):
-            own = program == key
-            in_steps, _ = _pairs(step_of[own], run[own])
-            runs[f"{title}({key})"] = np.unique(in_steps, return_counts=True)
-            continue
         is_alike = (most[1] == least[1]).all() and step.size == np.unique(thunk).size * most[0].size
         if not is_alike:
             entry = _entry_ops(trace, in_metadata.get(key, []))
             found = np.array([ops.plane.names[index] in entry for index in thunk.tolist()], bool)
-            most = _of_each_step(step[found], n[found])[1] if found.any() else least
+            most = _of_each_step(step[found], n[found])[0] if found.any() else least
         runs[f"{title}({key})"] = most
     return runs
 

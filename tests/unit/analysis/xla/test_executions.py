@@ -322,3 +322,18 @@ def test_the_entry_computation_tells_the_runs_where_thunks_differ():
 
 def test_without_the_hlo_the_rarest_thunk_tells_the_runs():
     assert find_xla_use(*two_steps(*BRANCHING)).launches.tolist() == [1, 1]
+
+
+def test_numbered_runs_are_counted_once_a_device_whatever_the_number_of_their_thunks():
+    def numbered(begin, run, device):
+        stats = {"hlo_op": "sort.0", "hlo_module": "jit_f", "program_id": 5, "run_id": run}
+        return at("sort.0", begin, begin + 0.1, **stats, device_ordinal=device)
+
+    events = [
+        *(numbered(1, -7, 0), numbered(2, -7, 0)),  # a sort has two events
+        *(numbered(3, -7, 1), numbered(4, -7, 1)),  # the same run on another device
+        *(numbered(12, 8, 0), numbered(13, 8, 0), numbered(14, 9, 0)),
+    ]
+    use = find_xla_use(*two_steps(*events))
+    assert use.launches.tolist() == [2, 2]
+    assert use.modules == {"jit_f(5)": 2}
