@@ -246,6 +246,15 @@ def suite(tensorflow_loaded, pytester, monkeypatch):
         result.stdout.fnmatch_lines(lines)
         return result
 
-    run.write, run.gives = write, gives
+    def regresses(before, after, *lines):
+        """A test that is recorded with one body fails with the other, and lines like these are printed."""
+        write(before)
+        run("--tfperf-update").assert_outcomes(passed=1)
+        write(after)
+        result = run("--tfperf-baseline", "--tfperf-only=structural")
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(lines)
+
+    run.write, run.gives, run.regresses = write, gives, regresses
     run.path = pytester.path
     return run

@@ -116,13 +116,10 @@ def test_step(tf_profile):
 
 @pytest.mark.full
 def test_ops_that_grappler_fuses_outside_xla_are_named_as_xla_had_them(suite):
-    suite.write(FUSED.replace("JIT", "True"))
-    suite("--tfperf-update").assert_outcomes(passed=1)
-    suite.write(FUSED.replace("JIT", "False"))
-    result = suite("--tfperf-baseline", "--tfperf-only=structural")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["test_step: xla_clusters fell from 1 to 0: BiasAdd, MatMul, Relu now run outside XLA"]
+    suite.regresses(
+        FUSED.replace("JIT", "True"),
+        FUSED.replace("JIT", "False"),
+        "test_step: xla_clusters fell from 1 to 0: BiasAdd, MatMul, Relu now run outside XLA",
     )
 
 

@@ -113,15 +113,10 @@ def test_step(tf_profile):
 
 def test_many_more_calls_fail_a_test_that_limits_nothing(suite, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    suite.write(LOGGING.replace("ROWS", "1"))
-    suite("--tfperf-update").assert_outcomes(passed=1)
-    suite.write(LOGGING.replace("ROWS", "300"))
-    result = suite("--tfperf-baseline", "--tfperf-only=structural")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "test_step: python_calls rose from *",
-            "  +299 calls of json/encoder.py:* a step (1 → 300)*",
-            "  if intended: pytest --tfperf-update",
-        ]
+    suite.regresses(
+        LOGGING.replace("ROWS", "1"),
+        LOGGING.replace("ROWS", "300"),
+        "test_step: python_calls rose from *",
+        "  +299 calls of json/encoder.py:* a step (1 → 300)*",
+        "  if intended: pytest --tfperf-update",
     )
