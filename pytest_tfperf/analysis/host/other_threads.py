@@ -7,7 +7,7 @@ does not tell whose work it does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -57,6 +57,8 @@ def elsewhere(evidence: Evidence, events: Events) -> Events:
     work for the step or its input, as where it calls Python back.
     """
     recording = evidence.recording
+    if not len(events):
+        return events
     if evidence.launched.source != MARKED or not (recording.bare or recording.other_threads):
         return events.where(np.zeros(len(events), bool))
     marks = Events.of(events.plane).having("step_num").having("tfperf")
@@ -65,49 +67,26 @@ def elsewhere(evidence: Evidence, events: Events) -> Events:
     return events.where(~np.isin(events.line, [*marks.line.tolist(), *of_frameworks]))
 
 
-def why_called(evidence: Evidence) -> str | None:
-    """Return why the trace's work is not all the step's, or None if only its thread called any."""
-    if evidence.trace is None:
-        return None
-    host = Events.of(evidence.trace.plane(HOST))
-    calls = [elsewhere(evidence, each) for each in (jax_calls(host), host.having(_TF_CALL))]
-    named = dict.fromkeys(called_function(name) for each in calls for name in each.names)
-    return _CALLED.format(and_more(list(named), _N_NAMED)) if named else None
-
-
-def why_ran_eagerly(evidence: Evidence) -> str | None:
-    """Return why eager ops of the trace are not all the step's, or None."""
-    if evidence.trace is None:
-        return None
-    ops = elsewhere(evidence, eager_calls(Events.of(evidence.trace.plane(HOST))))
-    named = dict.fromkeys(name for name in eager_types(ops) if name)
-    return _RAN.format(and_more(list(named), _N_NAMED)) if named else None
-
-
-def why_fed(evidence: Evidence) -> str | None:
-    """Return why waits for elements in the trace are not all the step's, or None."""
-    if evidence.trace is None:
-        return None
-    host = Events.of(evidence.trace.plane(HOST))
-    waits = elsewhere(evidence, host.named(lambda name: name.startswith(_WAIT)))
-    return _FED if len(waits) else None
-
-
-def why_made(evidence: Evidence) -> str | None:
-    """Return why traces and compilations are not all the step's, or None."""
-    made = evidence.recording.made_elsewhere
-    return _MADE.format(and_more(list(made), _N_NAMED)) if made else None
+def _named(evidence: Evidence, *picked: Events, name: Callable[[Events], list[str]]) -> str:
+    """Return the names of those of the events that lie elsewhere, each once; "" for none."""
+    found = dict.fromkeys(one for events in picked for one in name(elsewhere(evidence, events)))
+    return and_more([one for one in found if one], _N_NAMED)
 
 
 def without_elsewhere(values: Mapping[str, Value], evidence: Evidence) -> dict[str, Value]:
     """Make values unknown that work of other threads is part of."""
-    called, made, fed = why_called(evidence), why_made(evidence), why_fed(evidence)
+    host = Events.of(evidence.trace.plane(HOST) if evidence.trace else None)
+    functions = _named(evidence, jax_calls(host), host.having(_TF_CALL), name=_functions)
+    ops = _named(evidence, eager_calls(host), name=eager_types)
+    waits = _named(evidence, host.named(lambda name: name.startswith(_WAIT)), name=_functions)
+    made = and_more(list(evidence.recording.made_elsewhere), _N_NAMED)
+    called = functions and _CALLED.format(functions)
     reasons = {
         **dict.fromkeys(values, called),
-        **dict.fromkeys(_HOLD),
-        **dict.fromkeys(_OF_INPUT, fed),
-        **dict.fromkeys(("retraces", "xla_compiles"), made),
-        "eager_ops": called or why_ran_eagerly(evidence),
+        **dict.fromkeys(_HOLD, ""),
+        **dict.fromkeys(_OF_INPUT, waits and _FED),
+        **dict.fromkeys(("retraces", "xla_compiles"), made and _MADE.format(made)),
+        "eager_ops": called or (ops and _RAN.format(ops)),
     }
     found = dict(values)
     for name, value in values.items():
@@ -115,3 +94,7 @@ def without_elsewhere(values: Mapping[str, Value], evidence: Evidence) -> dict[s
         if why and value.number is not None and value.source not in of_thread:
             found[name] = replace(value, number=None, source=None, why=why, detail={})
     return found
+
+
+def _functions(calls: Events) -> list[str]:
+    return [called_function(name) for name in calls.names]
