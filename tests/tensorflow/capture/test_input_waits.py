@@ -71,12 +71,12 @@ def test_waits_are_as_long_as_the_pipeline_sleeps(profile_more, buffer):
         step(batch)
         ran.append((begun, time.perf_counter()))
 
-    found = profile_more(noted, sleeping(0.012, buffer))
-    timed = np.array(
-        ran[4:50]
-    )  # behind the warm-up; medians, since blocks have pauses between them
+    # much longer than the step, whose own sleep is longer on a busy machine
+    found = profile_more(noted, sleeping(0.04, buffer))
+    timed = np.array(ran[4:50])  # blocks have pauses between them, so medians count
     waited, worked = np.median(timed[1:, 0] - timed[:-1, 1]), np.median(np.diff(timed))
-    assert found.input_bound == pytest.approx(waited / (waited + worked), abs=0.15)
+    assert waited > worked
+    assert found.input_bound == pytest.approx(waited / (waited + worked), abs=0.1)
 
 
 def test_a_slow_start_counts_neither_for_the_step_time_nor_for_the_waits(profile_more):
