@@ -118,6 +118,24 @@ class PythonCalls:
     """The functions, the most frequent first."""
 
 
+@dataclass(frozen=True, slots=True)
+class StackTime:
+    """Time in which the Python stack of the steps' thread was at one place, by samples."""
+
+    line: str
+    """The innermost line of the user's code, empty if none was on the stack."""
+    called: str
+    """The function of a library that this line called, empty in the user's own code."""
+    function: str
+    """The innermost function."""
+    callback: str
+    """The class and method of a Keras callback that was on the stack, empty without one."""
+    phase: str
+    """`tracing`, `lowering`, `compiling`, `importing`, or empty."""
+    seconds: float
+    """Seconds a step."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetches:
     """Seconds of each call of the timed window."""
@@ -200,6 +218,10 @@ class Recording:
     """The stages of the input pipeline, from the source to the step."""
     python_calls: PythonCalls | Unknown = UNSEEN
     """The Python functions that the steps called."""
+    first_stacks: tuple[StackTime, ...] = ()
+    """Where Python was in the first step, the longest time first."""
+    stacks: tuple[StackTime, ...] = ()
+    """The same in a step of the warm-up."""
     memory: MemorySamples | Unknown = UNSEEN
     """The memory over the timed window."""
     memory_bound: int | Unknown = UNSEEN

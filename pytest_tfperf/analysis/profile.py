@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_tfperf.analysis import graph_ops, step_code, timing
+from pytest_tfperf.analysis import graph_ops, step_code, time_causes, timing
 from pytest_tfperf.analysis.absent_ops import why_absent
 from pytest_tfperf.analysis.advice import pipeline_advice
 from pytest_tfperf.analysis.advice.step_advice import advise, by_saving
@@ -65,6 +65,7 @@ ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
     Expensive(step_code.analyse_alignment, tables=("alignment",)),
     Expensive(step_code.analyse_op_guide, metrics=("op_guide_findings",), tables=("op_guide",)),
     batch_padding.analyse,
+    Expensive(time_causes.analyse, tables=(time_causes.TABLE,)),
 )
 """Every analysis; each metric is a finding of exactly one."""
 

@@ -24,6 +24,7 @@ from pytest_tfperf.recording import (
     PipelineStage,
     PythonCalls,
     Recording,
+    StackTime,
 )
 from pytest_tfperf.values import Unknown
 
@@ -92,6 +93,10 @@ class Observations:
     """Elements consumed in the steps of the trace."""
     python_calls: PythonCalls | Unknown = UNSEEN
     """Python functions called in the counted steps."""
+    first_stacks: tuple[StackTime, ...] = ()
+    """Where Python was in the first step."""
+    stacks: tuple[StackTime, ...] = ()
+    """Where Python was in a step of the warm-up."""
     memory: MemoryUse = field(default_factory=MemoryUse)
     """Memory of the process in the windows."""
     settled: bool = True
@@ -159,6 +164,8 @@ class Observations:
             ),
             batches=self._batches(),
             python_calls=self.python_calls,
+            first_stacks=self.first_stacks,
+            stacks=self.stacks,
             memory=self.memory.samples,
             memory_bound=self.memory.bound,
             pipeline=self._pipeline(),

@@ -21,6 +21,7 @@ from pytest_tfperf.capture.new_executables import Executables
 from pytest_tfperf.capture.observations import Epochs, Observations
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.sessions import Fetching, ReadTraces, Session, StepMark, read_sessions
+from pytest_tfperf.capture.stack_samples import FIRST_S, WARM_S, stack_times, stacks_sampled
 from pytest_tfperf.capture.traced_anew import TracedAnew
 from pytest_tfperf.capture.window_hooks import Progress, WindowHooks
 from pytest_tfperf.compiler.probe import Probe, probed, why_not_probed
@@ -265,9 +266,11 @@ class Windows:
     def _cold_window(self) -> Generator[None]:
         self.observations.memory.begin()
         self._session = Session(self._folder)
-        yield
-        synchronise(self.last_output)
+        with stacks_sampled(FIRST_S) as stacks:
+            yield
+            synchronise(self.last_output)
         self.observations.first_step_s = self._timer.lap_timer.lap()
+        self.observations.first_stacks = stack_times(stacks, 1)
         self.observations.first_step_instrumented = is_traced()
         session, self._session = self._session, None
         assert session is not None
@@ -286,15 +289,17 @@ class Windows:
         """Run the warm-up; return the period of a step in its second half."""
         n_steps, half = 0, 0
         limit_s = self.plan.max_seconds * _WARM_UP_SHARE
-        while n_steps < self.plan.warmup and self._total_timer.elapsed() < limit_s:
-            if n_steps == self.plan.warmup // 2:
-                synchronise(self.last_output)
-                self._timer.lap_timer.restart()
-                half = n_steps
-            yield
-            n_steps += 1
+        with stacks_sampled(WARM_S) as stacks:
+            while n_steps < self.plan.warmup and self._total_timer.elapsed() < limit_s:
+                if n_steps == self.plan.warmup // 2:
+                    synchronise(self.last_output)
+                    self._timer.lap_timer.restart()
+                    half = n_steps
+                yield
+                n_steps += 1
+            synchronise(self.last_output)
+        self.observations.stacks = stack_times(stacks, max(n_steps, 1))
         self.observations.notes += self.plan.cut_note("warm-up", n_steps, self.plan.warmup)
-        synchronise(self.last_output)
         return max(self._timer.lap_timer.elapsed(), 0.0) / max(n_steps - half, 1)
 
     def _traced_window(self) -> Generator[None]:

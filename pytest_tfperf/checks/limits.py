@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pytest_tfperf.metrics import MACHINE, Metric
-from pytest_tfperf.quantities import SHARE, format_quantity, told_apart
+from pytest_tfperf.quantities import SECONDS, SHARE, format_quantity, told_apart
 from pytest_tfperf.results import Check, Profile, Verdict, part_title
 from pytest_tfperf.text import Labelled
 from pytest_tfperf.values import PARTS, Value
@@ -21,6 +21,8 @@ DEFAULT_TOLERANCE = 0.05
 """The slow-down that a comparison tolerates by default, as a share."""
 _OF_THE_STEP = frozenset({"step_time", "step_time_p90", "step_time_p99", "throughput"})
 """Metrics that the parts of the traced step explain."""
+_ALONE, _BESIDE = 0.15, 0.25
+"""Least shares of a time that its largest cause and any other one must have to be named."""
 _BOUNDS = {"max": "at most", "min": "at least", "equal": "exactly"}
 _BROKEN = {"max": "above the limit of", "min": "below the limit of", "equal": "not"}
 
@@ -110,6 +112,7 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
     value = profile.value(name)
     details: tuple[Labelled, ...] = ()
     advice: tuple[Labelled, ...] = ()
+    accounted: dict[str, float] = {}
     if value.number is None:
         verdict = Verdict.UNKNOWN
         sentence = f"{name} is unknown, {_asked(limit)}: {value.why}"
@@ -133,8 +136,9 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
         broken = f"{_BROKEN[limit.relation]} {limit.shown} ({limit.argument})"
         sentence = f"{name} is {_shown(value, limit)}, {broken}{_exactly(value, limit)}"
         details, advice = explanation(value)
-        if name in _OF_THE_STEP:
-            details, advice = (*details, *_largest_part(profile)), advice or _first_advice(profile)
+        if name in _OF_THE_STEP or name == "first_step_time":
+            more, remedies, accounted = _causes_of_time(profile, limit, value)
+            details, advice = (*details, *more), advice or remedies
     return Check(
         profile=profile.name,
         metric=name,
@@ -144,7 +148,7 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
         sentence=sentence,
         details=details,
         advice=advice,
-        detail={"relation": limit.relation, "bound": limit.bound},
+        detail={"relation": limit.relation, "bound": limit.bound, **accounted},
     )
 
 
@@ -191,18 +195,43 @@ def explanation(value: Value) -> tuple[tuple[Labelled, ...], tuple[Labelled, ...
     return tuple(details), (("try", str(detail["try"])),) if detail.get("try") else ()
 
 
+def _causes_of_time(
+    profile: Profile, limit: Limit, value: Value
+) -> tuple[tuple[Labelled, ...], tuple[Labelled, ...], dict[str, float]]:
+    """
+    Explain a time by its causes, the largest and any other of a quarter of it.
+
+    Returns:
+        Lines `where`, the remedy of each, and the share of the time that they account for.
+    """
+    metric = "first_step_time" if limit.metric.name == "first_step_time" else "step_time"
+    table = profile.tables.get("time_causes")
+    rows = [] if table is None else [row for row in table.records() if row["metric"] == metric]
+    named = [row for n, row in enumerate(rows) if row["share"] >= (_ALONE if n == 0 else _BESIDE)]
+    if not named:
+        return tuple(_largest_part(profile)) if metric == "step_time" else (), (), {}
+    where = tuple(
+        ("where", f"{format_quantity(row['share'], SHARE)} of the time: {row['where']}")
+        for row in named
+    )
+    remedies = dict.fromkeys(str(row["try"]) for row in named if row["try"])
+    share = sum(row["share"] for row in named)
+    left = value.high() * (1 - share)
+    is_time = limit.metric.unit == SECONDS and limit.relation == "max"
+    if remedies and is_time and left > limit.bound:
+        rest = format_quantity(left, SECONDS)
+        where = (*where, ("note", f"without all of that it takes {rest}, which is above the limit"))
+    return where, tuple(("try", text) for text in remedies), {"accounted": min(share, 1.0)}
+
+
 def _largest_part(profile: Profile) -> Iterator[Labelled]:
-    """Name the part of the traced steps that takes most time, if there are any."""
+    """Name the part of the traced steps that takes most time and has no known cause, if any."""
     period_s = sum(step.period_s for step in profile.steps)
     sums = {part: sum(step.parts_s.get(part, 0.0) for step in profile.steps) for part in PARTS}
     part = max(PARTS, key=lambda one: sums[one])
     if period_s > 0 and sums[part] > 0:
         share = format_quantity(sums[part] / period_s, SHARE)
         yield "where", f"{part_title(part, profile)}: {share} of the traced step"
-
-
-def _first_advice(profile: Profile) -> tuple[Labelled, ...]:
-    return tuple(("try", advice.what) for advice in profile.advice[:1])
 
 
 def _shown(value: Value, limit: Limit) -> str:

@@ -39,6 +39,11 @@ def user_line(op: Any) -> str | None:
     return _first_user_line((frame.filename, frame.lineno) for frame in frames)
 
 
+def user_line_of(file: str, line: int) -> str | None:
+    """Return a line as `model.py:12`, None if it is not of the user's code."""
+    return _first_user_line([(file, line)])
+
+
 def line_of_code(code: CodeType | None) -> str | None:
     """Return the first line of a Python function in the user's code, None if it is elsewhere."""
     return _first_user_line([(code.co_filename, code.co_firstlineno)]) if code else None

@@ -1,0 +1,294 @@
+"""
+Name what takes the time of a step, and of the first step, with the remedy of each cause.
+
+A cause is looked for within each part of the traced step, and its seconds are its share of that
+part. What no evidence names stays unexplained.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from pytest_tfperf.analysis.diagnosis import compile_cause, retrace_cause
+from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.host.op_times import OpTime, host_ops
+from pytest_tfperf.analysis.host.shown import JAX
+from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.analysis.steps.shares import host_values
+from pytest_tfperf.analysis.time_remedies import UNROLLED, op_remedy, python_remedy
+from pytest_tfperf.analysis.xla.compile_time import compile_time
+from pytest_tfperf.op_types import DATA_SIDE
+from pytest_tfperf.quantities import SECONDS, SHARE, format_quantity
+from pytest_tfperf.recording import StackTime
+from pytest_tfperf.text import and_more
+from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.values import PARTS, Column, Table, Unknown
+
+TABLE = "time_causes"
+STEP, FIRST_STEP = "step_time", "first_step_time"
+_COLUMNS = (
+    Column("metric", "time"),
+    Column("part", "part"),
+    Column("seconds", "seconds", SECONDS),
+    Column("share", "of the step", SHARE),
+    Column("where", "where"),
+    Column("try", "try"),
+)
+_NATIVE = ("tensorflow/python/eager/execute.py:", "tensorflow/python/eager/context.py:")
+"""Functions that call TensorFlow's runtime, and wait in it."""
+_SCOPE = re.compile(
+    r"(?:StatefulPartitionedCall/)?(?:gradient_tape/)?"
+    r"(?:(?:[^/]*model|functional|sequential)[^/]*/)*([^/:]+)/"
+)
+_LOOP = re.compile(r"(?:^|.*/)([^/]*(?:while|map|scan|for)[^/]*)/")
+_NO_WORK = frozenset({"parameter", "constant", "get-tuple-element", "tuple", "bitcast"})
+_COMPILE_LESS = "fewer ops or functions to compile, or a persistent compilation cache"
+_TRACE_LESS = "trace less: fewer ops, or fewer functions in the step"
+_LARGE = 0.3
+"""Least share of a part that is named as its cause alone."""
+_LEAST = 0.05
+"""Least share of the step of a cause that is listed."""
+_SHOWS = 0.5
+"""Least share of a part that ops must cover to explain it."""
+_NAMED = 3
+
+Cause = tuple[str, float, str, str]
+"""Part, seconds, where, try."""
+
+
+def analyse(evidence: Evidence) -> Findings:
+    """Find the causes of the time of a step and of the first step, the largest first."""
+    rows = []
+    if evidence.trace is not None and not evidence.steps.why_untimed and len(evidence.steps):
+        period_s = float(evidence.breakdown.period_ps.mean()) * 1e-12
+        rows += [(STEP, cause, period_s) for cause in _of_the_step(evidence, period_s)]
+    first_s = evidence.recording.first_step_s
+    if isinstance(first_s, float):
+        rows += [(FIRST_STEP, cause, first_s) for cause in _of_the_first_step(evidence)]
+    cells = [
+        (metric, part, seconds, min(seconds / whole_s, 1.0), where, remedy)
+        for metric, (part, seconds, where, remedy), whole_s in rows
+        if whole_s > 0 and seconds >= _LEAST * whole_s
+    ]
+    cells.sort(key=lambda row: (row[0] != STEP, -row[2]))
+    table = Table.of("What takes the time", _COLUMNS, cells)
+    return Findings(tables={TABLE: table} if cells else {})
+
+
+def _of_the_step(evidence: Evidence, period_s: float) -> Iterator[Cause]:
+    assert evidence.trace is not None
+    for part in PARTS:
+        seconds = period_s * evidence.breakdown.share(part)
+        if seconds < _LEAST * period_s:
+            continue
+        if part == "host_compute":
+            yield from _ops(evidence, seconds)
+        elif part == "other":
+            yield from _python(evidence.recording.stacks, evidence, seconds)
+        elif part == "input":
+            detail = host_values(evidence, evidence.trace)["input_bound"].detail
+            if detail.get("where"):
+                yield part, seconds, detail["where"], str(detail.get("try", ""))
+        elif part == "compile":
+            cause = _compilation(evidence)
+            stacks = [one for one in evidence.recording.stacks if one.line]
+            if cause:
+                yield part, seconds, cause["where"], cause["try"]
+            elif stacks:
+                yield from _python(stacks, evidence, seconds, part)
+
+
+def _compilation(evidence: Evidence) -> dict[str, str]:
+    recording = evidence.completed
+    if recording.traced:
+        return retrace_cause(recording.traced, recording.framework)
+    return (
+        compile_cause(recording.compiled, framework=recording.framework)
+        if recording.compiled
+        else {}
+    )
+
+
+def _ops(evidence: Evidence, seconds: float) -> Iterator[Cause]:
+    """
+    Name the ops that the host computes, by scope or type.
+
+    Ops of microseconds vanish from a trace after some 100 calls (tensorflow/core/framework/
+    op_kernel.h, `IsExpensive`); those of the first step's trace show all of its.
+    """
+    ops = [op for op in evidence.host_ops if op.side != DATA_SIDE]
+    n_steps = evidence.launched.n_steps
+    shown_s = sum(op.self_s for op in ops) / n_steps
+    cold = evidence.first_step_trace
+    loops = _loops(cold) if cold is not None and evidence.framework != JAX else Counter()
+    if shown_s < _SHOWS * seconds:
+        if loops:
+            (name, n_runs), *_ = loops.most_common(1)
+            runs = f"{n_runs} iterations" if n_runs < 90 else "100 iterations or more"
+            line = _line_of(evidence, name)
+            where = f"the loop {name}{line} runs small ops one by one ({runs} a step)"
+            yield "host_compute", seconds, where, op_remedy("While", name, [])
+        return
+    eager_s = sum(op.eager_s for op in ops) / n_steps
+    by_line = ""
+    if eager_s > _SHOWS * shown_s:
+        by_line = _called_from(evidence.recording.stacks)
+    for group in _grouped(ops):
+        part_s = sum(op.self_s for op in group) / n_steps
+        yield (
+            "host_compute",
+            seconds * part_s / shown_s,
+            _described(group, evidence, n_steps) + by_line,
+            op_remedy(group[0].kind, _scope(group[0].name), [op.kind for op in group]),
+        )
+
+
+def _grouped(ops: list[OpTime]) -> list[list[OpTime]]:
+    """Return ops by the type or the scope (layer, optimizer) that takes most, the largest first."""
+    total = sum(op.self_s for op in ops)
+    groups: dict[str, list[OpTime]] = {}
+    for op in sorted(ops, key=lambda one: -one.self_s):
+        if op.self_s >= _LARGE * total:
+            groups[op.name] = [op]
+        else:
+            scope = _scope(op.name)
+            key = f"scope {scope}" if scope else f"type {op.kind}"
+            groups.setdefault(key, []).append(op)
+    sums = {key: sum(op.self_s for op in group) for key, group in groups.items()}
+    return [groups[key] for key in sorted(groups, key=lambda key: -sums[key])]
+
+
+def _scope(name: str) -> str:
+    """Return the layer or optimizer in an op's name, empty without one."""
+    match = _SCOPE.match(name)
+    return match[1] if match else ""
+
+
+def _described(group: list[OpTime], evidence: Evidence, n_steps: int) -> str:
+    first, scope = group[0], _scope(group[0].name)
+    kinds = Counter[str]()
+    for op in group:
+        kinds[op.kind] += op.self_s  # type: ignore[assignment]
+    named = and_more([kind for kind, _ in kinds.most_common()], _NAMED)
+    if len(group) == 1:
+        times = f" ×{first.count / n_steps:.3g}" if first.count > n_steps else ""
+        node = f" {first.name!r}" if first.name != first.kind else ""
+        return f"op {first.kind}{times}{node}{_line_of(evidence, first.name)}"
+    return f"ops of {scope} ({named}){_line_of(evidence, first.name)}" if scope else f"ops {named}"
+
+
+def _line_of(evidence: Evidence, name: str) -> str:
+    """Return ` at model.py:12`, the user's line of an op, empty where it is unknown or of `fit`."""
+    graph = evidence.code.ops
+    if isinstance(graph, Unknown):
+        return ""
+    short = name.removeprefix("StatefulPartitionedCall/")
+    lines = {op.name.removeprefix("StatefulPartitionedCall/"): op.line for op in graph.ops}
+    line = lines.get(short) or next(
+        (line for one, line in lines.items() if line and one.startswith(f"{short}/")), None
+    )
+    return f" at {line}" if line else ""
+
+
+def _loops(cold: Trace) -> Counter[str]:
+    """Return the loops of the graph in a first step's trace, with their iterations, up to 100."""
+    steps = find_steps(cold)
+    runs: Counter[str] = Counter()
+    for op in host_ops(cold, steps):
+        match = _LOOP.match(op.name)
+        if match and op.side != DATA_SIDE and op.count > 1:
+            runs[match[1]] = max(runs[match[1]], op.count)
+    return runs
+
+
+def _called_from(stacks: Iterable[StackTime]) -> str:
+    """Return the line of the user that most of the time is called from."""
+    lines = Counter[str]()
+    for one in stacks:
+        lines[one.line] += one.seconds  # type: ignore[assignment]
+    (line, seconds), *_ = lines.most_common(1) or [("", 0)]
+    return f", called at {line}" if line and seconds > _SHOWS * lines.total() else ""
+
+
+def _python(
+    stacks: Iterable[StackTime], evidence: Evidence, seconds: float, part: str = "other"
+) -> Iterator[Cause]:
+    """Name the user's lines and callbacks whose Python takes the time, by samples of the stack."""
+    python = [one for one in stacks if not one.function.startswith(_NATIVE)]
+    total = sum(one.seconds for one in python)
+    groups: dict[tuple[str, str, str], list[StackTime]] = {}
+    for one in python:
+        called = "" if one.callback else one.called
+        groups.setdefault((one.callback, one.line, called.partition(":")[0]), []).append(one)
+    ordered = sorted(groups.values(), key=lambda group: -sum(one.seconds for one in group))
+    for group in islice(ordered, _NAMED):
+        share = sum(one.seconds for one in group) / total
+        remedy = python_remedy(group, evidence.framework)
+        yield part, seconds * share, _described_python(group, evidence), remedy
+
+
+def _described_python(group: list[StackTime], evidence: Evidence) -> str:
+    first = group[0]
+    at = f" at {first.line}" if first.line else ""
+    if first.callback:
+        return f"Keras callback {first.callback}{at}"
+    calls = evidence.recording.python_calls
+    most = ""
+    if not isinstance(calls, Unknown) and calls.functions and calls.functions[0].calls >= 100:
+        shown = format_quantity(calls.functions[0].calls, "count")
+        most = f"; called most: {calls.functions[0].name} ×{shown}"
+    if not first.called:
+        return f"Python{at or ' of ' + first.function}{most}"
+    return f"Python{at} in {first.called}{most}"
+
+
+def _of_the_first_step(evidence: Evidence) -> Iterator[Cause]:
+    """Name tracing, compilation and imports of the first step, by the user's line or module."""
+    recording = evidence.recording
+    compiled = compile_time(evidence.first_step_trace, recording)
+    repeated = _repeated(evidence)
+    if compiled.number:
+        where = f"XLA {compiled.detail.get('where', 'compiles')}{repeated}"
+        remedy = UNROLLED if repeated else _COMPILE_LESS
+        yield "compile", compiled.number, where, remedy
+    groups: dict[tuple[str, str], list[StackTime]] = {}
+    for one in recording.first_stacks:
+        if one.phase != "compiling" and not one.function.startswith(_NATIVE):
+            groups.setdefault((one.phase, one.line), []).append(one)
+    for (phase, line), group in groups.items():
+        seconds = sum(one.seconds for one in group)
+        at = f" at {line}" if line else f" in {group[0].function}"
+        if phase in ("tracing", "lowering"):
+            yield (
+                phase,
+                seconds,
+                f"{phase}{at}{repeated}",
+                UNROLLED if repeated else _TRACE_LESS,
+            )
+        elif phase == "importing":
+            yield phase, seconds, f"imports{at}", "import it before the step"
+        else:
+            where = _described_python(group, evidence)
+            yield "other", seconds, where, python_remedy(group, evidence.framework)
+
+
+def _repeated(evidence: Evidence) -> str:
+    """Return how often the most frequent op of the step's graph is there, if that is very often."""
+    graph = evidence.code.graph if evidence.framework != JAX else Unknown("")
+    kinds: Counter[str] = Counter()
+    if not isinstance(graph, Unknown):
+        kinds.update(graph.before)
+    elif evidence.trace is not None:
+        for module in evidence.executables.values():
+            kinds.update(
+                one.opcode
+                for computation in module.computations.values()
+                for one in computation.instructions.values()
+                if one.opcode
+                not in ("parameter", "constant", "get-tuple-element", "tuple", "bitcast")
+            )
+    kind, number = next(iter(kinds.most_common(1)), ("", 0))
+    return f", {number} {kind} in one graph" if number >= 100 else ""

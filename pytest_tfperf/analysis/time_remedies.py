@@ -1,0 +1,139 @@
+"""Remedies of what takes the time of a step, by the type of an op or the library of Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from pytest_tfperf.analysis.host.shown import JAX
+from pytest_tfperf.recording import StackTime
+
+CALLBACK = (
+    "run the callback less often: every n batches or at the end of an epoch (save_freq='epoch', "
+    "update_freq=n)"
+)
+UNROLLED = (
+    "a loop of Python is traced and compiled once for each iteration: jax.lax.scan, tf.range or "
+    "tf.while_loop (unroll=False) do it once"
+)
+_DENSE = (
+    "the optimizer changes the whole table of an embedding in each step, since its sparse gradient "
+    "is made dense: an optimizer with sparse or lazy updates (SGD, Adagrad), or a smaller table"
+)
+_OPTIMIZERS = re.compile(
+    r"(?i)(adam|adamw|nadam|adamax|rmsprop|lion|ftrl|adadelta|adagrad|lamb|muon)"
+)
+_OPS = (
+    (
+        r"(Eager)?PyFunc",
+        "Python runs inside the graph: write it with TensorFlow ops, or run it once in many steps",
+    ),
+    (
+        r"While|StatelessWhile|Enter|NextIteration",
+        "ops on the whole batch, tf.vectorized_map instead of tf.map_fn, or fewer iterations",
+    ),
+    (
+        r"MakeIterator|AnonymousIterator|\w*Dataset(V\d)?",
+        "make the dataset and its iterator once; in place of predict, call the model: model(x)",
+    ),
+    (
+        r"SaveV2|RestoreV2|MergeV2Checkpoints|ShardedFilename|WriteFile",
+        "save less often: once an epoch (save_freq='epoch')",
+    ),
+    (r"Write\w*Summary|\w*Summary\w*", "write summaries once in many steps"),
+    (r"Print(V2)?|StringFormat", "print once in many steps, or outside of the step"),
+    (
+        r"String\w+|Regex\w+|\w*Tokeniz\w*|LookupTable\w+|Decode\w+|ParseExample\w*",
+        "do it in the input pipeline: dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE)",
+    ),
+    (
+        r"Svd|SelfAdjointEig\w*|Eig|Qr|Cholesky|Matrix\w+|LogMatrix\w+|Lu|BatchSvd",
+        "a decomposition in each step: power iteration, or once in many steps",
+    ),
+    (
+        r"Sort|TopK(V2)?|Unique\w*|ArgSort",
+        "sort or select less: tf.math.top_k with a small k, on fewer elements, or in the pipeline",
+    ),
+    (r"Assert|CheckNumerics\w*|VerifyTensorAll\w*", "switch the checks off outside of debugging"),
+    (
+        r"MatMul|BatchMatMul\w*|_FusedMatMul|Einsum|Conv\w*|_FusedConv\w*|_MklFused\w*|_Mkl\w*|_FusedBatchNorm\w*",
+        "it is the arithmetic of the step: smaller layers or fewer elements, or 16-bit types where "
+        "the hardware has them",
+    ),
+    (
+        r"Gather\w*|ResourceGather|Scatter\w*|ResourceScatter\w*|UnsortedSegment\w*|SegmentSum\w*",
+        "fewer rows, or a table that fits the cache",
+    ),
+)
+_FUSE = "compile the ops into one kernel: jit_compile=True on the tf.function or in model.compile"
+_PYTHON = (
+    (
+        r"jax/_src/numpy/array_constructors\.py|jax/_src/dtypes\.py",
+        "make one NumPy array first: jnp.asarray(np.asarray(rows))",
+    ),
+    (
+        r"keras/src/.*trainer\.py:.*(predict|evaluate)",
+        "call the model itself, model(x, training=False), or predict all rows in one call: each "
+        "call makes a dataset and an iterator anew",
+    ),
+    (r"keras/src/.*trainer\.py:.*fit", "one fit for all data: each call starts a loop of its own"),
+    (r"keras/src/.*trainer\.py:.*(compile|Trainer\.compile)", "call model.compile once"),
+    (
+        r"flax/nnx",
+        "split the module once, outside the loop (nnx.split), and jit a function of its state; or "
+        "nnx.cached_partial",
+    ),
+    (
+        r"jax/_src/array\.py|\.numpy$|device_get|_value",
+        "read results once in many steps, or after the loop",
+    ),
+    (
+        r"tensorflow/python/(data|util/options)|keras/src/trainers/data_adapters",
+        "make the dataset once, outside the step",
+    ),
+    (r"tensorflow/python/saved_model|keras/src/saving", "save less often: once an epoch"),
+    (r"(logging|json|csv|pickle|pprint|copy|subprocess|urllib)\b", "run it once in many steps"),
+)
+_OPS_OF_TENSORFLOW = ("tensorflow/python/ops", "tensorflow/python/framework", "keras/src/ops")
+_EAGER = "put the step into one tf.function: Python runs its ops one by one"
+_EAGER_JAX = "put the step into one jax.jit function: Python runs its ops one by one"
+_LESS = "run it less often, for a whole batch at once, or outside the step"
+
+
+def op_remedy(kind: str, scope: str, kinds: Sequence[str]) -> str:
+    """
+    Return the remedy of ops that take the time of a step.
+
+    Args:
+        kind: The type of the op that takes most.
+        scope: The layer or optimizer in its name, or the loop's name.
+        kinds: The types of all ops of the group.
+    """
+    if _OPTIMIZERS.search(scope) and any("Segment" in one for one in kinds):
+        return _DENSE
+    return next((text for pattern, text in _OPS if re.fullmatch(pattern, kind)), _FUSE)
+
+
+def python_remedy(stacks: Iterable[StackTime], framework: str) -> str:
+    """
+    Return the remedy of Python that takes the time of a step.
+
+    Args:
+        stacks: Where it was, the longest time first.
+        framework: The framework that ran the steps.
+    """
+    first = next(iter(stacks))
+    if first.callback:
+        return CALLBACK
+    for pattern, text in _PYTHON:
+        if re.search(pattern, first.called) or (
+            first.called and re.search(pattern, first.function)
+        ):
+            return text
+    if first.called.startswith("jax/"):
+        return _EAGER_JAX
+    if first.called.startswith(
+        ("tensorflow/python/ops", "tensorflow/python/framework", "keras/src/ops")
+    ):
+        return _EAGER
+    return _EAGER_JAX if framework == JAX and first.function.startswith("jax/") else _LESS
