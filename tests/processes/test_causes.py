@@ -1,0 +1,18 @@
+"""Planted causes from public reports: a failing test says what is slow, where, and what to try."""
+
+import pytest
+from helpers.causes import cases, expected, judged
+
+
+def parameters():
+    for path in cases():
+        mark = pytest.mark.full if expected(path).get("tier") == "full" else pytest.mark.nightly
+        yield pytest.param(path, id=path.stem, marks=mark)
+
+
+@pytest.mark.parametrize("path", list(parameters()))
+def test_a_message_names_the_planted_cause_and_its_remedy(path, processes, tmp_path):
+    rows = judged(path, tmp_path)
+    wrong = [f"{row.form}: {', '.join(row.wrong)}\n{row.message}" for row in rows if row.wrong]
+    assert rows
+    assert not wrong, "\n\n".join(["", *wrong])
