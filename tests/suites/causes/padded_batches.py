@@ -12,7 +12,7 @@ import tensorflow as tf
 
 EXPECTED = {
     "metric": "batch_padding",
-    "where": r"(?i)256",
+    "where": r"(?i)padded_batch|256",
     "try": r"(?i)bucket|longest|each batch|padded_batch|per batch",
     "never": r"(?i)multiple of 128|drop_remainder",
 }
