@@ -15,7 +15,7 @@ import tensorflow as tf
 EXPECTED = {
     "metric": "step_time",
     "where": r"(?i)(Preview|on_train_batch_end|predict|callback_and_metric\.py:\d+).*(PyFunc|numpy_function|slow_score)",
-    "try": r"(?i)callback|less often|every|end of (an|each|the) epoch|predict_on_batch|call the model",
+    "try": r"(?i)callback.*(less often|every|epoch)|end of (an|each|the) epoch|predict_on_batch|call the model",
     "never": r"(?i)larger batches|shapes constant|shapes and Python arguments constant|16 bits",
 }
 

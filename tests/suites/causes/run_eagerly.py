@@ -11,7 +11,7 @@ import pytest
 EXPECTED = {
     "metric": "step_time",
     "where": r"(?i)run_eagerly|eager(ly)?\b|op by op",
-    "try": r"(?i)run_eagerly|tf\.function",
+    "try": r"(?i)run_eagerly|without eager",
     "never": r"(?i)larger batch|shapes constant|shapes and Python arguments constant|16 bits|steps_per_execution",
 }
 

@@ -12,7 +12,7 @@ import pytest
 EXPECTED = {
     "metric": "epoch_gap",
     "where": r"(?i)Score\b|score_callback\.py:\d+|on_epoch_end|callback",
-    "try": r"(?i)callback|less often|every|metric|fewer|larger batch",
+    "try": r"(?i)callback.*(less often|every|epoch)|every .*epoch|metric|batch_size",
     "never": r"(?i)validation_freq|validation_steps|shuffle|repeat\(",
 }
 
