@@ -2,7 +2,7 @@
 tensorflow/tensorflow#3992 (also GPflow/GPflow#1439): a function with a large NumPy array in its closure starts very slowly.
 
 Cause: tracing puts the array into the graph as a constant, which is copied and serialised with each copy of the graph. Remedy: hold it
-in a tf.Variable or tensor outside of the function, or pass it as an argument. By hand: 3 s, against 0.02 s.
+in a tf.Variable or tensor outside of the function, or pass it as an argument. By hand: 4 s, against 0.02 s.
 """
 
 import numpy as np

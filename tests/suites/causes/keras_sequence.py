@@ -2,7 +2,7 @@
 keras-team/keras#11727 (also #16333): a `keras.utils.PyDataset` (Sequence) that prepares images in Python holds up training.
 
 Cause: `__getitem__` takes longer than the step, in one worker of Python. Remedy: prepare the images once beforehand, do it in tf.data,
-or use several workers (processes, since Python computes). By hand: 97 % of 40 ms are waiting, against below 20 %.
+or use several workers (processes, since Python computes). By hand: a step takes 60 ms, and 3 ms with images that need no work.
 """
 
 import keras

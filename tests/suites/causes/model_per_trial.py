@@ -2,7 +2,7 @@
 tensorflow/tensorflow#43702: a search over hyperparameters builds and trains a model in each trial, and memory grows.
 
 Cause: each trial makes a model with its own train step, whose traces TensorFlow and Keras keep. Remedy: build and compile the model
-once and reset its weights, or run each trial in a process of its own. By hand: 1 to 3 MiB a trial, against nothing.
+once and reset its weights, or run each trial in a process of its own. By hand: 1 MiB a trial, against nothing.
 """
 
 import keras
