@@ -2,7 +2,7 @@
 google-deepmind/optax#319: training is slow since only the loss is under `jax.jit`, and the optimizer's update is not.
 
 Cause: Adam's arithmetic on each of 40 arrays runs op by op, each op a program that Python launches.
-Remedy: one `jax.jit` around the gradient and the update. By hand: 12 to 30 ms, against 0.3 ms.
+Remedy: one `jax.jit` around the gradient and the update. By hand: 12 to 30 ms, against 0.6 ms.
 """
 
 import jax
