@@ -24,7 +24,11 @@ def load(seed):
 
 
 def batches():
-    return tf.data.Dataset.range(STEPS * BATCH * 2).map(load, num_parallel_calls=2, name="load").batch(BATCH)
+    return (
+        tf.data.Dataset.range(STEPS * BATCH * 2)
+        .map(load, num_parallel_calls=2, name="load")
+        .batch(BATCH)
+    )
 
 
 @tf.function

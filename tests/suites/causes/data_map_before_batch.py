@@ -1,8 +1,8 @@
 """
 tensorflow/tensorflow#18784: reading CSV lines is slow, although a core is free.
 
-Cause: `map(parse)` runs for each of 512 lines of a batch, and each call costs more than the parsing.
-Remedy: `batch` first, then parse a whole batch in a call. By hand: 16 to 40 ms a batch, against 3 ms.
+Cause: `map(parse)` runs for each of 1,024 lines of a batch, and each call costs more than the parsing.
+Remedy: `batch` first, then parse a whole batch in a call. By hand: 30 to 60 ms a batch, against 4 ms.
 """
 
 import pytest
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 EXPECTED = {
     "metric": "input_bound",
-    "where": r"(?i)map.*(parse|512|data_map_before_batch\.py:\d+)",
+    "where": r"(?i)map.*(parse|1,?024|data_map_before_batch\.py:\d+)",
     "try": r"(?i)batch.{0,20}(first|before)|(whole|of) batch|before.*map|vectori[sz]",
     "never": r"(?i)replace the Python function|larger batch",
 }
@@ -37,11 +37,11 @@ def lines(folder):
     return tf.data.TextLineDataset(str(path)).repeat()
 
 
-@pytest.mark.tfperf(max_input_bound="75%")
+@pytest.mark.tfperf(max_input_bound="40%")
 def test_broken(tf_profile, tmp_path):
-    tf_profile(step, lines(tmp_path).map(parse, name="parse").batch(512).prefetch(2))
+    tf_profile(step, lines(tmp_path).map(parse, name="parse").batch(1024).prefetch(2))
 
 
-@pytest.mark.tfperf(max_input_bound="75%")
+@pytest.mark.tfperf(max_input_bound="40%")
 def test_fixed(tf_profile, tmp_path):
-    tf_profile(step, lines(tmp_path).batch(512).map(parse, name="parse").prefetch(2))
+    tf_profile(step, lines(tmp_path).batch(1024).map(parse, name="parse").prefetch(2))

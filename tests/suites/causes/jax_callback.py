@@ -17,7 +17,9 @@ EXPECTED = {
     "never": r"(?i)larger batch|into jax\.jit",
 }
 POINTS = np.random.default_rng(0).normal(size=(256, 8)).astype("float32")
-BATCHES = [np.random.default_rng(number).normal(size=(64, 8)).astype("float32") for number in range(4)]
+BATCHES = [
+    np.random.default_rng(number).normal(size=(64, 8)).astype("float32") for number in range(4)
+]
 
 
 def nearest(rows):

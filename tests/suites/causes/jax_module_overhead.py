@@ -42,7 +42,9 @@ def model():
 
 
 def forward(module, rows):
-    total = sum(layer.parts[0].parts[0].sum() + layer.parts[1].parts[0].sum() for layer in module.parts)
+    total = sum(
+        layer.parts[0].parts[0].sum() + layer.parts[1].parts[0].sum() for layer in module.parts
+    )
     return jnp.mean(rows) * total
 
 

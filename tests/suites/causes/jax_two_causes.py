@@ -22,7 +22,9 @@ WEIGHTS = [jnp.ones((100, 8)) for _ in range(50)]
 
 @jax.jit
 def gradients(weights, rows):
-    return jax.grad(lambda weights: sum(jnp.mean(jnp.tanh(rows @ each)) for each in weights))(weights)
+    return jax.grad(lambda weights: sum(jnp.mean(jnp.tanh(rows @ each)) for each in weights))(
+        weights
+    )
 
 
 def clipped(slopes):

@@ -41,7 +41,9 @@ def adam(layers, moments, slopes):
     first, second = moments
     first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, slopes)
     second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, second, slopes)
-    layers = jax.tree.map(lambda w, m, v: w - 0.001 * m / (jnp.sqrt(v) + 1e-8), layers, first, second)
+    layers = jax.tree.map(
+        lambda w, m, v: w - 0.001 * m / (jnp.sqrt(v) + 1e-8), layers, first, second
+    )
     return layers, (first, second)
 
 
@@ -57,9 +59,17 @@ def training(update):
 
 @pytest.mark.tfperf(max_step_time="3 ms")
 def test_broken(tf_profile):
-    tf_profile(training(lambda layers, moments, rows: adam(layers, moments, gradient(layers, rows))), BATCHES)
+    tf_profile(
+        training(lambda layers, moments, rows: adam(layers, moments, gradient(layers, rows))),
+        BATCHES,
+    )
 
 
 @pytest.mark.tfperf(max_step_time="3 ms")
 def test_fixed(tf_profile):
-    tf_profile(training(jax.jit(lambda layers, moments, rows: adam(layers, moments, gradient(layers, rows)))), BATCHES)
+    tf_profile(
+        training(
+            jax.jit(lambda layers, moments, rows: adam(layers, moments, gradient(layers, rows)))
+        ),
+        BATCHES,
+    )

@@ -23,7 +23,9 @@ ROWS = np.random.default_rng(0).normal(size=(1000, 32)).astype("float32")
 
 
 def profiled(tf_profile, batch_size):
-    model = keras.Sequential([keras.Input((32,)), keras.layers.Dense(32, "relu"), keras.layers.Dense(1)])
+    model = keras.Sequential(
+        [keras.Input((32,)), keras.layers.Dense(32, "relu"), keras.layers.Dense(1)]
+    )
     model.compile("adam", "mse")
     tf_profile.fit(model, ROWS, ROWS[:, :1], batch_size=batch_size, epochs=20, verbose=0)
 
