@@ -21,8 +21,7 @@ SQUARE = tf.Variable(tf.random.normal((256, 256)) / 256)
 
 
 def rows():
-    for row in ROWS:
-        yield row
+    yield from ROWS
 
 
 def whole_batches():

@@ -1,8 +1,9 @@
 """
 tensorflow/tpu#875, pytorch/xla#6429: a model wastes most of a TPU's matrix unit, since its width is 129.
 
-Cause: XLA pads both dimensions of each [129, 129] product to 256, the next multiple of 128.
-Remedy: a width that is a multiple of 128. By hand: (256 / 129) ** 2 = 3.94 times the work, against 1.
+Cause: XLA pads the contracted dimension of each [129, 129] product to 256, the next multiple of 128.
+Remedy: a width that is a multiple of 128. By hand: 256 / 129 * 136 / 129 = 2.1 times
+the work of these products, against 1.
 """
 
 import jax
@@ -32,11 +33,11 @@ def profiled(tf_profile, width):
     tf_profile(lambda rows: forward(first, weights, rows), BATCHES)
 
 
-@pytest.mark.tfperf(tpu="v5e", max_mxu_padding_overhead=0.5)
+@pytest.mark.tfperf(tpu="v5e", max_mxu_padding_overhead=0.2)
 def test_broken(tf_profile):
     profiled(tf_profile, 129)
 
 
-@pytest.mark.tfperf(tpu="v5e", max_mxu_padding_overhead=0.5)
+@pytest.mark.tfperf(tpu="v5e", max_mxu_padding_overhead=0.2)
 def test_fixed(tf_profile):
     profiled(tf_profile, 128)
