@@ -16,6 +16,10 @@ _GROWS = {
 }
 
 
+Segments = tuple[tuple[str, int, int], ...]
+"""Name of each op behind those of the calls around it, its number of ids and of segments."""
+
+
 class Unsupported(Exception):
     """The reason why the modules or graphs of a function are not available."""
 
@@ -32,11 +36,15 @@ class Function:
     """FunctionDef of a function that the runtime does not know yet."""
     keep: Any = None
     """Concrete function to hold a reference to, so that the runtime keeps the function."""
+    integers: tuple[Any, ...] = ()
+    """The integers among the arguments (None: another one), if they may decide sizes."""
+    segments: Segments | None = None
+    """The numbers of segments that they decide."""
 
     @property
     def title(self) -> str:
         """Name of its Python function."""
-        name = re.sub(r"(_without_\d+|_in_order)+$", "", self.name)
+        name = re.sub(r"(_without_\d+|_in_order|_sized_\d+)+$", "", self.name)
         return re.sub(r"^__(?:inference|forward)_(__backward_)?(.+?)_\d+(?(1)_\d+)$", r"\2", name)
 
     @property

@@ -6,10 +6,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_tfperf.compiler.functions import Function, spec
+from pytest_tfperf.compiler.lowering.segments import has_segments
 from pytest_tfperf.frameworks.nests import loaded_tensorflow
 from pytest_tfperf.replaced import replaced
 
@@ -43,7 +44,8 @@ class Calls:
     """Number of occurrences of each kind of step."""
     traced: list[tuple[str, int, str]] = field(default_factory=list)
     """(function, 0, change) of each trace meanwhile, if they are watched."""
-    _of_step: list[Any] = field(default_factory=list)
+    _of_step: list[tuple[Any, tuple[Any, ...]]] = field(default_factory=list)
+    _has_segments: dict[Any, bool] = field(default_factory=dict)
 
     def add(self, function: Any, tensors: Any, captured: Any) -> None:
         """
@@ -54,13 +56,14 @@ class Calls:
             tensors: Its arguments.
             captured: The tensors that it captures.
         """
+        args = (*tensors, *captured)
         key = (id(function), *(tuple(tensor.shape) for tensor in tensors))
         if key not in self.functions:
-            args = (*tensors, *captured)
             self.functions[key] = Function(
                 name=function.name.decode(), args=tuple(map(spec, args)), keep=function
             )
-        self._of_step.append(key)
+        integers = (one if one.dtype.is_integer or one.dtype.is_bool else None for one in args)
+        self._of_step.append((key, tuple(integers)))
 
     def add_elsewhere(self, function: Any) -> None:
         """Add a call of a thread that was there before: its work may be the step's or not."""
@@ -73,7 +76,7 @@ class Calls:
 
     def end_step(self, size: int = 1) -> None:
         """Assign the calls since the last step to a step that stands for `size` steps."""
-        self._end(size, self._of_step)
+        self._end(size, self._keys())
         self._of_step.clear()
 
     def abort_step(self) -> None:
@@ -82,9 +85,9 @@ class Calls:
 
     def each_is_step(self) -> None:
         """Take each call as a step where no steps were marked, if there is only one function."""
-        if len({self.functions[key].title for key in self._of_step}) > 1:
+        if len({self.functions[key].title for key, _ in self._of_step}) > 1:
             self.why = "it calls several functions, and which of them is the step is not known"
-        for key in self._of_step:
+        for key in self._keys():
             self._end(1, [key])
         self._of_step.clear()
 
@@ -115,6 +118,23 @@ class Calls:
                 calls[function] += n
             found[frozenset(calls.items())] += n_steps
         return found
+
+    def _keys(self) -> list[Any]:
+        """
+        Return the keys of the calls since the last step.
+
+        Calls whose integers decide sizes have keys and functions of their own, with the integers.
+        """
+        keys = []
+        for key, integers in self._of_step:
+            function, name = self.functions[key], self.functions[key].name
+            if name not in self._has_segments:
+                self._has_segments[name] = has_segments(name)
+            if self._has_segments[name]:
+                key = (*key, len(self.functions))
+                self.functions[key] = replace(function, integers=integers)
+            keys.append(key)
+        return keys
 
     def _end(self, size: int, keys: list[Any]) -> None:
         self.n_steps += size

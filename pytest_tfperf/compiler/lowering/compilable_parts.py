@@ -23,6 +23,7 @@ from pytest_tfperf.compiler.functions import (
     spec,
     without_traced_shapes,
 )
+from pytest_tfperf.compiler.lowering.segments import SORTED_SEGMENTS
 from pytest_tfperf.op_types import (
     BRANCHES,
     DATA_LOOPS,
@@ -38,7 +39,6 @@ _COMPUTE_NOTHING = re.compile(
     r"Iterator|MultiDeviceIterator|Optional|Print|String|AsString|LookupTable|Write\w*Summary"
     r"|Identity"
 )
-_SORTED_SEGMENTS = re.compile(r"Segment(Sum|Mean|Prod|Max|Min)")
 
 
 def parts_of(
@@ -108,7 +108,7 @@ def _parts_within(
             )
         yield from (part for parts in branches for part in parts)
     elif called or not _computes_nothing(op):
-        sized = _SORTED_SEGMENTS.fullmatch(op.type)
+        sized = SORTED_SEGMENTS.fullmatch(op.type)
         why = (
             "since the number of segments depends on data; "
             f"tf.math.unsorted_segment_{sized[1].lower()} takes it as num_segments"

@@ -1,15 +1,17 @@
 """
 A step's functions as unoptimised XLA HLO: operations with true dtypes and static shapes.
 
-Each function is lowered as it was traced, on any machine. Nothing runs, no Python function is
-traced again, and no variable is read: XLA asks for their shapes only.
+Each function is lowered as it was traced, on any machine. No Python function is traced again, no
+variable is read, since XLA asks for their shapes only, and nothing runs but ops before the ids of
+segments.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -24,6 +26,7 @@ from pytest_tfperf.compiler.functions import (
 from pytest_tfperf.compiler.lowering.compilable_parts import parts_of
 from pytest_tfperf.compiler.lowering.lowerable import Lowerable, lowerable
 from pytest_tfperf.compiler.lowering.replicas import own_cpu
+from pytest_tfperf.compiler.lowering.segments import segments_of, with_segments
 from pytest_tfperf.compiler.step_calls import Calls, StepCalls
 from pytest_tfperf.graphs import reached
 from pytest_tfperf.hlo.decode import decode_module
@@ -71,6 +74,8 @@ def lower(calls: Calls, workload: Mapping[str, Any], max_seconds: float) -> Lowe
     """
     if calls.why or not calls.steps:
         return Unknown(calls.why or _NO_FUNCTION)
+    lowering = _Lowering(replica_batch(workload), max_seconds)
+    calls = lowering.by_segments(calls)
     typical, n_traced = calls.typical(), calls.steps.total()
     n_others = n_traced - calls.steps[typical]
     others = [kind for kind in calls.steps if kind != typical]
@@ -79,7 +84,6 @@ def lower(calls: Calls, workload: Mapping[str, Any], max_seconds: float) -> Lowe
         return Unknown(f"{n_traced - n_others} of {n_traced} traced steps call no tf.function")
     if not functions[typical]:
         return Unknown(_NO_FUNCTION)
-    lowering = _Lowering(replica_batch(workload), max_seconds)
     modules = lowering.modules_of(functions[typical])
     if isinstance(modules, Unknown) or not others:
         return modules if isinstance(modules, Unknown) else Lowered(modules=modules)
@@ -120,13 +124,32 @@ class _Lowering:
         self._deadline = perf_counter() + max_seconds
         self._modules: dict[Any, bytes] = {}
 
+    def by_segments(self, calls: Calls) -> Calls:
+        """Return calls of one kind for each number of segments, where these are known."""
+        functions: dict[Any, Function] = {}
+        keys = {}
+        for key, function in calls.functions.items():
+            keys[key] = key
+            if function.integers:
+                found = segments_of(function) if perf_counter() < self._deadline else None
+                keys[key], function = (*key[:-1], found), replace(function, segments=found)
+            functions.setdefault(keys[key], function)
+        steps: Counter[StepCalls] = Counter()
+        for (size, called), n_steps in calls.steps.items():
+            merged: Counter[Any] = Counter()
+            for key, n in called:
+                merged[keys[key]] += n
+            steps[size, frozenset(merged.items())] += n_steps
+        return replace(calls, functions=functions, steps=steps)
+
     def modules_of(self, functions: Iterable[tuple[Function, float]]) -> Modules | Unknown:
         """Lower the functions of one kind of step, each with how often it runs in one."""
         runs: dict[Any, float] = {}
         for function, per_step in functions:
             try:
                 check_arrays(function)
-                for part, per_call in parts_of(function, self._batch, 1 / per_step):
+                sized = with_segments(function)
+                for part, per_call in parts_of(sized, self._batch, 1 / per_step):
                     if perf_counter() > self._deadline:
                         return Unknown(
                             "lowering its functions to HLO takes longer than "

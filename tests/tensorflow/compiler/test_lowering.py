@@ -454,7 +454,7 @@ def unsupported():
             "must be a compile-time constant",
         ),
         (
-            tf.function(lambda x: tf.math.segment_sum(x @ W, [0, 0, 1])),
+            tf.function(lambda x: tf.math.segment_sum(x @ W, tf.sort(tf.argmax(x, 1)))),
             "the number of segments depends on data; tf.math.unsorted_segment_sum takes it",
         ),
         (branching, "which of them runs is not known"),
@@ -478,7 +478,7 @@ def unsupported_too():
             "the operation SparseTensorDenseMatMul",
         ),
         (
-            tf.function(lambda x: tf.math.segment_max(x, [0, 0, 1]) @ W),
+            tf.function(lambda x: tf.math.segment_max(x, tf.sort(tf.argmax(x, 1))) @ W),
             "tf.math.unsorted_segment_max",
         ),
     ]
