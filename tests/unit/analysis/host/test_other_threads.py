@@ -9,7 +9,8 @@ from pytest_tfperf.trace.xspace import HOST, decode_trace
 
 STEPS = [at("step", n * 10, n * 10 + 9, step_num=n, _r=1, tfperf=1) for n in range(2)]
 CALLS = [at("PjitFunction(f)", n * 10 + 1, n * 10 + 2) for n in range(2)]
-EXECUTED = [at("PjRtExecutable::Execute", n * 10 + 1.1, n * 10 + 1.9) for n in range(2)]
+EXECUTE = "PjRtExecutable::Execute"
+EXECUTED = [at(EXECUTE, n * 10 + 1.1, n * 10 + 1.9) for n in range(2)]
 RUNS = [
     at("dot.1", n * 10 + 3, n * 10 + 4, hlo_module="jit_f", hlo_op="dot.1", run_id=n, program_id=1)
     for n in range(2)
@@ -49,7 +50,7 @@ def test_calls_of_a_thread_of_before_make_counts_unknown():
 def test_a_thread_that_steps_start_works_for_them():
     alone = values()
     assert [alone[metric].number for metric in COUNTS] == [1, 1, 0, 0]
-    found = values(at("PjitFunction(add)", 3, 4), at("PjRtExecutable::Execute", 3.1, 3.9))
+    found = values(at("PjitFunction(add)", 3, 4), at(EXECUTE, 3.1, 3.9))
     assert found["eager_ops"].high() == 1
 
 
@@ -67,6 +68,42 @@ def test_functions_of_tensorflow_are_told_by_thread_too():
 def test_a_saved_trace_does_not_tell_whose_thread_it_was():
     found = values(at("PjitFunction(serve)", 1, 2), bare=True)
     assert "called serve while" in found["xla_launches"].why
+
+
+def unmarked(*threads):
+    """The values of calls of one function on threads, under the marker alone."""
+    calls = [call for thread in threads for call in thread]
+    run = {"hlo_module": "jit_f", "hlo_op": "dot.1", "program_id": 1}
+    runs = [at("dot.1", start + 1, start + 2, run_id=start, **run) for _, start, _ in calls]
+    executed = [[(EXECUTE, start + 0.1, end - 0.1) for _, start, end in one] for one in threads]
+    lines = [
+        line("python", *(at(*event) for event in (*one, *inner)), id=n)
+        for n, (one, inner) in enumerate(zip(threads, executed, strict=True))
+    ]
+    host = plane(HOST, *lines, line("tf_XLA/1", *runs, id=9))
+    recording = Recording(
+        name="step", trace=None, workload={}, framework="JAX", bare=True, own_functions={}
+    )
+    return profile_of(Evidence(recording, decode_trace(space(host)))).metrics
+
+
+def calls_at(*starts, name="f"):
+    return [(f"PjitFunction({name})", start, start + 3) for start in starts]
+
+
+def test_threads_that_take_turns_in_calling_the_step_leave_its_counts_known():
+    for threads in [(calls_at(0, 10, 20),), (calls_at(0, 20), calls_at(10, 30))]:
+        assert unmarked(*threads)["xla_launches"].number == 1
+
+
+def test_steps_at_once_and_work_beside_the_step_s_threads_make_counts_unknown():
+    for threads, named in [
+        ((calls_at(0, 10, 20), calls_at(2, 12)), "f"),
+        ((calls_at(0, 10, 20), calls_at(5, name="serve")), "serve"),
+        ((calls_at(0, 20), calls_at(10), calls_at(14, name="serve")), "serve"),
+    ]:
+        why = unmarked(*threads)["xla_launches"].why
+        assert f"another thread called {named} while the steps ran" in why, named
 
 
 def test_arrays_that_another_thread_moves_make_copies_unknown():
