@@ -14,6 +14,8 @@ Modules = tuple[tuple[bytes, float], ...]
 """Serialised HloModuleProtos, and how often each runs in a step."""
 StepKinds = tuple[tuple[Modules, int], ...]
 """The modules of each kind of step, and the number of such steps; empty if all steps are alike."""
+ENDLESS = -1
+"""Elements of a stage that repeats for ever (tf.data.INFINITE_CARDINALITY)."""
 UNSEEN = Unknown("")
 """Nobody looked; whoever reads it knows why."""
 
@@ -64,6 +66,12 @@ class PipelineStage:
     """The user's line of that Python."""
     by_keras: bool = False
     """True if Keras makes the pipeline behind this source."""
+    random: bool = False
+    """True if its elements differ from epoch to epoch: it shuffles, or draws random numbers."""
+    elements: int | None = None
+    """Elements of an epoch behind it, `ENDLESS`, or None if unknown."""
+    element_bytes: int | None = None
+    """Bytes of such an element, None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

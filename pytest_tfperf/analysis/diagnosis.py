@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from pytest_tfperf import op_types
 from pytest_tfperf.analysis.host.shown import JAX, PYTORCH, TENSORFLOW
-from pytest_tfperf.analysis.input.stages import Stage
 from pytest_tfperf.analysis.xla.executions import short_module
-from pytest_tfperf.quantities import format_quantity
-from pytest_tfperf.recording import PipelineStage
 from pytest_tfperf.text import and_more
-from pytest_tfperf.values import Unknown
 
 _SHOWN = 5
-_SMALL_WORK = 0.1  # of the waits of all devices together; ten devices wait at once
-_FOR_PY_DATASET = (
-    "workers= and max_queue_size= of the PyDataset (of fit in Keras 2), with "
-    "use_multiprocessing=True if its code runs Python and not NumPy; or less work in __getitem__"
-)
-# Keras 3.15's pipeline takes 1.2 to 2.8 times as long as this one, and shuffled 0.4 to 1.4 times:
-# six shapes and batches on two cores, 2026-11-25.
-_FOR_ARRAYS = (
-    "larger batches (batch_size=); without shuffling, a tf.data.Dataset of the arrays: "
-    "from_tensor_slices(...).batch(...).prefetch(tf.data.AUTOTUNE)"
-)
-_FOR_ARRAYS_WITHOUT_TF_DATA = "larger batches (batch_size=)"
-_NO_STAGE = "no tf.data stage ran"
-_NO_WORK = "the trace shows no whole call of a tf.data stage, and so not which one is the slowest"
 _INTO_XLA = {
     op_types.TEXT: "turn text into numbers before the step, in the input pipeline",
     op_types.PYTHON: (
@@ -52,80 +33,6 @@ _INTO_XLA = {
         "jit_compile=True on its tf.function or in model.compile, or autocluster=True on the marker"
     ),
 }
-
-
-def input_cause(stages: Sequence[Stage], framework: str = TENSORFLOW) -> dict[str, str]:
-    """Return `where` and `try` for steps of a framework that wait for input."""
-    if not stages and framework == JAX:
-        return {
-            "where": f"{_NO_STAGE}: the elements come from elsewhere",
-            "try": "load ahead: Grain's DataLoader with workers and a read buffer, then device_put",
-        }
-    if not stages:
-        return {
-            "where": f"{_NO_STAGE}: the elements come from Python code",
-            "try": "feed the step from a tf.data.Dataset that ends in .prefetch(tf.data.AUTOTUNE)",
-        }
-    if not stages[0].self_s:
-        return {"where": _NO_WORK, "try": "trace more steps, for whole calls of the stages to show"}
-    if stages[0].on_device:
-        return _device_waits(stages[0], stages)
-    return stage_cause(stages[0], stages)
-
-
-def _device_waits(end: Stage, stages: Sequence[Stage]) -> dict[str, str]:
-    """Return `where` and `try` if the end of the pipeline on a device waits for the host's."""
-    host = [stage for stage in stages if not end.path.startswith(stage.path)]
-    if not host:
-        return {
-            "where": (
-                "the device's own prefetch waited for the host: no stage of the host's pipeline "
-                "is in the trace"
-            ),
-            "try": (
-                "trace more steps, for the host's pipeline to show; end it with "
-                "prefetch(tf.data.AUTOTUNE), and copy ahead"
-            ),
-        }
-    waited = format_quantity(end.self_s / max(end.calls, 1), "s")
-    before = f"the device's own prefetch waited {waited} an element for the host, whose"
-    if host[0].busy_s < _SMALL_WORK * end.self_s:
-        return {
-            "where": f"{before} pipeline works less: handing elements over takes the time",
-            "try": "give each replica a larger batch, so that fewer elements are handed over",
-        }
-    cause = stage_cause(host[0], stages)
-    return {**cause, "where": f"{before} {cause['where']}"}
-
-
-def stage_cause(stage: Stage, stages: Sequence[Stage]) -> dict[str, str]:
-    """Return `where` and `try` for a pipeline that this stage slows down."""
-    return {"where": _describe(stage), "try": "; ".join(_remedies(stage, stages))}
-
-
-def with_keras_source(
-    detail: Mapping[str, Any], pipeline: tuple[PipelineStage, ...] | Unknown
-) -> dict[str, Any]:
-    """
-    Return the detail of a value with remedies for the source from which Keras makes the pipeline.
-
-    Args:
-        detail: The detail, whose `where` is of Keras' own stages in the trace, if it has any.
-        pipeline: The stages of the data; those of a tf.data pipeline leave the detail as it is.
-    """
-    source = pipeline[0] if not isinstance(pipeline, Unknown) and pipeline else None
-    if source is None or not source.by_keras or "where" not in detail:
-        return dict(detail)
-    line = f" at {source.line}" if source.line else ""
-    is_in_tf_data = not detail["where"].startswith(_NO_STAGE)
-    if source.python:
-        made, remedy = f"the PyDataset {source.stage}{line} makes the elements", _FOR_PY_DATASET
-    elif is_in_tf_data:
-        made, remedy = "Keras makes the pipeline of arrays", _FOR_ARRAYS
-    else:
-        made, remedy = "Keras makes the batches of arrays", _FOR_ARRAYS_WITHOUT_TF_DATA
-    where = f"{made}; {detail['where']}" if is_in_tf_data else made
-    return {**detail, "where": where, "try": remedy}
 
 
 def compile_cause(
@@ -295,39 +202,6 @@ def overhead_cause(framework: str, is_function: bool) -> dict[str, str]:
     """
     of_jax = framework == JAX
     return {"where": _OVERHEAD[of_jax], "try": _LESS_OVERHEAD[of_jax, is_function]}
-
-
-def _describe(stage: Stage) -> str:
-    title = f"stage {stage.name}" + (f" {stage.node!r}" if stage.node else "")
-    work = f"{format_quantity(stage.self_s / max(stage.calls, 1), 's')} of work a call"
-    kind = "runs Python" if stage.python else ""
-    spread = f"{stage.parallelism} in parallel" if stage.parallelism > 1 else "sequential"
-    return f"{title} ({', '.join(filter(None, (work, spread, kind)))}) is the slowest"
-
-
-def _remedies(stage: Stage, stages: Sequence[Stage]) -> list[str]:
-    remedies = []
-    if stage.python:
-        remedies.append(
-            "replace the Python function by TensorFlow ops (Python runs one call at a time)"
-        )
-    if stage.name in ("Map", "MapAndBatch", "ParallelMap") and stage.parallel_calls == 1:
-        remedies.append("map(..., num_parallel_calls=tf.data.AUTOTUNE)")
-    elif stage.name in ("Generator", "FlatMap") and stage.parallel_calls == 1:
-        remedies.append(
-            "read with tf.data ops and interleave(..., num_parallel_calls=tf.data.AUTOTUNE)"
-        )
-    elif stage.reads_files and stage.parallel_calls == 1:
-        remedies.append(
-            "read several files at once: interleave(..., num_parallel_calls=tf.data.AUTOTUNE)"
-        )
-    if stage.name.startswith("Shuffle"):  # a cache behind it would keep one order
-        remedies.append("a smaller shuffle buffer")
-    elif not any(other.name in ("MemoryCache", "MemoryCacheImpl", "Cache") for other in stages):
-        remedies.append("cache() behind it, if the data fit in memory")
-    if not any(other.name == "Prefetch" and not other.injected for other in stages):
-        remedies.append("end the pipeline with prefetch(tf.data.AUTOTUNE)")
-    return remedies or ["do less work an element in this stage, or give it more cores"]
 
 
 def _tally(names: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_tfperf.compiler.functions import Unsupported, called_by, definition_of, graph_of
@@ -12,12 +12,15 @@ from pytest_tfperf.compiler.source_lines import user_line
 from pytest_tfperf.frameworks.nests import loaded_tensorflow
 from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow
 from pytest_tfperf.graphs import reached
-from pytest_tfperf.op_types import KEEPS_BATCHES, PYTHON_OPS
-from pytest_tfperf.recording import PipelineStage
+from pytest_tfperf.op_types import FUNCTION_CALLS, KEEPS_BATCHES, PYTHON_OPS
+from pytest_tfperf.recording import ENDLESS, PipelineStage
 
 _MAPS = {"Map", "ParallelMap"}
 _PADS = "PaddedBatchDataset"
 _STAGE_OP = re.compile(r"_?(?P<type>\w+?)Dataset(?:V\d+)?\Z")  # dataset_ops.cc; Python's classes
+_SHUFFLES = frozenset({"Shuffle", "ShuffleAndRepeat", "Random"})
+_DRAWS = re.compile(r"Random|Rng|Multinomial|TruncatedNormal|Stateful|SampleDistorted")
+_WRITES = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 _NO_STAGES = frozenset({"Options", "Model"})
 """Datasets that only hold settings."""
 _ELSEWHERE = {
@@ -194,7 +197,15 @@ def pipeline_stages(dataset: Any) -> tuple[PipelineStage, ...]:
         for source in data._inputs():
             yield from stages(source)
         graphs = [function.function.graph for function in data._functions()]
-        yield from _stage(_stage_type(type(data).__name__), graphs)
+        *inner, last = (None, *_stage(_stage_type(type(data).__name__), graphs))
+        yield from filter(None, inner)
+        if last is not None:
+            n_elements = int(data.cardinality())
+            yield replace(
+                last,
+                elements=n_elements if n_elements >= ENDLESS else None,
+                element_bytes=_bytes_of(data),
+            )
 
     return tuple(stages(dataset))
 
@@ -210,13 +221,37 @@ def _stage(stage: str, graphs: list[Any]) -> Iterator[PipelineStage]:
     python = next((op for op in ops if op.type in PYTHON_OPS), None)
     if stage in _NO_STAGES:
         return
+    is_random = stage in _SHUFFLES or _draws(ops)
     if python is None:
-        yield PipelineStage(stage=stage)
+        yield PipelineStage(stage=stage, random=is_random)
         return
     kind = "py_function" if python.type == "EagerPyFunc" else "numpy_function"
     if stage == "Generator":
         kind = "from_generator"
-    yield PipelineStage(stage=stage, python=kind, line=user_line(python))
+    yield PipelineStage(stage=stage, python=kind, line=user_line(python), random=is_random)
+
+
+def _draws(ops: list[Any]) -> bool:
+    """
+    Return whether ops draw random numbers from a state that they change.
+
+    Numbers of a stateless op are those of its seed. Keras takes the seed from a variable.
+    """
+    drawing = [op for op in ops if _DRAWS.search(op.type) and op.type not in FUNCTION_CALLS]
+    writes = any(op.type in _WRITES for op in ops)
+    return any(op.op_def.is_stateful or writes for op in drawing)
+
+
+def _bytes_of(data: Any) -> int | None:
+    """Return the bytes of an element; None unless all its shapes are known."""
+    tf: Any = load_tensorflow()
+    specs = tf.nest.flatten(data.element_spec)
+    if not all(type(spec) is tf.TensorSpec and spec.dtype.size for spec in specs):
+        return None
+    sizes = [spec.shape.num_elements() for spec in specs]
+    if None in sizes:
+        return None
+    return int(sum(size * spec.dtype.size for size, spec in zip(sizes, specs, strict=True)))
 
 
 def _with_callees(graphs: list[Any]) -> list[Any]:

@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from pytest_tfperf.analysis.advice import guides
 from pytest_tfperf.analysis.advice.thresholds import THRESHOLDS, Thresholds
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.input.capacity import slowest_thread
 from pytest_tfperf.analysis.input.iterators import nearest_above, stage_type
-from pytest_tfperf.analysis.input.stages import Stage
+from pytest_tfperf.analysis.input.remedies import Pipeline, is_drawn_anew
+from pytest_tfperf.analysis.input.stages import Stage, slowest_thread
 from pytest_tfperf.analysis.input.starts import Fill, Openings, find_fills, find_openings
 from pytest_tfperf.analysis.steps.copies import copies_for_input
 from pytest_tfperf.analysis.steps.shares import host_values
+from pytest_tfperf.analysis.timing import mean_step
 from pytest_tfperf.analysis.trace_errors import faults
 from pytest_tfperf.quantities import format_quantity
+from pytest_tfperf.recording import UNSEEN, PipelineStage
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import Advice, Unknown
 
@@ -47,6 +49,8 @@ class LimitingPipeline:
     """Seconds that a step waits."""
     period_s: float
     """Seconds of a step."""
+    recorded: tuple[PipelineStage, ...] | Unknown = UNSEEN
+    """The stages as the data define them."""
 
     @property
     def slowest(self) -> list[Stage]:
@@ -77,7 +81,8 @@ def limiting_pipeline(evidence: Evidence) -> LimitingPipeline | None:
     if not share or not stages or copies_for_input(evidence):
         return None
     steps, (trace, _) = evidence.steps, evidence.pipeline
-    period_s = float(steps.period_ps.mean()) * 1e-12
+    traced_s = float(steps.period_ps.sum()) * 1e-12 / steps.n_steps
+    period_s = mean_step(evidence.completed).number or traced_s
     return LimitingPipeline(
         stages=stages,
         fills=find_fills(trace, evidence.pipeline_waits),
@@ -85,6 +90,7 @@ def limiting_pipeline(evidence: Evidence) -> LimitingPipeline | None:
         n_steps=steps.n_steps,
         wait_s=share * period_s,
         period_s=period_s,
+        recorded=recorded,
     )
 
 
@@ -145,7 +151,12 @@ def _vectorize(pipeline: LimitingPipeline, thresholds: Thresholds) -> Iterable[A
 
 def _prepare(pipeline: LimitingPipeline, thresholds: Thresholds) -> Iterable[Advice]:
     total = sum(stage.cost_s for stage in pipeline.slowest)
-    stages = [stage for stage in pipeline.slowest if not _is_kept(stage.path)]
+    known = Pipeline(stages=pipeline.stages, recorded=pipeline.recorded)
+    stages = [
+        stage
+        for stage in pipeline.slowest
+        if not _is_kept(stage.path) and not is_drawn_anew(stage, known)
+    ]
     repeated = [(stage, _prepared_share(stage)) for stage in stages if _prepared_share(stage)]
     cost = sum(stage.cost_s * share for stage, share in repeated)
     if not cost or cost < thresholds.prepared * total:

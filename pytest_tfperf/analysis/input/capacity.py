@@ -8,16 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.input.iterators import ASYNC, asynchronous_above
-from pytest_tfperf.analysis.input.stages import Stage
+from pytest_tfperf.analysis.input.causes import stage_cause, with_keras_source
+from pytest_tfperf.analysis.input.remedies import Pipeline
+from pytest_tfperf.analysis.input.stages import Stage, slowest_thread
+from pytest_tfperf.analysis.input.waits import elements_taken
 from pytest_tfperf.quantities import COUNT, SECONDS
-from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Column, Source, Table, Value
-
-_TAKES = "IteratorGetNext"
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -30,7 +27,7 @@ def analyse(evidence: Evidence) -> Findings:
     n_waited_for = int((begun | (steps.of(taken.end - 1) >= 0)).sum())
     waited_s = float(np.subtract(*evidence.pipeline_waits[::-1]).sum()) * 1e-12
     found = capacity_values(
-        stages,
+        Pipeline(stages=stages, recorded=evidence.recording.pipeline),
         float(begun.sum()) / steps.n_steps,
         evidence.completed.target_step_time_s,
         n_waited_for / waited_s if waited_s else math.inf,
@@ -38,7 +35,7 @@ def analyse(evidence: Evidence) -> Findings:
     return Findings(
         values={
             name: replace(
-                value, detail=diagnosis.with_keras_source(value.detail, evidence.recording.pipeline)
+                value, detail=with_keras_source(value.detail, evidence.recording.pipeline)
             )
             for name, value in found.items()
         },
@@ -46,15 +43,8 @@ def analyse(evidence: Evidence) -> Findings:
     )
 
 
-def elements_taken(trace: Trace) -> Events:
-    """Return an event for each element that a step took, or waited for."""
-    waits = Events.of(trace.plane(HOST)).named(lambda name: name.startswith(_TAKES))
-    kernels = waits.named(lambda name: name.endswith("::DoCompute"))  # older ones have a second
-    return kernels if len(kernels) else waits
-
-
 def capacity_values(
-    stages: Sequence[Stage],
+    pipeline: Pipeline,
     elements_per_step: float,
     target_s: float | None,
     at_most: float = math.inf,
@@ -70,11 +60,12 @@ def capacity_values(
     capacity), share = 1 − target ÷ period.
 
     Args:
-        stages: The stages of the pipeline.
+        pipeline: The pipeline.
         elements_per_step: Elements that a step consumes.
         target_s: Seconds of a step of the target, or None.
         at_most: Elements a second that the steps' waits allow.
     """
+    stages = pipeline.stages
     capacity = input_capacity(stages)
     cut_off = next((stage.name for stage in stages if stage.calls == 0 == stage.runs.n), None)
     if capacity is None or cut_off is not None:
@@ -90,9 +81,7 @@ def capacity_values(
         }
     capacity = min(capacity, at_most)
     slowest = max(stages, key=lambda stage: stage.cost_s)
-    found = Value.of(
-        "input_capacity", capacity, Source.TRACE, **diagnosis.stage_cause(slowest, stages)
-    )
+    found = Value.of("input_capacity", capacity, Source.TRACE, **stage_cause(slowest, pipeline))
     if target_s is None:
         return {
             "input_capacity": found,
@@ -119,23 +108,6 @@ def input_capacity(stages: Sequence[Stage]) -> float | None:
     """
     slowest, _ = slowest_thread(stages)
     return 1 / slowest if slowest > 0 else None
-
-
-def slowest_thread(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
-    """
-    Return the seconds that the slowest thread needs for an element, and the stages that it runs.
-
-    Threads work in parallel, so the slowest decides. A thread runs the stages down to the next
-    stage with own threads, one after the other. The functions on the pipeline's own threads share
-    these threads.
-    """
-    threads: dict[str, list[Stage]] = {}
-    for stage in stages:
-        threads.setdefault(_thread(stage), []).append(stage)
-    costs = [(sum(stage.cost_s for stage in group), group) for group in threads.values()]
-    pool = [stage for stage in stages if stage.pool_s]
-    costs.append((sum(stage.pool_s for stage in pool), pool))
-    return max(costs, key=lambda cost: cost[0])
 
 
 def stage_table(stages: Sequence[Stage], n_steps: int) -> Table:
@@ -178,11 +150,3 @@ def _kind(stage: Stage) -> str:
         "on the device": stage.on_device,
     }
     return ", ".join(fact for fact, holds in facts.items() if holds)
-
-
-def _thread(stage: Stage) -> str:
-    """
-    Return the thread of a stage: its functions' own, that of the next stage above with threads, or
-    the step's.
-    """
-    return f"functions of {stage.path}" if stage.name in ASYNC else asynchronous_above(stage.path)

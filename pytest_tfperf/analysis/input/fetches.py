@@ -11,6 +11,7 @@ a fast step's waits can come from a comparison of its `next()` with a fixed time
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,7 @@ from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import FETCH, FETCH_PYTHON
 
 _SMALL = 0.05  # a share, or a difference of shares, that says nothing of the buffers
+_RARE_SHARE, _RARE_TIMES = 0.25, 4.0  # of all calls, and of their median `next()`
 _LATE = 0.02  # of a step, that a `next()` waits at least whose element was not ready
 
 
@@ -51,6 +53,54 @@ class TimedWaits:
             most: Elements that full buffers hold ÷ steps of a half.
         """
         return min(self.halves[1] - self.halves[0], most) > _SMALL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RareWaits:
+    """A few calls that hold most of the wait in `next()`."""
+
+    n: int
+    """Their number."""
+    n_calls: int
+    """Number of all calls."""
+    longest_s: float
+    """Seconds of the longest `next()`."""
+    usual_s: float
+    """Median seconds of the `next()` of the others."""
+    begin_epochs: bool
+    """True if they begin epochs."""
+    first: bool
+    """True if they are the first calls."""
+
+
+def rare_waits(
+    fetches: Fetches, epoch_starts: Sequence[int], n_dropped: int = 0
+) -> RareWaits | None:
+    """
+    Return the calls that hold most of the wait, if these are at most a quarter of all.
+
+    Args:
+        fetches: The fetches.
+        epoch_starts: Index of each call that begins an epoch.
+        n_dropped: Blocks at the start that do not count.
+    """
+    block = np.cumsum(np.array(fetches.pause_s) > 0)
+    counted = block >= block[0] + n_dropped
+    next_s = np.array(fetches.next_s)[counted]
+    begins = np.isin(np.flatnonzero(counted), epoch_starts)
+    long = next_s > _RARE_TIMES * np.median(next_s)
+    for rare, begin_epochs in ((begins, True), (long, False)):
+        is_few = 0 < rare.sum() <= _RARE_SHARE * len(rare)
+        if is_few and 2 * next_s[rare].sum() > next_s.sum():
+            return RareWaits(
+                n=int(rare.sum()),
+                n_calls=len(rare),
+                longest_s=float(next_s[rare].max()),
+                usual_s=float(np.median(next_s[~rare])),
+                begin_epochs=begin_epochs,
+                first=bool(np.flatnonzero(rare)[-1] < len(rare) // 2 and rare[0]),
+            )
+    return None
 
 
 def shows_fetches(trace: Trace) -> bool:

@@ -73,6 +73,8 @@ class Stage:
     """Seconds spent in it without its inputs; of parallel functions their sum."""
     cost_s: float = 0.0
     """Seconds for one element of the pipeline's end."""
+    per_element: float = 1.0
+    """Calls, or runs of its functions, for such an element."""
     pool_s: float = 0.0
     """Seconds of its functions for one element ÷ the threads that all functions share."""
     blocking_s: float = 0.0
@@ -205,6 +207,31 @@ def find_stages(trace: Trace, waits: Spans = EMPTY) -> tuple[Stage, ...]:
     )
 
 
+def slowest_thread(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
+    """
+    Return the seconds that the slowest thread needs for an element, and the stages that it runs.
+
+    Threads work in parallel, so the slowest decides. A thread runs the stages down to the next
+    stage with own threads, one after the other. The functions on the pipeline's own threads share
+    these threads.
+    """
+    threads: dict[str, list[Stage]] = {}
+    for stage in stages:
+        threads.setdefault(_thread(stage), []).append(stage)
+    costs = [(sum(stage.cost_s for stage in group), group) for group in threads.values()]
+    pool = [stage for stage in stages if stage.pool_s]
+    costs.append((sum(stage.pool_s for stage in pool), pool))
+    return max(costs, key=lambda cost: cost[0])
+
+
+def _thread(stage: Stage) -> str:
+    """
+    Return the thread of a stage: its functions' own, that of the next stage above with threads, or
+    the step's.
+    """
+    return f"functions of {stage.path}" if stage.name in ASYNC else asynchronous_above(stage.path)
+
+
 def _stage(
     path: str,
     node: NodeProperties,
@@ -223,6 +250,7 @@ def _stage(
         cost_s=0.0
         if path.endswith(_DEVICE_END)
         else work.self_ps * 1e-12 / max(work.n, 1) * runs_per_element / parallelism,
+        per_element=runs_per_element,
         blocking_s=work.blocking_ps * 1e-12,
         parallelism=parallelism,
         python=python,
@@ -288,8 +316,8 @@ def _calls_per_element(
         kind = stage_type(above)
         if kind in ("Prefetch", "ParallelMap"):
             ratio = 1.0
-        elif kind in ("MapAndBatch", "ParallelBatch"):
-            ratio = float(max(nodes[above].batch_size, 1))
+        elif kind in ("MapAndBatch", "ParallelBatch", "Batch") and nodes[above].batch_size:
+            ratio = float(nodes[above].batch_size)
         else:
             ratio = calls.get(path, 0) / max(calls.get(above, 0), 1)
         per_end[path] = ratio * per_end[above]

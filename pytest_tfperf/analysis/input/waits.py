@@ -22,6 +22,7 @@ from pytest_tfperf.trace.stat_columns import Mask
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import FETCH, FETCH_PYTHON, STOOD_NS
 
+_GET_NEXT = "IteratorGetNext"
 _ITERATOR, _IN_GRAPH = "Iterator::", "ReduceIterator::"
 _BELOW_ROOT = "Iterator::Root::"
 _INFEED, _CATEGORY = "infeed", "hlo_category"
@@ -60,6 +61,13 @@ def input_waits(trace: Trace) -> Spans:
     share = np.minimum((calls.stood_ps + calls.in_stages_ps) / np.maximum(total, 1), 1.0)
     share = np.r_[np.where(calls.are_known, share, 1.0), 1.0]  # the last is of waits elsewhere
     return waits.start, waits.start + np.rint(waits.duration * share[fetch]).astype(np.int64)
+
+
+def elements_taken(trace: Trace) -> Events:
+    """Return an event for each element that a step took, or waited for."""
+    waits = Events.of(trace.plane(HOST)).named(lambda name: name.startswith(_GET_NEXT))
+    kernels = waits.named(lambda name: name.endswith("::DoCompute"))  # older ones have a second
+    return kernels if len(kernels) else waits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,4 +160,4 @@ def _is_wait(name: str) -> bool:
 
     Older TensorFlow has the op event `IteratorGetNext:IteratorGetNext`.
     """
-    return name.startswith("IteratorGetNext")
+    return name.startswith(_GET_NEXT)

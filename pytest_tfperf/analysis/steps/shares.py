@@ -13,6 +13,7 @@ from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.activity import op_type, shows_host, shows_runtime
 from pytest_tfperf.analysis.host.op_times import OpTime
 from pytest_tfperf.analysis.host.shown import JAX, shows_work
+from pytest_tfperf.analysis.input.causes import input_cause, with_keras_source
 from pytest_tfperf.analysis.input.drain import DRAINED
 from pytest_tfperf.analysis.input.waits import loops_in_graph, why_waits_hidden
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
@@ -152,10 +153,8 @@ def _input_bound(evidence: Evidence, trace: Trace) -> Value:
     share, observed, source = waiting_share(evidence)
     detail: dict[str, Any] = {"observed": observed, "halves": list(drain.halves)}
     if share > 0:
-        cause = copies_for_input(evidence) or diagnosis.input_cause(
-            evidence.stages, evidence.framework
-        )
-        detail |= diagnosis.with_keras_source(cause, recording.pipeline)
+        cause = copies_for_input(evidence) or input_cause(evidence, share)
+        detail |= with_keras_source(cause, recording.pipeline)
     if source is Source.CORRECTED:
         detail["corrected"] = (
             f"buffers gave {1 - drain.kept:.0%} of the elements while the steps were traced; "

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from pytest_tfperf.capture.keras_loops.keras_data import KerasCall, sample_again
 from pytest_tfperf.capture.pipeline_stages import stages_of
-from pytest_tfperf.recording import UNSEEN
+from pytest_tfperf.recording import ENDLESS, UNSEEN
 from pytest_tfperf.values import Unknown
 
 HERE = Path(__file__).name
@@ -197,3 +197,40 @@ def test_keras_makes_the_pipeline_of_arrays_and_py_datasets():
     assert by_keras(generated().batch(1), by_keras=True) == [False] * 4
     # other loops make none
     assert by_keras(arrays) == by_keras([arrays]) == [False]
+
+
+def drawn(x):
+    return x + tf.random.uniform((), 0, 3, tf.int64)
+
+
+def drawn_by_a_generator(x):
+    return x + tf.random.get_global_generator().uniform((), 0, 3, tf.int64)
+
+
+def drawn_from_its_element(x):
+    return tf.random.stateless_uniform((), tf.stack([x, x]), 0, 3, tf.int64)
+
+
+def test_stages_that_make_other_elements_in_each_epoch():
+    images = tf.data.Dataset.from_tensors(np.ones((4, 4, 3), "float32"))
+    flip = keras.layers.RandomFlip()
+    for name, data, is_random in (
+        ("shuffle", numbers().shuffle(2), True),
+        ("random ops", numbers().map(drawn), True),
+        ("a tf.random.Generator", numbers().map(drawn_by_a_generator), True),
+        ("a layer of Keras", images.map(lambda x: flip(x, training=True)), True),
+        ("seeds of the elements", numbers().map(drawn_from_its_element), False),
+        ("sums", numbers().map(lambda x: x + 1), False),
+    ):
+        assert stages_of(data)[-1].random is is_random, name
+
+
+def test_elements_of_an_epoch_and_their_bytes():
+    data = numbers().batch(2).cache().repeat()
+    assert [(one.elements, one.element_bytes) for one in stages_of(data)] == [
+        (4, 8),
+        (2, None),  # the last batch may be smaller
+        (2, None),
+        (ENDLESS, None),
+    ]
+    assert stages_of(generated())[-1].elements is None

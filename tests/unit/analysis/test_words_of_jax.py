@@ -9,11 +9,12 @@ from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.advice import guides
 from pytest_tfperf.analysis.advice.step_advice import advise
-from pytest_tfperf.analysis.diagnosis import dispatch_cause, input_cause, with_keras_source
+from pytest_tfperf.analysis.diagnosis import dispatch_cause
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.host import memory_growth, python_calls
 from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.input import pipeline
+from pytest_tfperf.analysis.input.causes import no_stage_cause, with_keras_source
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.analysis.steps import shares
 from pytest_tfperf.analysis.xla.step_flops import work_values
@@ -85,8 +86,8 @@ def test_another_framework_gets_the_remedies_that_hold_anywhere():
 def test_arrays_that_keras_takes_have_one_source():
     cases = [
         ("stage Map is the slowest", "Keras makes the pipeline of arrays; stage Map", "tf.data"),
-        (input_cause((), JAX)["where"], "Keras makes the batches of arrays", "batch_size="),
-        (input_cause(())["where"], "Keras makes the batches of arrays", "batch_size="),
+        (no_stage_cause(JAX)["where"], "Keras makes the batches of arrays", "batch_size="),
+        (no_stage_cause()["where"], "Keras makes the batches of arrays", "batch_size="),
     ]
     for where, stages, remedy in cases:
         arrays = (PipelineStage(stage="arrays", by_keras=True),)

@@ -8,8 +8,8 @@ from helpers.builders import profile, value
 from pytest_tfperf.analysis.advice import guides
 from pytest_tfperf.analysis.advice.step_advice import advise
 from pytest_tfperf.analysis.advice.thresholds import THRESHOLDS
-from pytest_tfperf.analysis.diagnosis import input_cause
 from pytest_tfperf.analysis.host.shown import JAX
+from pytest_tfperf.analysis.input.causes import no_stage_cause
 from pytest_tfperf.values import PARTS, Step, Value
 
 
@@ -167,7 +167,7 @@ def test_steps_of_jax_refer_to_pages_of_jax():
 
 
 def test_loading_without_tf_data_in_jax_refers_to_grain():
-    bound = value("input_bound", 0.5, **input_cause((), JAX))
+    bound = value("input_bound", 0.5, **no_stage_cause(JAX))
     (advice,) = advise(stepping({"input_bound": bound}), JAX)
     assert advice.read == guides.GRAIN
 
