@@ -34,7 +34,7 @@ def test_a_cpu_has_tables_of_its_ops_and_says_that_it_has_no_accelerator():
         line("tf_Compute", at("dense/MatMul:MatMul", 2, 6)),
     )
     profile = profiled(decode_trace(space(host)))
-    assert set(profile.tables) == {"host_ops", "functions", "median_step"}
+    assert set(profile.tables) == {"host_ops", "functions", "median_step", "time_causes"}
     assert cells(profile.tables["host_ops"], "where", "op", "type")[0] == (
         "host",
         "dense/MatMul",
