@@ -242,6 +242,12 @@ class Check:
     is shown and not decided. A comparison with a git ref has `process_pairs` (`ratio`, `n` pairs of
     turns, `spent_s`, `waited_s`) and the assumed `process_sd` with its `process_sd_source`.
     """
+    follows: str = ""
+    """
+    The metric of the same profile whose message names this check, since it has the same cause.
+
+    It is empty for a check with a message of its own.
+    """
 
     @property
     def message(self) -> str:
@@ -295,6 +301,7 @@ class Check:
             "details": [list(row) for row in self.details],
             "advice": [list(row) for row in self.advice],
             "detail": dict(self.detail),
+            **({"follows": self.follows} if self.follows else {}),
         }
 
     @classmethod

@@ -18,12 +18,14 @@ from pytest_tfperf.baseline.step_time import StoredRuns, figures, judge, next_st
 from pytest_tfperf.baseline.store import Place, entry_key, read_structure
 from pytest_tfperf.baseline.structure import Reference, changed_setting, check, structure_checks
 from pytest_tfperf.baseline.timings import ACCEPT, UPDATE, TimingFiles, Timings
+from pytest_tfperf.baseline.xla_ops import lost_compilation
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.machine.classes import differences, nearest_class
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE
+from pytest_tfperf.text import Labelled
 from pytest_tfperf.values import Json
 
 _BASELINE = Reference("the baseline", UPDATE, ACCEPT, ACCEPT)
@@ -66,6 +68,7 @@ def compare_with_baseline(
     if only != "structural":
         changed = changed_setting(entry["setting"], environment["setting"])
         called = entry.get("python_functions", {}).get(environment["platform"])
+        lost = lost_compilation(entry, environment["platform"], profile)
         try:
             checks += _timing(
                 profile,
@@ -76,6 +79,7 @@ def compare_with_baseline(
                 shared_cpu,
                 changed,
                 called,
+                lost,
                 timings or TimingFiles(),
             )
         except BaselineError as error:
@@ -138,6 +142,7 @@ def _missing(profile: Profile, entry: Json | None, key: str, where: str) -> Chec
         "an entry for this workload",
         of_dtype or other,
         details=(("nothing is compared", other),) if of_dtype else (),
+        detail={"dtypes": True} if of_dtype else {},
         advice=(*next_step(of_dtype and CAST), ("if intended", "pytest --tfperf-update")),
     )
 
@@ -151,6 +156,7 @@ def _timing(
     shared_cpu: bool,
     changed: str,
     called: Mapping[str, float] | None,
+    lost: tuple[tuple[Labelled, ...], tuple[Labelled, ...]],
     timings: Timings,
 ) -> Iterator[Check]:
     value, wanted = profile.value("step_time"), _at_most(max_regression)
@@ -184,7 +190,7 @@ def _timing(
         )
         shares = metric_differences(entry["runs"], profile)
         functions = function_differences(entry["runs"], called, profile)
-        yield with_differences(timed, (*shares, *functions))
+        yield with_differences(timed, (*shares, *functions), lead=lost)
 
 
 def _stored_runs(entry: Json, timings: Timings) -> StoredRuns:

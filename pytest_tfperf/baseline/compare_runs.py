@@ -23,6 +23,8 @@ from pytest_tfperf.baseline.structure import (
     check,
     structure_checks,
 )
+from pytest_tfperf.baseline.xla_ops import lost_compilation
+from pytest_tfperf.checks.roots import with_causes
 from pytest_tfperf.machine.classes import differences as class_differences
 from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict, without_praise
@@ -57,7 +59,8 @@ def compare_runs(before: Run, after: Run) -> Run:
             if key in old
             else [_alone(profile, Verdict.NEW, "second", test, before)]
         )
-        checks[key] = without_praise(replace(one, kind=KIND) for one in found)
+        compared = without_praise(replace(one, kind=KIND) for one in found)
+        checks[key] = with_causes(compared, [profile])
     for key, (profile, test) in old.items():
         if key not in new:
             checks[key] = [_alone(profile, Verdict.MISSING, "first", test, after)]
@@ -124,15 +127,15 @@ def _compared(
             details=(("nothing is compared", other),) if of_dtype else (),
         )
         return
-    yield from structure_checks(
-        profile, structure_of(before, old.environment), test.environment, _FIRST
-    )
+    entry, platform = structure_of(before, old.environment), test.environment["platform"]
+    yield from structure_checks(profile, entry, test.environment, _FIRST)
     if (
         before.value("step_time").number is not None
         or profile.value("step_time").number is not None
     ):
         timed = _timing(before, old, profile, test)
-        yield with_differences(timed, differences(before, profile), before)
+        lost = lost_compilation(entry, platform, profile)
+        yield with_differences(timed, differences(before, profile), before, lost)
 
 
 def _timing(before: Profile, old: ProfiledTest, profile: Profile, test: ProfiledTest) -> Check:

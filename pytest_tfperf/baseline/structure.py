@@ -7,16 +7,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_tfperf.analysis.differences.call_differences import call_differences
-from pytest_tfperf.analysis.differences.compiler_differences import op_type_differences
+from pytest_tfperf.analysis.differences.call_differences import added_calls, call_differences
+from pytest_tfperf.analysis.differences.compiler_differences import (
+    op_type_counts,
+    op_type_differences,
+)
+from pytest_tfperf.analysis.differences.difference import added_counts
 from pytest_tfperf.analysis.differences.profile_differences import setting_differences, with_reasons
 from pytest_tfperf.analysis.differences.stage_differences import pipeline_differences
 from pytest_tfperf.baseline.counted_totals import TOTALS, compared, counted_in, stored_total
 from pytest_tfperf.baseline.entry import scope_of, structure_of
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.step_time import next_step
-from pytest_tfperf.baseline.xla_ops import moved_out, named
+from pytest_tfperf.baseline.xla_ops import moved_out, no_longer_compiled
 from pytest_tfperf.checks.limits import explanation
+from pytest_tfperf.checks.roots import ADDED, MOVED_OUT
 from pytest_tfperf.gates import MOVED, NEVER, Gate, explained_by, gate_of, gate_of_value
 from pytest_tfperf.metrics import PLATFORM, PROGRAM, Metric
 from pytest_tfperf.quantities import RATIO, format_change, format_quantity, told_apart
@@ -114,19 +119,24 @@ def _with_lists(found: Check, profile: Profile, entry: Json, platform: str) -> C
     is_worse = found.verdict is Verdict.REGRESSION
     functions = entry.get("python_functions", {}).get(platform)
     shown_only = found.detail.get("gates") is False
+    added: Mapping[str, float] = {}
     if found.metric == "python_calls" and functions and (is_worse or shown_only):
-        reasons = call_differences(functions, profile.tables.get("python_calls"))
+        table = profile.tables.get("python_calls")
+        reasons, added = call_differences(functions, table), added_calls(functions, table)
     elif not is_worse:
         return found
     elif found.metric == "input_python_stages" and "pipeline" in entry:
         reasons = pipeline_differences(entry["pipeline"], profile.tables.get("pipeline"))
     elif found.metric == "graph_ops" and platform in entry.get("op_types", {}):
-        reasons = op_type_differences(entry["op_types"][platform], profile.tables.get("graph"))
+        table = profile.tables.get("graph")
+        reasons = op_type_differences(entry["op_types"][platform], table)
+        added = added_counts(entry["op_types"][platform], op_type_counts(table) or {})
     else:
         return found
     lines = [("", one.line) for one in reasons]
     kept = [detail for detail in found.details if not lines or detail[0] != "where"]
-    return replace(found, details=(*lines, *kept))
+    detail = {**found.detail, **({ADDED: dict(added)} if added else {})}
+    return replace(found, details=(*lines, *kept), detail=detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,12 +273,13 @@ class _Comparison:
         is_told_there = not is_of_clusters and _fell(*clusters)
         moved = {} if is_told_there else moved_out(self.entry, self.platform, coverage)
         if moved:
-            verb = "runs" if sum(moved.values()) == 1 else "run"
+            lost = no_longer_compiled(moved, self.profile.tables)
             details, advice = explanation(coverage) if coverage is not None else ((), ())
             return replace(
                 fallen,
                 verdict=Verdict.REGRESSION,
-                sentence=f"{fallen.sentence}: {named(moved)} now {verb} outside XLA",
+                sentence=f"{lost}: {fallen.sentence}",
+                detail={MOVED_OUT: moved},
                 details=(*details, *(one for one in fallen.details if one[0] != "where")),
                 advice=(*advice, *((("if intended", meant),) if meant else ())),
             )

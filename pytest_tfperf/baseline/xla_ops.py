@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_tfperf.text import and_more
-from pytest_tfperf.values import Json, Value
+from pytest_tfperf.checks.limits import explanation
+from pytest_tfperf.results import Profile
+from pytest_tfperf.text import Labelled, and_more
+from pytest_tfperf.values import Json, Table, Value
 
 IN_XLA, OUTSIDE_XLA = "in_xla", "outside_xla"
 """Lists of an entry, which it has for platforms on which XLA compiles a part of the step."""
-_NAMED = 5
+_NAMED, _LINES = 5, 2
 
 
 def xla_ops(coverage: Value | None) -> dict[str, dict[str, int]]:
@@ -47,10 +49,43 @@ def moved_out(entry: Json, platform: str, coverage: Value | None) -> dict[str, i
     return {op_type: count for op_type, count in moved.items() if count > 0}
 
 
-def named(moved: Mapping[str, int]) -> str:
-    """Return `MatMul ×2, Relu`, the most frequent first."""
+def no_longer_compiled(moved: Mapping[str, int], tables: Mapping[str, Table]) -> str:
+    """
+    Return `XLA no longer compiles MatMul ×2, Relu (train.py:12)`, the most frequent first.
+
+    Args:
+        moved: The ops that moved out, by type.
+        tables: Tables of the profile now, which know the lines of most types.
+    """
     most = sorted(moved.items(), key=lambda one: (-one[1], one[0]))
-    return and_more([name if n == 1 else f"{name} ×{n}" for name, n in most], _NAMED)
+    named = and_more([name if n == 1 else f"{name} ×{n}" for name, n in most], _NAMED)
+    outside = tables.get("outside_xla")
+    lines = [
+        row["line"]
+        for row in (outside.records() if outside else ())
+        if row["line"] and any(op_type in row["type"] for op_type in moved)  # _FusedMatMul too
+    ]
+    at = f" ({and_more(list(dict.fromkeys(lines)), _LINES)})" if lines else ""
+    return f"XLA no longer compiles {named}{at}"
+
+
+def lost_compilation(
+    entry: Json, platform: str, profile: Profile
+) -> tuple[tuple[Labelled, ...], tuple[Labelled, ...]]:
+    """
+    Return what XLA no longer compiles and the remedy, as lines of a slower step; none if nothing.
+
+    Args:
+        entry: The entry of the profile before.
+        platform: Platform of both.
+        profile: The profile now.
+    """
+    coverage = profile.metrics.get("xla_coverage")
+    moved = moved_out(entry, platform, coverage)
+    if not moved or coverage is None:
+        return (), ()
+    _, advice = explanation(coverage)
+    return (("", no_longer_compiled(moved, profile.tables)),), advice
 
 
 def _told(

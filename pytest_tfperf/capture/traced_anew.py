@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 
+TRACED_AGAIN = "traced again"
+"""End of the reason why such a profile ended early."""
 _IN_A_ROW = 5
 _OF_TF_DATA = "Dataset_"
 """Start of the names of functions of tf.data (structured_function.py): each pipeline traces its."""
@@ -59,7 +61,7 @@ class TracedAnew:
             return None
         each = self._in_a_row == n_steps - 1
         which = "each" if each else f"the last {self._in_a_row} of which were"
-        return f"stopped after {n_steps} steps, {which} traced again"
+        return f"stopped after {n_steps} steps, {which} {TRACED_AGAIN}"
 
 
 def _is_new_shape(change: str) -> bool:

@@ -102,6 +102,11 @@ Shares and waits are not among them: a slower step leaves its input more time.
 """
 
 
+def broken_words(relation: str, bound: float, unit: str) -> str:
+    """Return how a limit is broken: `above the limit of 5 %`."""
+    return f"{_BROKEN[relation]} {format_quantity(bound, unit)}"
+
+
 def asked_for(metric: Metric, only: str | None) -> bool:
     """Return whether `--tfperf-only` leaves a metric in."""
     return only is None or (metric.scope == MACHINE) == (only == TIMING)
@@ -133,7 +138,9 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
         details, advice = explanation(value)
     else:
         verdict = Verdict.FAIL
-        broken = f"{_BROKEN[limit.relation]} {limit.shown} ({limit.argument})"
+        broken = (
+            f"{broken_words(limit.relation, limit.bound, limit.metric.unit)} ({limit.argument})"
+        )
         sentence = f"{name} is {_shown(value, limit)}, {broken}{_exactly(value, limit)}"
         details, advice = explanation(value)
         if name in _OF_THE_STEP or name == "first_step_time":

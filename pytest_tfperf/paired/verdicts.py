@@ -14,7 +14,9 @@ from pytest_tfperf.analysis.differences.profile_differences import (
     with_differences,
     workload_differences,
 )
+from pytest_tfperf.baseline.entry import structure_of
 from pytest_tfperf.baseline.structure import against_profile
+from pytest_tfperf.baseline.xla_ops import lost_compilation
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE, STRUCTURAL, TIMING
 from pytest_tfperf.paired.budget import (
     LaterTurns,
@@ -245,7 +247,9 @@ def _step_time(
     timed = _timing(profile, ref, decision, turns, others, terms)
     tree_setting, ref_setting = paired.settings
     found = (*setting_differences(ref_setting, tree_setting), *differences(ref, profile))
-    return with_differences(timed, found, ref)
+    same: Json = {"platform": "", "setting": {}}
+    lost = lost_compilation(structure_of(ref, same), "", profile)
+    return with_differences(timed, found, ref, lost)
 
 
 def _timing(

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from pytest_tfperf.analysis.on_demand import so_far
 from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.checks.roots import with_causes
 from pytest_tfperf.child.isolation import differing_flags_of
 from pytest_tfperf.child.node_names import as_folder_name, file_of, key_in_file, plain_nodeid
 from pytest_tfperf.child.plugin_names import CHILD_SERVER, registered
@@ -131,7 +133,7 @@ def checks_of(
         checks.append(not_made(unmade))
     if options.is_paired and child is None and not options.disable:
         against = [nothing_compared()]
-    return without_praise(checks + against)
+    return with_causes(without_praise(checks + against), map(so_far, profiles))
 
 
 def _confirmed(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pytest_tfperf.results import Check, most_telling_first
+from pytest_tfperf.checks.roots import causes
+from pytest_tfperf.results import Check
 
 
 def failure_message(test: str, checks: Iterable[Check]) -> str:
     """
-    Write the checks that failed a test: a headline, where and what to do, then the other checks.
+    Write the checks that failed a test: a headline, where and what to do, then the other causes.
 
     Args:
         test: Name of the test.
         checks: The checks.
     """
-    first, *others = most_telling_first(checks)
+    first, *others = causes(checks)
     said: set[str] = set()
     lines = [failure_headline(test, first), *_below(first, said)]
     for check in others:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate, starmap
+from itertools import accumulate
 
 from pytest_tfperf.analysis.differences.difference import Difference
+from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.report.check_counts import CheckCounts
@@ -189,32 +190,40 @@ def _figures(check: Check, unit: str | None) -> tuple[str, str, str]:
     return old, new, f"{format_ratio(check.ratio)}{interval}"
 
 
+def _own(run: Run) -> set[int]:
+    """Return the identities of checks with a message of their own."""
+    return {id(check) for test in run.tests for check in causes(test.checks)}
+
+
 def _why(run: Run) -> _Section:
-    """Return the message of each comparison that failed, and every list of differences."""
-    shown = [
-        (test, check)
-        for test, check in _compared(run)
-        if check.verdict is not Verdict.PASS
-        and (check.verdict in BROKEN or check.detail.get("differences"))
-    ]
-    return _Section(title="Why", share=0.35, blocks=tuple(starmap(_explained, shown)))
+    """Return the message of each cause among the comparisons, and every list of differences."""
+    own, blocks = _own(run), []
+    for test, check in _compared(run):
+        differences = check.detail.get("differences")
+        if check.verdict is Verdict.PASS or not (check.verdict in BROKEN or differences):
+            continue
+        if id(check) in own:
+            blocks.append(_message(test, check) + _differences(check))
+        elif differences:  # the message is that of the cause
+            blocks.append(f"{_name(test, check.profile)} {check.metric}\n{_differences(check)}")
+    return _Section(title="Why", share=0.35, blocks=tuple(blocks))
 
 
-def _explained(test: ProfiledTest, check: Check) -> str:
-    text = _message(test, check)
+def _differences(check: Check) -> str:
     found = [Difference.of(one).line for one in check.detail.get("differences", ())]
     if not found:
-        return text
+        return ""
     lines = _fenced("\n".join(found), len(found) * _DIFFERENCE_WIDTH)
     summary = f"<summary>{plural(len(found), 'difference')}</summary>"
-    return f"{text}\n<details>{summary}\n\n{lines}\n\n</details>\n"
+    return f"\n<details>{summary}\n\n{lines}\n\n</details>\n"
 
 
 def _limits(run: Run) -> _Section:
+    own = _own(run)
     broken = [
         _message(test, check)
         for test, check in _checks(run)
-        if check.kind == "limit" and check.verdict in BROKEN
+        if check.kind == "limit" and check.verdict in BROKEN and id(check) in own
     ]
     return _Section(title="Limits", share=0.2, blocks=tuple(broken))
 

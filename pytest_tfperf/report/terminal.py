@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.quantities import SECONDS
 from pytest_tfperf.report.check_counts import CheckCounts
 from pytest_tfperf.report.results_table import profile_title, results_table
@@ -129,7 +130,7 @@ def _checks(
         alike: Numbers of equal checks of all tests; of undecided ones only the first is shown.
         told: Verdicts of checks that pytest has shown with the failure.
     """
-    for check in worst_first(test.checks):
+    for check in worst_first(causes(test.checks)):
         if check.verdict in told:
             continue
         is_open = check.verdict not in BROKEN | DECIDED

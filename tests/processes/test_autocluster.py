@@ -224,11 +224,10 @@ def test_the_baseline_is_compared_in_the_process_and_the_flags_are_what_changed(
     [lost] = [
         one for one in checks if one["metric"] == "xla_clusters" and one["profile"] == "plain"
     ]
-    assert lost["sentence"] == (
-        "xla_clusters fell from 1 to 0: AddV2, Exp, Mul, Sin, Tanh now run outside XLA"
-    )
+    assert lost["sentence"].startswith("XLA no longer compiles AddV2, Exp, Mul, Sin, Tanh")
+    assert lost["sentence"].endswith(": xla_clusters fell from 1 to 0")
     assert (
         "changed besides: tf_xla_flags --tf_xla_auto_jit=2 --tf_xla_cpu_global_jit → "
         in compared.output
     )
-    assert "[scope]: xla_clusters fell" not in compared.output
+    assert "[scope]: XLA no longer compiles" not in compared.output

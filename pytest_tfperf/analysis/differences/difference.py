@@ -63,6 +63,12 @@ def most_telling(found: Sequence[Difference], most: int) -> list[Difference]:
     return [*timed[: most - n_untimed], *untimed[:n_untimed]]
 
 
+def added_counts(old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, float]:
+    """Return by how much each count rose, of those that did."""
+    rises = {name: count - old.get(name, 0) for name, count in new.items()}
+    return {name: rise for name, rise in rises.items() if rise > 0}
+
+
 def short_name(name: str) -> str:
     """Cut the middle of a long name."""
     return elide(name, _WIDEST_NAME)

@@ -30,7 +30,7 @@ from pytest_tfperf.analysis.differences.stage_differences import (
 )
 from pytest_tfperf.quantities import SHARE, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict, part_title
-from pytest_tfperf.text import and_more
+from pytest_tfperf.text import Labelled, and_more
 from pytest_tfperf.values import PARTS, Table
 
 LOOK_FURTHER = ("try", "look at the other metrics that differ")
@@ -219,7 +219,10 @@ def metric_differences(runs: Sequence[Mapping[str, Any]], after: Profile) -> tup
 
 
 def with_differences(
-    check: Check, found: Sequence[Difference], before: Profile | None = None
+    check: Check,
+    found: Sequence[Difference],
+    before: Profile | None = None,
+    lead: tuple[tuple[Labelled, ...], tuple[Labelled, ...]] = ((), ()),
 ) -> Check:
     """
     Add differences to a check's detail, for reports.
@@ -230,16 +233,19 @@ def with_differences(
         check: The check of a step time.
         found: The differences, the largest first.
         before: The profile before, whose parts of a step are added, if there is one.
+        lead: Lines on a cause that goes before all differences in time, and on its remedy.
     """
     if before is not None and before.steps:
         parts = {part: seconds for part, seconds in mean_parts_s(before).items() if seconds > 0}
         check = replace(check, detail={**check.detail, "parts_before": parts})
-    if not found:
-        return check
-    if check.verdict is Verdict.REGRESSION:
+    first, remedy = lead
+    if check.verdict is Verdict.REGRESSION and (found or first):
         causes = tuple(("", one.line) for one in most_telling(found, _IN_MESSAGES))
         advice = tuple(one for one in check.advice if one != LOOK_FURTHER)
-        check = replace(check, details=(*causes, *check.details), advice=advice)
+        lines = (*first, *causes, *check.details)
+        check = replace(check, details=lines, advice=(*remedy, *advice))
+    if not found:
+        return check
     kept = [asdict(one) for one in most_telling(found, _IN_REPORTS)]
     return replace(check, detail={**check.detail, "differences": kept})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.evidence import Evidence, Findings
@@ -13,6 +14,7 @@ from pytest_tfperf.analysis.host.function_times import FunctionUse, function_tab
 from pytest_tfperf.analysis.host.op_times import eager_share, op_table
 from pytest_tfperf.analysis.host.shown import JAX, NO_RUNTIME, shows_eager
 from pytest_tfperf.analysis.xla.counts import (
+    counted_by,
     counted_over,
     per_step,
     steps_of_traces,
@@ -70,18 +72,20 @@ def retraces(recording: Recording, uses: Sequence[FunctionUse]) -> Value:
     source = Source.TRACE if recording.bare else Source.GRAPH
     cause = diagnosis.retrace_cause(traced, recording.framework) if traced else {}
     steps = steps_of_traces(recording, len(traced))
-    return Value.of("retraces", len(traced), source, **over, **cause, **detail, **steps)
+    counted = counted_by(name for name, *_ in traced)
+    return Value.of("retraces", len(traced), source, **over, **cause, **detail, **steps, **counted)
 
 
 def _eager_ops(evidence: Evidence, trace: Trace) -> Value:
     """Return eager_ops, with the share of the host ops' time that is theirs."""
     share = eager_share(evidence.host_ops)
-    detail = {"time_share": share} if share else {}
+    detail: dict[str, Any] = {"time_share": share} if share else {}
     if not shows_eager(trace):
         unknown = Value.unknown("eager_ops", _NO_EAGER)
         return replace(unknown, detail=detail)
     counts, types = evidence.eager_ops
     cause = diagnosis.eager_cause(types, evidence.recording.eager) if types else {}
+    detail |= counted_by(types)
     return per_step("eager_ops", counts, evidence.launched.sizes, **cause, **detail)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.host.jax_transfers import EXPLICIT_PUT
-from pytest_tfperf.analysis.xla.counts import per_step
+from pytest_tfperf.analysis.xla.counts import counted_by, per_step
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.function_calls import (
@@ -57,5 +57,6 @@ def jax_dispatches(evidence: Evidence) -> Value:
     step = evidence.launched.of(calls.where(counted).start)
     counts = np.bincount(step, minlength=len(evidence.launched))
     in_keras = evidence.launched.names[0].partition(" ")[0] in _KERAS_LOOPS
-    cause = diagnosis.dispatch_cause(Counter(name for name in names if name in own), in_keras)
-    return per_step(_METRIC, counts, evidence.launched.sizes, **(cause if counts.any() else {}))
+    called = Counter(name for name in names if name in own)
+    detail = diagnosis.dispatch_cause(called, in_keras) | counted_by(called)
+    return per_step(_METRIC, counts, evidence.launched.sizes, **(detail if counts.any() else {}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.host.other_threads import elsewhere
 from pytest_tfperf.analysis.step_framework import only_own
-from pytest_tfperf.analysis.xla.counts import per_step
+from pytest_tfperf.analysis.xla.counts import counted_by, per_step
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.function_calls import called_function, jax_calls
 from pytest_tfperf.trace.nesting import enclosing
@@ -81,9 +82,9 @@ def jax_transfers(evidence: Evidence, trace: Trace) -> dict[str, Value]:
     return {COPIES: copies, BYTES: per_step(BYTES, counts, steps.sizes)}
 
 
-def transfer_cause(evidence: Evidence, trace: Trace, items: int = 0) -> dict[str, str]:
+def transfer_cause(evidence: Evidence, trace: Trace, items: int = 0) -> dict[str, Any]:
     """
-    Return `where` and `try` for the arrays that steps of JAX pass and read, if they do.
+    Return `where`, `try` and callers for the arrays that steps of JAX pass and read, if they do.
 
     Args:
         evidence: The evidence of the trace.
@@ -96,7 +97,8 @@ def transfer_cause(evidence: Evidence, trace: Trace, items: int = 0) -> dict[str
     if not len(puts) + n_reads:
         return {}
     callers = _callers(Events.of(trace.plane(HOST)), puts, own)
-    return diagnosis.transfer_cause(callers, n_reads)
+    cause = diagnosis.transfer_cause(callers, n_reads)
+    return {**cause, **counted_by(callers + Counter({"": n_reads}))}
 
 
 def _items(evidence: Evidence) -> int | Unknown:

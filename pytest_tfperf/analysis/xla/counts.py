@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,11 @@ from pytest_tfperf.analysis.xla.recompilations import recompilations
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.text import and_more
-from pytest_tfperf.values import Source, Value
+from pytest_tfperf.values import COUNTED_BY, Source, Value
 
 _NOT_WATCHED = "only steps that tf_profile drives are watched from the first to the last"
 _SHOWN = 5
+_MOST_NAMES = 50
 _INTO_ONE = {
     TENSORFLOW: "put the whole step into one tf.function(jit_compile=True); compile Keras models "
     "with jit_compile=True",
@@ -55,7 +56,7 @@ def compiles(evidence: Evidence) -> Value:
         elsewhere = compiled_outside(trace, evidence.launched)
         if elsewhere:
             number, detail["outside_steps"] = max(number - elsewhere, 0), elsewhere
-    steps = steps_of_traces(recording, number)
+    steps = {**steps_of_traces(recording, number), **counted_by(map(short_module, compiled))}
     return Value.of("xla_compiles", number, Source.TRACE, **detail, **steps)
 
 
@@ -64,6 +65,12 @@ def counted_over(recording: Recording) -> dict[str, Any]:
     ended = {"ended": recording.ended} if recording.ended else {}
     n_steps = max(recording.n_steps - 1, 0)
     return {"n_steps": n_steps, "n_epoch_ends": recording.n_epochs, **ended}
+
+
+def counted_by(names: Iterable[str] | Mapping[str, int]) -> dict[str, Any]:
+    """Return how much of a count is each function's or op type's, as a detail."""
+    found = Counter[str](names)
+    return {COUNTED_BY: dict(found.most_common(_MOST_NAMES))} if found else {}
 
 
 def steps_of_traces(recording: Recording, number: int) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.report.failure import failure_headline
 from pytest_tfperf.report.html.axis import short
@@ -25,7 +26,7 @@ from pytest_tfperf.report.html.tables import TableGroups, cut, quantity
 from pytest_tfperf.report.html.views import ReportedTest, verdict_rank, views_of
 from pytest_tfperf.report.other_python import describe_other_python
 from pytest_tfperf.report.terminal import count_line
-from pytest_tfperf.results import BROKEN, DECIDED, Verdict, most_telling_first
+from pytest_tfperf.results import BROKEN, DECIDED, Verdict
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import elide, plural
 from pytest_tfperf.values import Json
@@ -160,9 +161,7 @@ def _run_head(run: Run, tests: Sequence[ReportedTest]) -> Head:
     headlines = [
         (failure_headline(test.record.key, check), check.verdict)
         for test in tests
-        for check in most_telling_first(
-            [check for check in test.record.checks if check.verdict in BROKEN]
-        )[:1]
+        for check in causes(check for check in test.record.checks if check.verdict in BROKEN)[:1]
     ]
     counts = elide(count_line(run.tests).text, MOST_LETTERS)
     commit = f", commit {_brief(run.commit)}" if run.commit else ""

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from pytest_tfperf.analysis.differences.difference import Difference
+from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.report.html.bars import Bars, padding_bars, pipeline_bars
 from pytest_tfperf.report.html.before_after import (
     BeforeAfter,
@@ -284,7 +285,8 @@ def _bars(profile: Profile) -> tuple[Bars, ...]:
 
 
 def _messages(checks: Sequence[Check]) -> tuple[tuple[Check, str], ...]:
-    failed = [check for check in worst_first(checks) if check.verdict is not Verdict.PASS]
+    own = worst_first(causes(checks))
+    failed = [check for check in own if check.verdict is not Verdict.PASS]
     return tuple((check, elide(check.message, MOST_LETTERS)) for check in failed)
 
 

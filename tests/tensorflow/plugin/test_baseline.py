@@ -90,7 +90,7 @@ def test_a_lost_jit_compile_is_a_regression_that_names_its_ops(recorded):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "test_step: xla_clusters fell from 1 to 0: MatMul, Sum now run outside XLA",
+            "test_step: XLA no longer compiles MatMul, Sum (*): xla_clusters fell from 1 to 0",
             "  where: outside XLA: * (XLA was not requested) at *",
             "  try: jit_compile=True on its tf.function *",
             "  if intended: pytest --tfperf-update",
@@ -99,6 +99,33 @@ def test_a_lost_jit_compile_is_a_regression_that_names_its_ops(recorded):
     result.stdout.no_fnmatch_line("IMPROVED*")
     result.stdout.fnmatch_lines(
         ["changed *: graph_ops fell from * changed, and not improved, since xla_clusters got worse"]
+    )
+
+
+RETRACED = """
+import itertools
+
+@tf.function(jit_compile=True)
+def step(x, rate):
+    return tf.reduce_sum(x) * rate
+
+count = itertools.count(1)
+
+@pytest.mark.tfperf(max_retraces=0, max_xla_compiles=0)
+def test_step(tf_profile):
+    tf_profile(lambda x: step(x, RATE), DATA, **STEP_ARGUMENTS)
+"""
+
+
+def test_a_retrace_is_one_message_that_names_what_follows_from_it(suite):
+    suite.regresses(
+        RETRACED.replace("RATE", "tf.constant(0.1)"),
+        RETRACED.replace("RATE", "1 / next(count)"),
+        "test_step: retraces is *, above the limit of 0 (max_retraces=0)",
+        "  before: 0 in the baseline",
+        "  where: traced again: step (rate 1.0 → 0.5)*",
+        "  so also: xla_compiles 0 → * (above the limit of 0)*",
+        "  try: pass tensors instead of Python numbers*",
     )
 
 
@@ -119,7 +146,7 @@ def test_ops_that_grappler_fuses_outside_xla_are_named_as_xla_had_them(suite):
     suite.regresses(
         FUSED.replace("JIT", "True"),
         FUSED.replace("JIT", "False"),
-        "test_step: xla_clusters fell from 1 to 0: BiasAdd, MatMul, Relu now run outside XLA",
+        "test_step: XLA no longer compiles BiasAdd, MatMul, Relu (*): xla_clusters fell from 1 to 0",
     )
 
 
