@@ -282,7 +282,7 @@ def test_arrays_get_advice_on_arrays_and_not_on_the_stages_that_keras_makes(prof
     result = profile.predict(model_of(), rows, batch_size=64, verbose=0)
     for metric in ("input_bound", "input_capacity"):
         detail = result.value(metric).detail
-        assert detail["where"].startswith("Keras makes the pipeline of arrays; stage ")
+        assert detail["where"].startswith("Keras makes the pipeline of arrays; ")
         assert detail["try"].startswith("larger batches (batch_size=)")
     about_input = [one.what for one in result.advice if "cache()" in one.what]
     assert about_input == []

@@ -211,6 +211,7 @@ def drawn_from_its_element(x):
     return tf.random.stateless_uniform((), tf.stack([x, x]), 0, 3, tf.int64)
 
 
+@pytest.mark.imports("keras")
 def test_stages_that_make_other_elements_in_each_epoch():
     images = tf.data.Dataset.from_tensors(np.ones((4, 4, 3), "float32"))
     flip = keras.layers.RandomFlip()
