@@ -1,0 +1,42 @@
+"""The remedy of what takes the time of a step: that of its cause."""
+
+import pytest
+
+from pytest_tfperf.analysis.time_remedies import op_remedy, python_remedy
+from pytest_tfperf.recording import StackTime
+
+
+@pytest.mark.parametrize(
+    ("kind", "scope", "kinds", "told"),
+    [
+        ("EagerPyFunc", "", [], "with TensorFlow ops"),
+        ("While", "map", [], "vectorized_map"),
+        ("MakeIterator", "", [], "model(x)"),
+        ("Mul", "adam", ["Mul", "UnsortedSegmentSum"], "sparse"),
+        ("Mul", "adam", ["Mul", "Sqrt"], "jit_compile"),  # dense gradients
+        ("Mul", "dense", ["Mul", "UnsortedSegmentSum"], "jit_compile"),  # no optimizer
+        ("SaveV2", "", [], "less often"),
+        ("MatMul", "dense", [], "arithmetic"),
+        ("MatMulOfSomebody", "", [], "jit_compile"),  # a whole type, not a start
+        ("StringSplit", "", [], "input pipeline"),
+    ],
+)
+def test_ops_have_the_remedy_of_their_type(kind, scope, kinds, told):
+    assert told in op_remedy(kind, scope, kinds)
+
+
+@pytest.mark.parametrize(
+    ("called", "callback", "told"),
+    [
+        ("jax/_src/numpy/array_constructors.py:array", "", "np.asarray"),
+        ("keras/src/backend/tensorflow/trainer.py:predict", "", "model(x"),
+        ("keras/src/backend/tensorflow/trainer.py:predict", "Preview.on_batch_end", "callback"),
+        ("jax/_src/numpy/ufuncs.py:add", "", "jax.jit"),
+        ("tensorflow/python/ops/math_ops.py:add", "", "tf.function"),
+        ("", "", "less often"),
+        ("scipy/stats/_stats_py.py:kendalltau", "", "less often"),
+    ],
+)
+def test_python_has_the_remedy_of_what_it_calls(called, callback, told):
+    place = StackTime("train.py:3", called, called or "train.py:step", callback, "", 0.1)
+    assert told in python_remedy([place], "TensorFlow")
