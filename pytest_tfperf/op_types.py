@@ -149,6 +149,11 @@ def computes(op_type: str) -> bool:
     return op_type not in _IDLE and not _INPUT.search(op_type)
 
 
+def is_input(op_type: str) -> bool:
+    """Return whether an op fetches elements of a dataset."""
+    return _INPUT.search(op_type) is not None
+
+
 def is_op(op_type: str) -> bool:
     """Return whether a node counts as an op: not an argument, a result, a call or control flow."""
     return op_type not in ARGUMENTS | CALLS | CONTROL

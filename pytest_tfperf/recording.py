@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.function_traces import FunctionTrace
 from pytest_tfperf.recorded_graphs import CALL, GrapplerPasses, OpGraph, StepGraph
 from pytest_tfperf.values import Unknown
 
@@ -196,8 +197,8 @@ class Recording:
     """Epochs that ended meanwhile."""
     compiled: tuple[str, ...] | None = None
     """XLA executables compiled after the first step; None if that was not watched."""
-    traced: tuple[tuple[str, int, str], ...] | None = None
-    """(function, step, change) of each trace after step 0, bare of each; None if not watched."""
+    traced: tuple[FunctionTrace, ...] | None = None
+    """Traces after step 0, of a bare trace all; None if they were not watched."""
     made_elsewhere: tuple[str, ...] = ()
     """Functions that threads of before the steps traced or compiled meanwhile."""
     other_threads: bool = False
@@ -220,6 +221,8 @@ class Recording:
     """The ops of the step's functions."""
     eager: tuple[tuple[str, str | None, int], ...] = ()
     """(type, the user's line, count) of the ops that Python ran in the probe's step."""
+    callbacks: Mapping[str, str] = field(default_factory=dict)
+    """The method of a Keras callback that ran such ops, by the user's line in it."""
     batches: Batches | Unknown = UNSEEN
     """The batches that the steps consumed."""
     pipeline: tuple[PipelineStage, ...] | Unknown = UNSEEN

@@ -18,12 +18,13 @@ from pytest_tfperf.analysis.host.shown import JAX, framework
 from pytest_tfperf.analysis.input.stages import Stage
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.xla.executions import compiled_late
+from pytest_tfperf.function_traces import FunctionTrace
 from pytest_tfperf.op_types import KEEPS_BATCHES
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import Trace
 
-Retraces = tuple[tuple[str, int, str], ...]
-"""(function, step, change) of each trace of a function after the first step."""
+Retraces = tuple[FunctionTrace, ...]
+"""Traces of functions after the first step."""
 
 
 def completed(
@@ -78,20 +79,22 @@ def with_changes(found: Retraces, watched: Retraces) -> Retraces:
     first one besides, it is not known which of them the trace shows.
 
     Args:
-        found: (function, step, "") of each retrace in the trace.
-        watched: (function, 0, change) of each trace of a function meanwhile.
+        found: Each retrace in the trace.
+        watched: Each trace of a function meanwhile, with its changes and line.
     """
-    changes: dict[str, list[str]] = {}
-    for name, _, change in watched:
-        changes.setdefault(name, []).append(change)
-    n_found = Counter(name for name, *_ in found)
+    by_name: dict[str, list[FunctionTrace]] = {}
+    for one in watched:
+        by_name.setdefault(one.function, []).append(one)
+    n_found = Counter(one.function for one in found)
     known = {
         name: iter(of_it[-n_found[name] :])
-        for name, of_it in changes.items()
+        for name, of_it in by_name.items()
         if n_found[name] <= len(of_it) <= n_found[name] + 1
     }
-    nothing: Iterator[str] = iter(())
-    return tuple((name, step, next(known.get(name, nothing), "")) for name, step, _ in found)
+    nothing: Iterator[FunctionTrace] = iter(())
+    return tuple(
+        next(known.get(one.function, nothing), one)._replace(step=one.step) for one in found
+    )
 
 
 def _with_batch(recording: Recording, stages: Sequence[Stage]) -> Recording:

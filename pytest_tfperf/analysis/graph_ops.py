@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from pytest_tfperf.analysis.diagnosis import outside_cause
+from pytest_tfperf.analysis.compiler_causes import outside_cause
 from pytest_tfperf.analysis.evidence import UNTRACED, Evidence, Findings
 from pytest_tfperf.analysis.host.shown import JAX, PYTORCH
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.op_types import DATA_LOOPS, EAGER, FELL_BACK, WHY_OUTSIDE, computes
 from pytest_tfperf.quantities import COUNT
-from pytest_tfperf.recorded_graphs import Cluster, GrapplerPasses, StepGraph
+from pytest_tfperf.recorded_graphs import CALL, Cluster, GrapplerPasses, StepGraph
 from pytest_tfperf.recording import Recording
+from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
 _NOT_SEEN = "no step was run for the graphs"
@@ -29,7 +30,7 @@ _DATA_LOOP = (
 )
 _NOTHING = "nothing in the step computes: there are constants, copies and variables alone"
 _AUTO = "cluster_"  # what auto-clustering calls its executables
-_SHOWN = 5
+_SHOWN, _LAYERS = 5, 2
 _MOST_TYPES = 2_000  # more than TensorFlow has, so that comparisons miss none
 
 
@@ -59,7 +60,10 @@ def analyse(evidence: Evidence) -> Findings:
         return Findings(values=values)
     recording = replace(evidence.completed, graph=evidence.code.graph)
     known = _known_executables(evidence)
-    return Findings(values=graph_values(recording, known), tables=graph_tables(recording, known))
+    in_keras = evidence.trace is not None and evidence.launched.in_keras
+    return Findings(
+        values=graph_values(recording, known, in_keras), tables=graph_tables(recording, known)
+    )
 
 
 def analyse_passes(evidence: Evidence) -> Findings:
@@ -78,7 +82,7 @@ def _known_executables(evidence: Evidence) -> Mapping[str, HloModule] | None:
 
 
 def graph_values(
-    recording: Recording, executables: Mapping[str, HloModule] | None
+    recording: Recording, executables: Mapping[str, HloModule] | None, in_keras: bool = False
 ) -> dict[str, Value]:
     """
     Return graph_ops, graph_reduction and xla_coverage.
@@ -86,6 +90,7 @@ def graph_values(
     Args:
         recording: The recording with the step's graphs.
         executables: All that ran in the traced steps, None if they are not known.
+        in_keras: True if the steps are those of a loop of Keras.
     """
     graph = recording.graph
     if isinstance(graph, Unknown):
@@ -94,7 +99,10 @@ def graph_values(
             name: Value.unknown(name, why)
             for name in ("graph_ops", "graph_reduction", "xla_coverage")
         }
-    return {**_grappler_values(graph), "xla_coverage": _coverage(graph, recording, executables)}
+    return {
+        **_grappler_values(graph),
+        "xla_coverage": _coverage(graph, recording, executables, in_keras),
+    }
 
 
 def graph_tables(
@@ -222,7 +230,10 @@ def _grappler_text(graph: StepGraph) -> str:
 
 
 def _coverage(
-    graph: StepGraph, recording: Recording, executables: Mapping[str, HloModule] | None
+    graph: StepGraph,
+    recording: Recording,
+    executables: Mapping[str, HloModule] | None,
+    in_keras: bool,
 ) -> Value:
     n_inside, outside = outside_xla(graph, recording.eager, executables)
     n_outside = sum(one.n_ops for one in outside)
@@ -230,12 +241,30 @@ def _coverage(
     if not n_inside + n_outside:
         return replace(Value.unknown("xla_coverage", _NOTHING), detail=types)
     cause = (
-        outside_cause([(one.op_type or one.op, one.line, one.why, one.n_ops) for one in outside])
+        outside_cause(
+            [
+                (one.op_type or one.op, _place(one, graph, in_keras), one.why, one.n_ops)
+                for one in outside
+            ]
+        )
         if outside
         else {}
     )
     detail = {"n_inside": n_inside, "n_outside": n_outside, **types, **cause}
     return Value.of("xla_coverage", n_inside / (n_inside + n_outside), Source.GRAPH, **detail)
+
+
+def _place(outside: Outside, graph: StepGraph, in_keras: bool) -> str:
+    """Return `at` the user's line of ops, or for those of a loop of Keras `in` their layers."""
+    lines = Counter(op.line for op in graph.outside)
+    # the line that made most of them is that of `fit`; the names of ops have their layers
+    if in_keras and outside.line == max(lines, key=lambda line: lines[line], default=None):
+        alike = (outside.op_type, outside.line, outside.why)
+        names = [op.name for op in graph.outside if (op.op_type, op.line, op.why) == alike]
+        layers = dict.fromkeys(name.removeprefix(CALL).rpartition("/")[0] for name in names)
+        if any(layers):
+            return f"in {and_more(list(filter(None, layers)), _LAYERS)}"
+    return f"at {outside.line}" if outside.line else ""
 
 
 def _types(

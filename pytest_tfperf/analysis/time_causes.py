@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from typing import Any
 
-from pytest_tfperf.analysis.diagnosis import compile_cause, retrace_cause
 from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.host.calls import retraces
 from pytest_tfperf.analysis.host.op_times import OpTime, host_ops
 from pytest_tfperf.analysis.host.shown import JAX
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.steps.shares import host_values
 from pytest_tfperf.analysis.time_remedies import UNROLLED, op_remedy, python_remedy
+from pytest_tfperf.analysis.xla import counts
 from pytest_tfperf.analysis.xla.compile_time import compile_time
 from pytest_tfperf.op_types import DATA_SIDE
 from pytest_tfperf.quantities import SECONDS, SHARE, format_quantity
@@ -95,21 +97,16 @@ def _of_the_step(evidence: Evidence, period_s: float) -> Iterator[Cause]:
         elif part == "compile":
             cause = _compilation(evidence)
             stacks = [one for one in evidence.recording.stacks if one.line]
-            if cause:
-                yield part, seconds, cause["where"], cause["try"]
+            if "where" in cause:
+                yield part, seconds, cause["where"], cause.get("try", "")
             elif stacks:
                 yield from _python(stacks, evidence, seconds, part)
 
 
-def _compilation(evidence: Evidence) -> dict[str, str]:
-    recording = evidence.completed
-    if recording.traced:
-        return retrace_cause(recording.traced, recording.framework)
-    return (
-        compile_cause(recording.compiled, framework=recording.framework)
-        if recording.compiled
-        else {}
-    )
+def _compilation(evidence: Evidence) -> Mapping[str, Any]:
+    """Return the cause of what is traced or compiled after the first step, empty if nothing is."""
+    traced = retraces(evidence.completed, evidence.functions).detail
+    return traced if "where" in traced else counts.analyse(evidence).values["xla_compiles"].detail
 
 
 def _ops(evidence: Evidence, seconds: float) -> Iterator[Cause]:

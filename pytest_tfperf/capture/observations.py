@@ -15,6 +15,7 @@ from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.frameworks.interface import TENSORFLOW
 from pytest_tfperf.frameworks.jax_programs import JaxPrograms
+from pytest_tfperf.function_traces import FunctionTrace
 from pytest_tfperf.machine.durations import Durations
 from pytest_tfperf.machine.memory_use import MemoryUse
 from pytest_tfperf.recording import (
@@ -75,8 +76,8 @@ class Observations:
     """Seconds of freeing an epoch's iterator and of the next `iter()` on the data, so far."""
     epoch_iters_s: list[float] = field(default_factory=list)
     """Seconds of those in `epoch_gaps_s`."""
-    retraces: list[tuple[str, int, str]] = field(default_factory=list)
-    """Function, step and change of each trace after the first step."""
+    retraces: list[FunctionTrace] = field(default_factory=list)
+    """Traces after the first step."""
     made_elsewhere: list[str] = field(default_factory=list)
     """Functions that other threads traced or compiled in these steps."""
     other_threads: bool = False
@@ -162,6 +163,7 @@ class Observations:
             eager=tuple(
                 (op_type, line, count) for (op_type, line), count in self.probe.eager.items()
             ),
+            callbacks=self.probe.callbacks,
             batches=self._batches(),
             python_calls=self.python_calls,
             first_stacks=self.first_stacks,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from pytest_tfperf.capture.windows import Windows
@@ -11,6 +11,7 @@ from pytest_tfperf.frameworks.interface import JAX, PYTORCH, TENSORFLOW
 from pytest_tfperf.frameworks.jax_compilations import jax_compilations_reported_to
 from pytest_tfperf.frameworks.jax_tracing import jax_traces_reported_to
 from pytest_tfperf.frameworks.torch_framework import torch_traces_reported_to
+from pytest_tfperf.function_traces import Change
 
 __tracebackhide__ = True
 
@@ -33,12 +34,12 @@ def traces_watched(windows: Windows) -> Iterator[None]:
 
 
 @contextmanager
-def traces_reported(report: Callable[[str, str], None]) -> Iterator[frozenset[str]]:
+def traces_reported(report: Callable[[str, Sequence[Change]], None]) -> Iterator[frozenset[str]]:
     """
     Report what frameworks trace in the context, and give the frameworks that do.
 
     Args:
-        report: Receives the name of a function, and the change since its last trace ("": none).
+        report: Receives the name of a function, and what changed since its last trace, if known.
     """
     with ExitStack() as stack:
         watched = {

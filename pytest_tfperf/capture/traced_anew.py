@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
+from collections.abc import Sequence
+
+from pytest_tfperf.function_traces import FIRST, SHAPE, Change
 
 TRACED_AGAIN = "traced again"
 """End of the reason why such a profile ended early."""
 _IN_A_ROW = 5
 _OF_TF_DATA = "Dataset_"
 """Start of the names of functions of tf.data (structured_function.py): each pipeline traces its."""
-_SHAPES = re.compile(r"(\w+)\[([^\]]*)\][^→]*→ (\w+)\[([^\]]*)\]")
 
 
 class TracedAnew:
@@ -34,15 +35,16 @@ class TracedAnew:
         self._n_traces = self._n_compiles = self._in_a_row = 0
         self._is_anew = self._is_explained = False  # the running step; all steps in a row
 
-    def traced(self, name: str, change: str) -> None:
+    def traced(self, name: str, changes: Sequence[Change]) -> None:
         """
-        Add a trace of the running step; a first trace has no change.
+        Add a trace of the running step; a first trace is no change.
 
         New shapes explain a trace, and so does a new pipeline, as `Model.predict` makes one.
         """
         self._n_traces += 1
-        self._is_anew |= bool(change)
-        self._is_explained |= name.startswith(_OF_TF_DATA) or _is_new_shape(change)
+        kinds = {change.kind for change in changes}
+        self._is_anew |= bool(kinds - {FIRST})
+        self._is_explained |= name.startswith(_OF_TF_DATA) or SHAPE in kinds
 
     def compiled(self) -> None:
         """Add a compilation of the running step."""
@@ -62,8 +64,3 @@ class TracedAnew:
         each = self._in_a_row == n_steps - 1
         which = "each" if each else f"the last {self._in_a_row} of which were"
         return f"stopped after {n_steps} steps, {which} {TRACED_AGAIN}"
-
-
-def _is_new_shape(change: str) -> bool:
-    """Return whether an argument has another shape, and the type that it had."""
-    return any(before == now and old != new for before, old, now, new in _SHAPES.findall(change))

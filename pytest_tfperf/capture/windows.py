@@ -25,9 +25,11 @@ from pytest_tfperf.capture.stack_samples import FIRST_S, WARM_S, stack_times, st
 from pytest_tfperf.capture.traced_anew import TracedAnew
 from pytest_tfperf.capture.window_hooks import Progress, WindowHooks
 from pytest_tfperf.compiler.probe import Probe, probed, why_not_probed
+from pytest_tfperf.compiler.source_lines import user_line_now
 from pytest_tfperf.compiler.step_calls import calls_recorded, other_threads
 from pytest_tfperf.frameworks.in_use import least_block, synchronise
 from pytest_tfperf.frameworks.unfinished_calls import UnfinishedCalls
+from pytest_tfperf.function_traces import Change, FunctionTrace
 from pytest_tfperf.machine.call_counter import CallCounter
 from pytest_tfperf.machine.conditions import coverage_paused, is_traced
 from pytest_tfperf.machine.interference import conditions_noted
@@ -141,15 +143,17 @@ class Windows:
             with self._timer.lap_timer.paused():
                 self._executables.leave_steps()
 
-    def function_traced(self, name: str, change: str) -> None:
-        """Record that a framework traced a function after a change, if a step was running."""
+    def function_traced(self, name: str, changes: Sequence[Change]) -> None:
+        """Record that a framework traced a function after changes, if a step was running."""
         if self._in_step and self.n_steps and get_ident() in self._others:
             self.observations.made_elsewhere.append(name)
         elif self._in_step and not self.n_steps:
             self._n_cold_traces += 1
         elif self._in_step and not self._in_turns:
-            self._anew.traced(name, change)
-            self.observations.retraces.append((name, self.n_steps - self._turned[0], change))
+            self._anew.traced(name, changes)
+            step = self.n_steps - self._turned[0]
+            traced = FunctionTrace(name, step, tuple(changes), user_line_now())
+            self.observations.retraces.append(traced)
 
     def executable_compiled(self, module: str) -> None:
         """Record that JAX compiled a module, which may be freed before a session lists it."""

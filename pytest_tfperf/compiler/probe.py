@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_tfperf.compiler.source_lines import in_python_op, user_line_now
+from pytest_tfperf.compiler.source_lines import in_python_op, keras_callback_now, user_line_now
 from pytest_tfperf.compiler.step_calls import NOT_LOADED, Calls, calls_recorded
 from pytest_tfperf.frameworks.nests import loaded_tensorflow
 from pytest_tfperf.graphs import reached
@@ -44,6 +44,8 @@ class Probe:
     """Functions that it called."""
     eager: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     """Count of ops by type and the user's source line; the type of a function is its name."""
+    callbacks: dict[str, str] = field(default_factory=dict)
+    """The method of a Keras callback in which such a line is."""
     sessions: Sequence[SessionRun] = ()
     """Runs of Sessions."""
     why: str | None = NO_PROBE
@@ -77,7 +79,14 @@ def probed(in_step: Callable[[], bool] = lambda: True) -> Iterator[Probe]:
         if graph is None and in_step() and not in_python_op():
             # The slow path passes bytes, for example for Keras variables.
             name = op_type.decode() if isinstance(op_type, bytes) else op_type
-            probe.eager[name, user_line_now()] += 1
+            line = user_line_now()
+            probe.eager[name, line] += 1
+            if (
+                line is not None
+                and line not in probe.callbacks
+                and (method := keras_callback_now())
+            ):
+                probe.callbacks[line] = method
 
     with ExitStack() as stack:
         stack.callback(op_callbacks.remove_op_callback, ran)

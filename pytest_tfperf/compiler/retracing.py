@@ -3,22 +3,56 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 from pytest_tfperf.frameworks.nests import loaded_tensorflow
+from pytest_tfperf.function_traces import (
+    CONTEXT,
+    DTYPE,
+    EYE,
+    FIRST,
+    FUNCTION_ARGUMENT,
+    GONE,
+    KERAS_COMPILE,
+    KERAS_MODEL,
+    NEW_FUNCTION,
+    OBJECT,
+    SHAPE,
+    STRUCTURE,
+    UNKNOWN,
+    VALUE,
+    Change,
+    axes_of,
+)
 from pytest_tfperf.replaced import replaced
-from pytest_tfperf.text import and_more, elide
+from pytest_tfperf.text import elide
 
 __tracebackhide__ = True
 
-_NEW_FUNCTION = "a new tf.function of a Python function that was traced before"
-_ELSEWHERE = "the same arguments in another context: a device scope, strategy or tape"
-_MOST_CHANGES, _LONGEST = 3, 60
+_FIRST = Change(FIRST, "for the first time")
+_NEW_FUNCTION = Change(
+    NEW_FUNCTION, "a new tf.function of a Python function that was traced before", "tf.function"
+)
+_ELSEWHERE = Change(
+    CONTEXT,
+    "the same arguments in another context: a device scope, a strategy or a graph",
+    "the device scope and the strategy",
+)
+_NOT_SEEN = Change(
+    UNKNOWN, "what changed is not known: it was traced for other arguments before this profile"
+)
+_UNSEEN = Change(UNKNOWN, "what changed is not known: the types of its arguments do not show it")
+_COMPILED = Change(KERAS_COMPILE, "model.compile was called again")
+_OTHER_MODEL = Change(KERAS_MODEL, "another model")
+_KERAS = ("keras", "tf_keras")
+_NOTHING = "nothing"
+_LONGEST = 60
 
-Report = Callable[[str, str], None]
-"""Receives the name of a traced function, and the change since its last trace ("": none)."""
+Report = Callable[[str, Sequence[Change]], None]
+"""Receives the name of a traced function, and what changed since its last trace."""
 
 
 @contextmanager
@@ -35,21 +69,18 @@ def traces_reported_to(report: Report) -> Iterator[bool]:
         return
 
     original = module._create_concrete_function
-    traced: set[Any] = set()
+    seen = _Seen()
 
     def reporting(*args: Any, **kwargs: Any) -> Any:
         values = (*args, *kwargs.values())
         options = next((value for value in values if hasattr(value, "python_function")), None)
         function_type = next((value for value in values if hasattr(value, "parameters")), None)
-        # the function that TensorFlow traces wraps the user's, by the same code for each
-        function = inspect.unwrap(getattr(options, "python_function", None) or reporting)
-        code = getattr(function, "__code__", None)
         report(
-            str(getattr(options, "name", None) or "function"),
-            _change(function_type, options, code in traced and code is not None),
+            str(getattr(options, "name", None) or "function"), seen.changes(function_type, options)
         )
-        traced.add(code)
-        return original(*args, **kwargs)
+        concrete = original(*args, **kwargs)
+        seen.concrete.add(concrete)
+        return concrete
 
     with replaced(module, "_create_concrete_function", reporting):
         yield True
@@ -69,50 +100,128 @@ def _tracing_module() -> Any | None:
     )
 
 
-def _change(function_type: Any, options: Any, known: bool) -> str:
-    """
-    Describe the change since the nearest earlier trace of a tf.function.
+class _Seen:
+    """The functions that were traced within the context."""
 
-    Args:
-        function_type: FunctionType of the new trace.
-        options: TracingOptions, which hold the cache of earlier traces.
-        known: Whether its Python code was traced before.
-    """
-    cache = getattr(options, "function_cache", None)
-    earlier = (
-        [concrete.function_type for concrete in cache.values()]
-        if cache is not None and len(cache)
-        else []
-    )
-    if not earlier or function_type is None:
-        return _NEW_FUNCTION if known else ""
-    now = _leaves_of(function_type)
-    changes = min((_changes(_leaves_of(before), now) for before in reversed(earlier)), key=len)
-    return and_more(changes, _MOST_CHANGES) or _ELSEWHERE
+    def __init__(self) -> None:
+        self.concrete: WeakSet[Any] = WeakSet()
+        self._codes: set[Any] = set()
+        self._steps_of: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+
+    def changes(self, function_type: Any, options: Any) -> tuple[Change, ...]:
+        """
+        Return the changes since the nearest earlier trace of a tf.function.
+
+        A trace of before this context is compared only if it is the only one: of several, nothing
+        tells which the steps have used.
+
+        Args:
+            function_type: FunctionType of the new trace.
+            options: TracingOptions, which hold the cache of earlier traces.
+        """
+        # the function that TensorFlow traces wraps the user's, by the same code for each
+        function = inspect.unwrap(getattr(options, "python_function", None) or self.changes)
+        again = self._new_function(function)
+        cache = getattr(options, "function_cache", None)
+        every = list(cache.values()) if cache is not None else []
+        earlier = [one for one in every if one in self.concrete] or every
+        if not earlier or function_type is None:
+            return (again,)
+        if len(earlier) > 1 and earlier is every:
+            return (_NOT_SEEN,)
+        now = _leaves_of(function_type)
+        before = (_leaves_of(one.function_type) for one in reversed(earlier))
+        changes, nearest = min(
+            ((_changes(one, now), one) for one in before), key=lambda one: len(one[0])
+        )
+        return tuple(changes) or (_ELSEWHERE if nearest == now else _UNSEEN,)
+
+    def _new_function(self, function: Any) -> Change:
+        """Note a function; return why there is no earlier trace of it."""
+        code = getattr(function, "__code__", None)
+        is_known = code is not None and code in self._codes
+        self._codes.add(code)
+        if str(getattr(function, "__module__", "")).partition(".")[0] not in _KERAS:
+            return _NEW_FUNCTION if is_known else _FIRST
+        # private: what Keras' function of a step holds (2.18 to 2.21, and 3.0 to 3.15)
+        held = inspect.getclosurevars(function).nonlocals if code else {}
+        model, step = held.get("self"), getattr(held.get("step_function"), "__name__", "")
+        steps = self._steps_of.setdefault(model, set()) if model is not None else {step}
+        is_compiled = step in steps and model is not None
+        steps.add(step)
+        if not is_known:
+            return _FIRST
+        return _COMPILED if is_compiled else _FIRST if len(steps) > 1 else _OTHER_MODEL
 
 
-def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Describe each argument, or part of one, that changed: `x float32[8,3] → float32[5,3]`."""
-    paths = dict.fromkeys((*now, *before))
-    nothing = "nothing"
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+    """Return the change of each argument, or part of one: `x float32[8,3] → float32[5,3]`."""
     return [
-        f"{path} {before.get(path, nothing)} → {now.get(path, nothing)}"
-        for path in paths
-        if before.get(path) != now.get(path)
+        change
+        for path in dict.fromkeys((*now, *before))
+        for change in _change(path, before.get(path), now.get(path))
     ]
 
 
-def _leaves_of(function_type: Any) -> dict[str, str]:
+def _change(path: str, before: Any, now: Any) -> Iterator[Change]:
+    """Yield the changes of a part of an argument; None is a part that there is not."""
+    was, is_now = (_NOTHING if kind is None else _text(kind) for kind in (before, now))
+    text = f"{path} {was} → {is_now}"
+    if before is None or now is None:
+        yield Change(STRUCTURE, text, path)
+    elif _is_tensor(before) and _is_tensor(now):
+        if before.dtype != now.dtype:
+            yield Change(DTYPE, text, path)
+        if was.partition("[")[2] != is_now.partition("[")[2]:
+            shapes = (
+                tuple(kind.shape) if kind.shape.rank is not None else () for kind in (before, now)
+            )
+            yield Change(SHAPE, text, axes_of(path, *shapes))
+        elif was == is_now and type(before) is not type(now):
+            yield Change(STRUCTURE, f"{path} {type(before).__name__} → {type(now).__name__}", path)
+    elif hasattr(before, "value") and hasattr(now, "value"):
+        if before != now:
+            is_none = before.value is None or now.value is None
+            yield Change(STRUCTURE if is_none else VALUE, text, path)
+    elif hasattr(before, "_ref") and hasattr(now, "_ref"):  # private: any other Python object
+        if before != now:
+            yield _of_objects(path, before._ref(), now._ref())
+    elif was != is_now:
+        yield Change(STRUCTURE, text, path)
+
+
+def _of_objects(path: str, before: Any, now: Any) -> Change:
+    """Return the change of a Python object; `before` is None if it is gone."""
+    if before is not None and type(before) is not type(now):
+        return Change(STRUCTURE, f"{path} {type(before).__name__} → {type(now).__name__}", path)
+    if callable(now) and hasattr(now, "__name__"):
+        return Change(FUNCTION_ARGUMENT, f"{path}: another function {now.__name__}", path)
+    kind = type(now).__name__
+    if before is None:
+        return Change(GONE, f"{path}: another {kind}; the one before is gone", path)
+    was, is_now = (elide(repr(one), _LONGEST) for one in (before, now))
+    if was == is_now:
+        return Change(OBJECT, f"{path}: another {kind}, {EYE}: {is_now}", path)
+    if was.endswith(">") and " at 0x" in was:
+        return Change(OBJECT, f"{path}: another {kind}, which does not equal the one before", path)
+    return Change(VALUE, f"{path} {was} → {is_now}", path)
+
+
+def _is_tensor(kind: Any) -> bool:
+    return hasattr(kind, "shape") and hasattr(kind, "dtype")
+
+
+def _leaves_of(function_type: Any) -> dict[str, Any]:
     return {
-        path: text
+        path: part
         for name, argument in function_type.parameters.items()
-        for path, text in _leaves(name, argument.type_constraint)
+        for path, part in _leaves(name, argument.type_constraint)
     }
 
 
-def _leaves(path: str, kind: Any) -> Iterator[tuple[str, str]]:
+def _leaves(path: str, kind: Any) -> Iterator[tuple[str, Any]]:
     """
-    Yield the parts of an argument's trace type, each with its path and a text.
+    Yield the parts of an argument's trace type, each with its path.
 
     Source: tensorflow/core/function/trace_type/default_types.py.
     """
@@ -128,12 +237,12 @@ def _leaves(path: str, kind: Any) -> Iterator[tuple[str, str]]:
         for key, part in kind.mapping.items():
             yield from _leaves(f"{path}[{key!r}]", part)
     else:
-        yield path, _text(kind)
+        yield path, kind
 
 
 def _text(kind: Any) -> str:
     """Return `float32[8,3]` for a tensor, the value of a Python literal, else TensorFlow's text."""
-    if hasattr(kind, "shape") and hasattr(kind, "dtype"):
+    if _is_tensor(kind):
         if kind.shape.rank is None:
             return f"{kind.dtype.name}[…]"
         sizes = ",".join("?" if size is None else str(size) for size in kind.shape)

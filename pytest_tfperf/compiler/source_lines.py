@@ -14,6 +14,7 @@ from pytest_tfperf.files import is_installed
 from pytest_tfperf.graphs import reached
 
 _PYTHON_OPS = "tensorflow/python/ops/script_ops.py"
+_CALLBACKS = ("keras/src/callbacks/callback_list.py", "keras/src/callbacks.py")
 _FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
 _AUTOGRAPH = "__autograph_generated_file"  # tensorflow/python/autograph/pyct/loader.py
 _NO_FILE = "<"  # exec and the like
@@ -31,6 +32,18 @@ def in_python_op() -> bool:
     Such ops come from tf.py_function, tf.numpy_function and from_generator.
     """
     return any(file.endswith(_PYTHON_OPS) for file, _ in _frames())
+
+
+def keras_callback_now() -> str | None:
+    """Return the method of the user's Keras callback that this thread runs, as `Logger.on_…`."""
+    inner: FrameType | None = None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if inner is not None and frame.f_code.co_filename.endswith(_CALLBACKS):
+            owner = type(inner.f_locals.get("self")).__name__
+            return f"{owner}.{inner.f_code.co_name}"
+        inner, frame = frame, frame.f_back
+    return None
 
 
 def user_line(op: Any) -> str | None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_tfperf.compiler.functions import Function, spec
 from pytest_tfperf.compiler.lowering.segments import has_segments
+from pytest_tfperf.compiler.source_lines import user_line_now
 from pytest_tfperf.frameworks.nests import loaded_tensorflow
+from pytest_tfperf.function_traces import Change, FunctionTrace
 from pytest_tfperf.replaced import replaced
 
 __tracebackhide__ = True
@@ -42,8 +44,8 @@ class Calls:
     """Each called function with the shapes of its call, by a key of both."""
     steps: Counter[StepCalls] = field(default_factory=Counter)
     """Number of occurrences of each kind of step."""
-    traced: list[tuple[str, int, str]] = field(default_factory=list)
-    """(function, 0, change) of each trace meanwhile, if they are watched."""
+    traced: list[FunctionTrace] = field(default_factory=list)
+    """Each trace meanwhile, as if in step 0, if they are watched."""
     _of_step: list[tuple[Any, tuple[Any, ...]]] = field(default_factory=list)
     _has_segments: dict[Any, bool] = field(default_factory=dict)
 
@@ -70,9 +72,9 @@ class Calls:
         title = Function(name=function.name.decode(), args=(), keep=None).title
         self.why = self.why or f"another thread called {title} while the step ran"
 
-    def add_trace(self, function: str, change: str) -> None:
-        """Add a trace of a function after a change."""
-        self.traced.append((function, 0, change))
+    def add_trace(self, function: str, changes: Sequence[Change]) -> None:
+        """Add a trace of a function after changes."""
+        self.traced.append(FunctionTrace(function, 0, tuple(changes), user_line_now()))
 
     def end_step(self, size: int = 1) -> None:
         """Assign the calls since the last step to a step that stands for `size` steps."""

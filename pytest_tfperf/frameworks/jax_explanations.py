@@ -5,6 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pytest_tfperf.function_traces import (
+    CONTEXT,
+    DTYPE,
+    EYE,
+    FIRST,
+    FUNCTION_ARGUMENT,
+    NEW_FUNCTION,
+    OBJECT,
+    SHAPE,
+    SHARDING,
+    STATIC,
+    STRUCTURE,
+    UNKNOWN,
+    WEAK_TYPE,
+    Change,
+    axes_of,
+)
+from pytest_tfperf.function_traces import FORGOTTEN as FORGOTTEN_KIND
 from pytest_tfperf.text import and_more, elide, plural
 
 # the texts are those of `explain` in jax/_src/interpreters/partial_eval.py, and of
@@ -26,17 +44,22 @@ _KEYS = re.compile(r"symmetric difference of key sets: \{(.*)\}$")
 _KEY = re.compile(r"'[^']*'|\"[^\"]*\"|[^\s,()\[\]]+")
 _PATH = re.compile(r"\[(?P<part>[01])\](?:\[(?P<key>\d+|'[^']*')\](?P<rest>.*))?$")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-_WEAK = {"{weak_type=True}": " (as of a Python number)", "{weak_type=False}": " (as of an array)"}
+_WEAK = {"{weak_type=True}": " (weakly typed)", "{weak_type=False}": ""}
+_TYPE = re.compile(r"(?P<dtype>\w+)\[(?P<sizes>[^\]]*)\](?P<rest>.*)", re.S)
 _URL = re.compile(r"https?://\S+")
+FIRST_TRACE = Change(FIRST, "for the first time")
+NEW = Change(NEW_FUNCTION, "a new function of a line that was traced before", "jax.jit function")
+FORGOTTEN = Change(FORGOTTEN_KIND, "JAX had forgotten its traces, as after jax.clear_caches()")
 _WHOLE = {
-    "defined on the same line": "a new function of a line that was traced before: define it once",
-    _NEVER_SEEN: "",
-    "Debug info doesn't match": "the names of its arguments changed",
-    "explanation unavailable": "JAX does not say why; from 0.11 on it names no static argument",
+    "defined on the same line": NEW,
+    _NEVER_SEEN: FIRST_TRACE,
+    "Debug info doesn't match": Change(STRUCTURE, "the names of its arguments changed"),
+    "explanation unavailable": Change(
+        UNKNOWN, "JAX does not say what changed; from 0.11 on it names no static argument"
+    ),
 }
 """Explanations that name no difference, by what they contain."""
 _CONTEXT = "Tracing context doesn't match"
-FORGOTTEN = "JAX had forgotten its traces, as after jax.clear_caches()"
 _MOST_CHANGES, _LONGEST = 3, 60
 
 
@@ -57,31 +80,53 @@ def is_first_trace(explanation: str) -> bool:
     return _NEVER_SEEN in explanation
 
 
-def change_in(explanation: str, parameters: Sequence[str] = ()) -> str:
+def changes_in(explanation: str, parameters: Sequence[str] = ()) -> tuple[Change, ...]:
     """
-    Return the change that JAX's explanation of a cache miss names, as `x f32[8] → f32[5]`.
-
-    It is empty for the first trace of a function.
+    Return the changes that JAX's explanation of a cache miss names, as `x f32[8] → f32[5]`.
 
     Args:
         explanation: The explanation.
         parameters: Names of the function's positional parameters, as far as they are known.
     """
     text = _URL.sub("", explanation)
-    changes = []
+    changes: list[Change] = []
     for found in _DIFFERENCE.finditer(text):
         now, _, before = found["now"].partition(" and before ")
         if found["at"].startswith(_NODE):
             before, _, why = before.partition(", so ")
             changes.append(_of_node(found["at"].removeprefix(_NODE), before, now, why, parameters))
+        elif _CONTEXT in text:
+            setting = f"the setting {found['at']} {_type(before)} → {_type(now)}"
+            changes.append(Change(CONTEXT, setting, found["at"]))
         else:
-            setting = "the setting " if _CONTEXT in text else ""
-            changes.append(f"{setting}{found['at']} {_type(before)} → {_type(now)}")
+            changes += _of_types(found["at"], before, now)
     if changes:
-        return and_more([elide(change, 2 * _LONGEST) for change in changes], _MOST_CHANGES)
+        return tuple(one._replace(text=elide(one.text, 2 * _LONGEST)) for one in changes)
     if _CONTEXT in text:
-        return "a setting of JAX changed, in jax.config or by a context manager"
-    return next((change for part, change in _WHOLE.items() if part in text), _rest(text))
+        setting = "a setting of JAX changed, in jax.config or by a context manager"
+        return (Change(CONTEXT, setting, "that setting"),)
+    whole = (change for part, change in _WHOLE.items() if part in text)
+    rest = _rest(text)
+    return (next(whole, None) or Change(UNKNOWN, rest),) if rest else ()
+
+
+def _of_types(path: str, before: str, now: str) -> list[Change]:
+    """Return the changes of an argument's type: that of the dtype, the shape and others."""
+    text = f"{path} {_type(before)} → {_type(now)}"
+    was, is_now = (_TYPE.match(one.strip().replace("({})", "")) for one in (before, now))
+    if not was or not is_now:
+        return [Change(STRUCTURE, text, path)]
+    changes = []
+    if was["dtype"] != is_now["dtype"]:
+        changes.append(Change(DTYPE, text, path))
+    if was["sizes"] != is_now["sizes"]:
+        sizes = (tuple(filter(None, one["sizes"].split(","))) for one in (was, is_now))
+        changes.append(Change(SHAPE, text, axes_of(path, *sizes)))
+    if was["rest"] != is_now["rest"] and "weak_type" in was["rest"] + is_now["rest"]:
+        changes.append(Change(WEAK_TYPE, text, path))
+    elif was["rest"] != is_now["rest"]:
+        changes.append(Change(SHARDING, text, path))
+    return changes or [Change(UNKNOWN, text, path)]
 
 
 def _type(text: str) -> str:
@@ -92,7 +137,7 @@ def _type(text: str) -> str:
     return text
 
 
-def _of_node(path: str, before: str, now: str, why: str, parameters: Sequence[str]) -> str:
+def _of_node(path: str, before: str, now: str, why: str, parameters: Sequence[str]) -> Change:
     """
     Return the change of an argument's structure.
 
@@ -104,19 +149,22 @@ def _of_node(path: str, before: str, now: str, why: str, parameters: Sequence[st
         parameters: Names of positional parameters.
     """
     was, is_now = _STATIC.search(before), _STATIC.search(now)
+    argument = _argument(path, parameters)
     if was and is_now:
-        return f"static {_argument(path, parameters)}: {_values(was[1], is_now[1])}"
+        return _of_values(f"static {argument}:", argument, was[1], is_now[1], STATIC)
     n_before, n_now = _size(before), _size(now)
     if path == "[0]" and n_before is not None and n_now is not None:
-        return f"{plural(n_now, 'positional argument')}, before {n_before}"
+        text = f"{plural(n_now, 'positional argument')}, before {n_before}"
+        return Change(STRUCTURE, text, "its arguments")
     keys = _KEYS.search(why)
     if keys and n_before is not None and n_now is not None:
         found = _KEY.findall(keys[1])
         if path == "[1]":
             names = and_more(sorted(key.strip("'") for key in found), _MOST_CHANGES)
-            return f"other keyword arguments: {names}"
-        return f"{_argument(path, parameters)}: a dict {_of_keys(found, n_now - n_before)}"
-    return f"{_argument(path, parameters)}: {_of_kinds(before, now)}"
+            return Change(STRUCTURE, f"other keyword arguments: {names}", "its keyword arguments")
+        text = f"{argument}: a dict {_of_keys(found, n_now - n_before)}"
+        return Change(STRUCTURE, text, argument)
+    return _of_kinds(argument, before, now)
 
 
 def _argument(path: str, parameters: Sequence[str]) -> str:
@@ -131,12 +179,28 @@ def _argument(path: str, parameters: Sequence[str]) -> str:
     return f"argument {name}{found['rest']}"
 
 
-def _values(before: str, now: str) -> str:
-    """Return the change of a static value; objects that differ by their address alone are new."""
+def _of_values(said: str, argument: str, before: str, now: str, kind: str) -> Change:
+    """
+    Return the change of a static value; objects that differ by their address alone are new.
+
+    Args:
+        said: The start of its text.
+        argument: The argument that holds it.
+        before: The former value.
+        now: The new one.
+        kind: The kind of a change of the value itself.
+    """
+    before, now = (" ".join(value.split()) for value in (before, now))
     plain = _ADDRESS.sub("", now)
-    if plain != now and plain == _ADDRESS.sub("", before):
-        return f"another {elide(plain, _LONGEST)}, which does not equal the one before"
-    return " → ".join(elide(" ".join(value.split()), _LONGEST) for value in (before, now))
+    shown = elide(plain, _LONGEST)
+    if plain != _ADDRESS.sub("", before):
+        values = " → ".join(elide(value, _LONGEST) for value in (before, now))
+        return Change(kind, f"{said} {values}", argument)
+    is_function = plain.startswith(("<function", "<bound method", "functools.partial(<function"))
+    how = "which does not equal the one before" if plain != now else EYE
+    return Change(
+        FUNCTION_ARGUMENT if is_function else OBJECT, f"{said} another {shown}, {how}", argument
+    )
 
 
 def _of_keys(keys: Sequence[str], growth: int) -> str:
@@ -154,7 +218,7 @@ def _of_keys(keys: Sequence[str], growth: int) -> str:
     return f"{'gained' if growth > 0 else 'lost'} {noun} {named}"
 
 
-def _of_kinds(before: str, now: str) -> str:
+def _of_kinds(argument: str, before: str, now: str) -> Change:
     """Return the change of a node's type, size or metadata."""
     kind, other = _kind(before), _kind(now)
     was, is_now = before.partition(_METADATA)[2], now.partition(_METADATA)[2]
@@ -162,13 +226,16 @@ def _of_kinds(before: str, now: str) -> str:
         old, new = _KEY.findall(was), _KEY.findall(is_now)
         lost = and_more([key for key in old if key not in new], _MOST_CHANGES)
         gained = and_more([key for key in new if key not in old], _MOST_CHANGES)
-        return f"a dict has {gained} for the key {lost}" if gained else "a dict has other keys"
+        text = f"a dict has {gained} for the key {lost}" if gained else "a dict has other keys"
+        return Change(STRUCTURE, f"{argument}: {text}", argument)
     if was:
-        return f"the metadata of {kind}: {_values(was, is_now)}"
+        said = f"{argument}: the metadata of {kind}:"
+        return _of_values(said, argument, was, is_now, STATIC)
     sizes = _size(before), _size(now)
+    text = f"{_with_article(kind)} of {sizes[0]} became one of {sizes[1]}"
     if None in sizes:
-        return f"{_with_article(kind)} became {_with_article(other)}"
-    return f"{_with_article(kind)} of {sizes[0]} became one of {sizes[1]}"
+        text = f"{_with_article(kind)} became {_with_article(other)}"
+    return Change(STRUCTURE, f"{argument}: {text}", argument)
 
 
 def _kind(node: str) -> str:

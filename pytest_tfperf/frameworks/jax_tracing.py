@@ -8,18 +8,23 @@ import re
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
+from weakref import WeakSet
 
 from pytest_tfperf.frameworks.jax_explanations import (
+    FIRST_TRACE,
     FORGOTTEN,
-    change_in,
+    NEW,
+    changes_in,
     explained_function,
     explained_place,
     is_first_trace,
 )
 from pytest_tfperf.frameworks.jax_framework import loaded_jax
+from pytest_tfperf.function_traces import KERAS_COMPILE, UNKNOWN, Change
 from pytest_tfperf.values import WAITS
 
 _WITHIN = "DynamicJaxprTrace"
@@ -38,10 +43,16 @@ _EXPLAINS = (_LOGGERS[0], "explain")
 """The module and the function that explain a trace."""
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _MISS, _OTHER_MISS = "TRACING CACHE MISS", "PERSISTENT COMPILATION CACHE MISS"
+_CLOSEST = "For the closest previous key:"
+_KERAS = "/keras/src/"
+_COMPILED = Change(KERAS_COMPILE, "model.compile was called again")
+_NOT_SEEN = Change(
+    UNKNOWN, "what changed is not known: it was traced for other arguments before this profile"
+)
 _seen: dict[tuple[str, str], list[Callable[[], Any]]] = {}
 """References to the functions that the last watch saw, by name and place of definition."""
-Report = Callable[[str, str], None]
-"""Receives the name of a traced function, and the change since its last trace ("": none)."""
+Report = Callable[[str, Sequence[Change]], None]
+"""Receives the name of a traced function, and what changed since its last trace, if known."""
 
 
 @contextmanager
@@ -59,7 +70,7 @@ def jax_traces_reported_to(report: Report) -> Iterator[bool]:
         yield False
         return
     if not explains_first(str(jax.__version__)):
-        with _listening(jax, unregister, lambda name: report(name, "")):
+        with _listening(jax, unregister, lambda name: report(name, ())):
             yield True
         return
     explained = _Explanations(bool(jax.config.jax_explain_cache_misses), report)
@@ -141,8 +152,12 @@ class _Explanations(logging.Filter):
     def __init__(self, are_wanted: bool, report: Report) -> None:
         super().__init__()
         self._are_wanted, self._report = are_wanted, report
-        self._last, self._change = "", ""
+        self._last = ""
+        self._changes: tuple[Change, ...] = ()
         self._is_reported = False
+        self._codes: set[Any] = set()
+        self._models: WeakSet[Any] = WeakSet()
+        self._keys: dict[int, tuple[Callable[[], Any], list[Any]]] = {}
 
     @contextmanager
     def read(self, config: Any) -> Iterator[None]:
@@ -164,22 +179,70 @@ class _Explanations(logging.Filter):
         if not text.startswith((_MISS, _OTHER_MISS)):
             return True
         if text.startswith(_MISS) and _WITHIN not in (traces := _open_traces()):
-            function = _explained()
-            change = change_in(text, _positional(function))
-            self._last, self._change = text, FORGOTTEN if _was_traced(text, function) else change
+            self._last, self._changes = text, self._explained(text)
             # JAX 0.10 has no event of a trace under a derivative or vmap
             self._is_reported = len(traces) > 1
             if self._is_reported:
-                self._report(explained_function(text), self._change)
+                self._report(explained_function(text), self._changes)
         return self._are_wanted
 
     def traced(self, name: str) -> None:
         """Report a trace with its explanation, if there is one, unless that was reported."""
         text, self._last = self._last, ""
-        change = self._change if explained_function(text) == name else ""
+        changes = self._changes if explained_function(text) == name else ()
         is_reported, self._is_reported = self._is_reported, False
         if not (is_reported and len(_open_traces()) > 1):
-            self._report(name, change)
+            self._report(name, changes)
+
+    def _explained(self, text: str) -> tuple[Change, ...]:
+        """Return the changes since an earlier trace that this watch saw, or why there are none."""
+        frame = _explaining()
+        values: Mapping[str, Any] = frame.f_locals if frame else {}
+        function = values.get("fun")
+        is_forgotten = _was_traced(text, function)
+        code = getattr(function, "__code__", None)
+        is_known = code in self._codes if code else NEW in changes_in(text)
+        self._codes.add(code)
+        earlier = self._earlier(function)
+        try:  # private: `explain` of JAX 0.9 to 0.11
+            compare = frame.f_globals["diff_tracing_cache_keys"] if frame else None
+            context = frame.f_globals["config"].trace_context() if frame else None
+            types = (values["in_avals"], values["debug_info"], *values["context"])
+            key: Any = (context, types, {})
+            is_seen = bool(earlier)
+            candidates = [] if is_first_trace(text) else [*(earlier or values["keys"])]
+            earlier.append(key)
+            if len(candidates) > 1 and not is_seen:
+                return (_NOT_SEEN,)
+            if compare is not None and candidates:
+                nearest = min((compare(key, one) for one in reversed(candidates)), key=_severity)
+                text = f"{text.partition(_CLOSEST)[0]}{_CLOSEST}\n  {nearest[-1]}"
+        except (AttributeError, KeyError, TypeError, ValueError):
+            earlier.clear()
+        if is_forgotten:
+            return (FORGOTTEN,)
+        if not is_first_trace(text):
+            return changes_in(text, _positional(function))
+        model = getattr(function, "__self__", None)
+        is_of_keras = model is not None and _KERAS in explained_place(text)
+        is_compiled = is_of_keras and model in self._models
+        if is_of_keras:
+            self._models.add(model)
+        return (_COMPILED if is_compiled else NEW if is_known else FIRST_TRACE,)
+
+    def _earlier(self, function: Any) -> list[Any]:
+        """Return the keys of the traces of a function that this watch saw, to which it adds."""
+        if function is None:
+            return []
+        alive, keys = self._keys.get(id(function), (lambda: None, []))
+        if alive() is not function:
+            alive, keys = weakref.ref(function), []
+            self._keys[id(function)] = alive, keys
+        return keys
+
+
+def _severity(difference: tuple[Any, ...]) -> tuple[Any, ...]:
+    return difference[:-1]
 
 
 def _was_traced(explanation: str, function: Any) -> bool:
@@ -194,15 +257,15 @@ def _was_traced(explanation: str, function: Any) -> bool:
     return is_first_trace(explanation) and len(others) < len(alive)
 
 
-def _explained() -> Any:
-    """Return the function that JAX is explaining, None if that is unknown."""
+def _explaining() -> FrameType | None:
+    """Return the frame in which JAX explains a trace, None if that is unknown."""
     # private: the caller that logs has the function (`explain` in partial_eval.py, JAX 0.9 to 0.10)
     frame = inspect.currentframe()
     while (
         frame is not None and (frame.f_globals.get("__name__"), frame.f_code.co_name) != _EXPLAINS
     ):
         frame = frame.f_back
-    return frame.f_locals.get("fun") if frame else None
+    return frame
 
 
 def _positional(function: Any) -> list[str]:

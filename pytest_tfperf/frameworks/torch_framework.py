@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.frameworks.interface import PYTORCH, Annotation
+from pytest_tfperf.function_traces import Change
 
-Report = Callable[[str, str], None]
-"""Receives the name of a traced function, and the change since its last trace ("": none)."""
+Report = Callable[[str, Sequence[Change]], None]
+"""Receives the name of a traced function, and what changed since its last trace, if known."""
 
 
 def keras_runs_on_torch() -> bool:
@@ -115,7 +116,7 @@ def torch_traces_reported_to(report: Report) -> Iterator[bool]:
         return
 
     def traced(*_: Any) -> None:
-        report("torch.compile", "")
+        report("torch.compile", ())
 
     handler.register_start_callback(traced)
     try:

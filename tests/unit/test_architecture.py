@@ -15,6 +15,7 @@ LAYERS = (
     {
         "errors",
         "files",
+        "function_traces",
         "gates",
         "graphs",
         "json_file",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_tfperf.analysis.steps.detect import Steps
+from pytest_tfperf.function_traces import FunctionTrace
 from pytest_tfperf.op_types import waits_for_others
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import tpus
@@ -158,9 +159,9 @@ def launches(trace: Trace) -> Spans:
     return merge(host.having("correlation_id").spans)
 
 
-def traced_late(trace: Trace, steps: Steps) -> list[tuple[str, int, str]]:
+def traced_late(trace: Trace, steps: Steps) -> list[FunctionTrace]:
     """
-    Return (function, step, "") of every tf.function trace in any step of the trace but its first.
+    Return every tf.function trace in any step of the trace but its first.
     """
     host = Events.of(trace.plane(HOST))
     building = host.called("tf.function-graph_building")
@@ -169,29 +170,27 @@ def traced_late(trace: Trace, steps: Steps) -> list[tuple[str, int, str]]:
     caller, names = enclosing(calls, building), calls.names
     named = [names[place] if place >= 0 else "function" for place in caller.tolist()]
     return [
-        (name, step, "")
+        FunctionTrace(name, step)
         for name, step in zip(named, steps.of(building.start).tolist(), strict=True)
     ]
 
 
-def traced_again(trace: Trace) -> list[tuple[str, int, str]]:
+def traced_again(trace: Trace) -> list[FunctionTrace]:
     """
-    Return (function, call, "") of every call that traced its tf.function, except its first call.
+    Return every call that traced its tf.function, except its first call, by its number.
     """
     calls, number = _calls(Events.of(trace.plane(HOST)))
     modes = calls.texts("tf_function_call")
     return [
-        (name, n, "")
+        FunctionTrace(name, n)
         for name, n, mode in zip(calls.names, number, modes, strict=True)
         if n and mode.startswith("traced")
     ]
 
 
-def jax_retraces(
-    trace: Trace, steps: Steps, hidden: bool
-) -> tuple[tuple[str, int, str], ...] | None:
+def jax_retraces(trace: Trace, steps: Steps, hidden: bool) -> tuple[FunctionTrace, ...] | None:
     """
-    Return (function, step, "") of every call of JAX that was traced in a step after the first.
+    Return every call of JAX that was traced in a step after the first.
 
     The result is None if no event tells what JAX lowered (jax/_src/interpreters/pxla.py), or which
     call did, and it may have.
@@ -210,7 +209,7 @@ def jax_retraces(
     traced = set(enclosing(calls, lowered).tolist())
     step_of = steps.of(calls.start).tolist()
     return tuple(
-        (called_function(event), step, "")
+        FunctionTrace(called_function(event), step)
         for place, (event, step) in enumerate(zip(calls.names, step_of, strict=True))
         if place in traced and step > 0
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_tfperf.analysis import diagnosis
+from pytest_tfperf.analysis.compiler_causes import eager_cause, retrace_cause
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.activity import shows_runtime
 from pytest_tfperf.analysis.host.dispatches import jax_dispatches
@@ -70,7 +70,8 @@ def retraces(recording: Recording, uses: Sequence[FunctionUse]) -> Value:
         unknown = Value.unknown("retraces", why.format(recording.framework))
         return replace(unknown, detail=detail)
     source = Source.TRACE if recording.bare else Source.GRAPH
-    cause = diagnosis.retrace_cause(traced, recording.framework) if traced else {}
+    own = recording.own_functions or ()
+    cause = retrace_cause(traced, recording.framework, own) if traced else {}
     steps = steps_of_traces(recording, len(traced))
     counted = counted_by(name for name, *_ in traced)
     return Value.of("retraces", len(traced), source, **over, **cause, **detail, **steps, **counted)
@@ -84,9 +85,21 @@ def _eager_ops(evidence: Evidence, trace: Trace) -> Value:
         unknown = Value.unknown("eager_ops", _NO_EAGER)
         return replace(unknown, detail=detail)
     counts, types = evidence.eager_ops
-    cause = diagnosis.eager_cause(types, evidence.recording.eager) if types else {}
+    cause = {}
+    if types:
+        recording = evidence.recording
+        cause = eager_cause(types, recording.eager, recording.callbacks, _into_a_function(evidence))
     detail |= counted_by(types)
     return per_step("eager_ops", counts, evidence.launched.sizes, **cause, **detail)
+
+
+def _into_a_function(evidence: Evidence) -> str:
+    """Return the remedy of ops that Python runs one by one, by what the step calls besides."""
+    if evidence.functions:
+        return "move them into the tf.function that the step calls"
+    if evidence.launched.in_keras:
+        return "compile the model with run_eagerly=False"
+    return "wrap the step in a tf.function: it calls none"
 
 
 def _expensive_share(uses: Sequence[FunctionUse]) -> float | None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from pytest_tfperf.analysis import diagnosis
+from pytest_tfperf.analysis.compiler_causes import dispatch_cause
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.host.jax_transfers import EXPLICIT_PUT
 from pytest_tfperf.analysis.xla.counts import counted_by, per_step
@@ -23,7 +23,6 @@ from pytest_tfperf.trace.xspace import HOST
 from pytest_tfperf.values import FETCH, FETCH_PYTHON, Value
 
 _METRIC = "eager_ops"
-_KERAS_LOOPS = ("train", "test", "predict")  # kinds of steps
 _NOT_IN_PROCESS = "a trace does not tell JAX's own functions from the user's; pytest does"
 _NO_CALLS = "the trace has no event of JAX's calls and executions, which would show them"
 
@@ -56,7 +55,8 @@ def jax_dispatches(evidence: Evidence) -> Value:
     counted = np.array([name in own for name in names], bool)
     step = evidence.launched.of(calls.where(counted).start)
     counts = np.bincount(step, minlength=len(evidence.launched))
-    in_keras = evidence.launched.names[0].partition(" ")[0] in _KERAS_LOOPS
+    in_keras = evidence.launched.in_keras
     called = Counter(name for name in names if name in own)
-    detail = diagnosis.dispatch_cause(called, in_keras) | counted_by(called)
+    detail = dispatch_cause(called, in_keras, any(name not in own for name in names))
+    detail |= counted_by(called)
     return per_step(_METRIC, counts, evidence.launched.sizes, **(detail if counts.any() else {}))

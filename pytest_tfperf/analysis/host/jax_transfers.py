@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.analysis import diagnosis
+from pytest_tfperf.analysis import compiler_causes
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.host.other_threads import elsewhere
 from pytest_tfperf.analysis.step_framework import only_own
@@ -97,7 +97,7 @@ def transfer_cause(evidence: Evidence, trace: Trace, items: int = 0) -> dict[str
     if not len(puts) + n_reads:
         return {}
     callers = _callers(Events.of(trace.plane(HOST)), puts, own)
-    cause = diagnosis.transfer_cause(callers, n_reads)
+    cause = compiler_causes.transfer_cause(callers, n_reads)
     return {**cause, **counted_by(callers + Counter({"": n_reads}))}
 
 

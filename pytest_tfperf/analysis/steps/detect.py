@@ -32,6 +32,10 @@ OF_DEVICES = ("Steps", "XLA Modules")
 """Sources of steps that are lines of devices."""
 
 
+_KERAS_LOOPS = ("train", "test", "predict")
+"""Kinds of steps."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
     """
@@ -69,6 +73,11 @@ class Steps:
     def n_steps(self) -> int:
         """Number of steps, including those that loop inside others."""
         return len(self) if self.sizes is None else int(np.maximum(self.sizes, 1).sum())
+
+    @property
+    def in_keras(self) -> bool:
+        """True if they are batches of a loop of Keras that pytest-tfperf marked."""
+        return len(self) > 0 and self.names[0].partition(" ")[0] in _KERAS_LOOPS
 
     @property
     def period_ps(self) -> Ints:

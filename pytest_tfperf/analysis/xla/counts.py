@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.analysis import diagnosis
+from pytest_tfperf.analysis.compiler_causes import compile_cause, explained_by_traces
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.xla.executions import compiled_outside, short_module
 from pytest_tfperf.analysis.xla.recompilations import recompilations
+from pytest_tfperf.function_traces import SHAPE, UNKNOWN, Change
+from pytest_tfperf.op_types import is_input
 from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.recorded_graphs import Tensor
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.text import and_more
-from pytest_tfperf.values import COUNTED_BY, Source, Value
+from pytest_tfperf.values import COUNTED_BY, Source, Unknown, Value
 
 _NOT_WATCHED = "only steps that tf_profile drives are watched from the first to the last"
 _SHOWN = 5
@@ -86,7 +89,7 @@ def steps_of_traces(recording: Recording, number: int) -> dict[str, Any]:
     traced = recording.traced
     if not number or traced is None or len(traced) != number or recording.bare:
         return {}
-    return {"at_steps": [step for _, step, _ in traced]}
+    return {"at_steps": [one.step for one in traced]}
 
 
 def why_uncounted(recording: Recording, source: str) -> str:
@@ -137,10 +140,41 @@ def _several(runs: Mapping[str, float], framework: str) -> dict[str, str]:
 def _compile_cause(compiled: Sequence[str], evidence: Evidence) -> dict[str, str]:
     if not compiled:
         return {}
-    if evidence.trace is None:
-        return diagnosis.compile_cause(compiled)
-    changes = recompilations(evidence.trace, compiled)
-    return diagnosis.compile_cause(compiled, changes, evidence.framework)
+    recording = evidence.completed
+    own = recording.own_functions or ()
+    traced, left = explained_by_traces(compiled, recording.traced or (), own)
+    changes = recompilations(evidence.trace, left) if evidence.trace is not None and left else []
+    named = [short_module(name) for name in left[len(changes) :]]
+    changes += [Change(UNKNOWN, name) for name in named]
+    is_shape = any(change.kind == SHAPE for change in changes)
+    origin = _origin(evidence) if is_shape and recording.framework == TENSORFLOW else None
+    return compile_cause(traced, changes, recording.framework, origin)
+
+
+def _origin(evidence: Evidence) -> tuple[str, str | None] | None:
+    """
+    Return type and line of the step's op whose results have changing sizes, if its inputs do not.
+
+    A function whose arguments have known shapes takes no others. So a size that is not known in it
+    is made by the first op that has known operands and an unknown result.
+    """
+    graph = evidence.code.ops
+    if isinstance(graph, Unknown):
+        return None
+    is_known = [[_is_known(one) for one in op.outputs] for op in graph.ops]
+    for op, known in zip(graph.ops, is_known, strict=True):
+        if all(known):
+            continue
+        if op.op_type == "Placeholder" or is_input(op.op_type):
+            return None  # the data have other shapes
+        operands = (is_known[edge[0]][edge[1]] for edge in op.inputs if edge is not None)
+        if all(operands):
+            return op.op_type, op.line
+    return None
+
+
+def _is_known(tensor: Tensor) -> bool:
+    return tensor.shape is not None and None not in tensor.shape
 
 
 def per_step(metric: str, counts: Ints, sizes: Ints | None, **detail: Any) -> Value:

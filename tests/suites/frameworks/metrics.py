@@ -173,7 +173,7 @@ def test_traces_under_derivatives_count_once(tf_profile):
         ),
         (
             [(2.0, 2), (np.float32(2), 2)],
-            "x f32[] (as of a Python number) → f32[] (as of an array)",
+            "x f32[] (weakly typed) → f32[]",
         ),
     ],
 )

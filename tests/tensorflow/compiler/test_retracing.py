@@ -2,10 +2,24 @@
 
 from typing import NamedTuple
 
+import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from pytest_tfperf.compiler.retracing import traces_reported_to
+from pytest_tfperf.function_traces import (
+    DTYPE,
+    FIRST,
+    FUNCTION_ARGUMENT,
+    KERAS_COMPILE,
+    KERAS_MODEL,
+    OBJECT,
+    SHAPE,
+    STRUCTURE,
+    UNKNOWN,
+    VALUE,
+)
 
 ONES = tf.ones
 
@@ -18,11 +32,15 @@ class Pair(NamedTuple):
 def reports(*calls):
     """List the reports while these run one after another."""
     found = []
-    with traces_reported_to(lambda name, change: found.append((name, change))) as watched:
+    with traces_reported_to(lambda name, changes: found.append((name, _said(changes)))) as watched:
         assert watched
         for call in calls:
             call()
     return found
+
+
+def _said(changes):
+    return ", ".join(dict.fromkeys(change.text for change in changes))
 
 
 def times(function):
@@ -39,7 +57,7 @@ def make(**options):
 
 def test_the_first_trace_has_no_reason():
     f = make()
-    assert reports(f(ONES((2,))), f(ONES((2,)))) == [("scale", "")]
+    assert reports(f(ONES((2,))), f(ONES((2,)))) == [("scale", "for the first time")]
 
 
 CHANGES = [
@@ -61,7 +79,10 @@ CHANGES = [
 def test_a_retrace_names_the_argument_that_changed():
     for first, second, change in CHANGES:
         f = make()
-        assert reports(f(*first), f(*second)) == [("scale", ""), ("scale", change)]
+        assert reports(f(*first), f(*second)) == [
+            ("scale", "for the first time"),
+            ("scale", change),
+        ]
 
 
 def test_changed_keyword_is_named():
@@ -78,21 +99,13 @@ def test_nearest_earlier_trace_is_compared():
 def test_reduce_retracing_shows_the_shape_that_was_relaxed():
     f = make(reduce_retracing=True)
     found = reports(f(ONES((2, 3))), f(ONES((4, 3))), f(ONES((5, 3))))
-    assert found == [("scale", ""), ("scale", "x float32[2,3] → float32[?,3]")]
-
-
-def test_long_list_of_changes_is_cut():
-    f = make()
-    assert (
-        reports(f([1, 2, 3, 4, 5]), f([6, 7, 8, 9, 10]))[1][1]
-        == "x[0] 1 → 6, x[1] 2 → 7, x[2] 3 → 8, and 2 more"
-    )
+    assert found == [("scale", "for the first time"), ("scale", "x float32[2,3] → float32[?,3]")]
 
 
 def test_new_function_of_the_same_code_is_named():
     x = ONES((2,))
     assert reports(make()(x), make()(x)) == [
-        ("scale", ""),
+        ("scale", "for the first time"),
         ("scale", "a new tf.function of a Python function that was traced before"),
     ]
 
@@ -133,3 +146,70 @@ def test_a_function_that_creates_variables_in_its_first_call_traces_twice():
     found = reports(lambda: module.step(ONES((2,))))
     assert [name for name, _ in found].count("step") == 2
     assert reports(lambda: module.step(ONES((2,)))) == []
+
+
+class Named:
+    def __init__(self, number):
+        self.number = number
+
+    def __repr__(self):
+        return f"Named({self.number})"
+
+
+def changes(*calls):
+    found = []
+    with traces_reported_to(lambda _, changes: found.append(changes)):
+        for call in calls:
+            call()
+    return found
+
+
+def test_each_change_has_a_kind_and_what_changed():
+    x, kept = ONES((8, 3)), [Named(1), Named(1), Named(2)]
+    cases = [
+        ((x,), (ONES((5, 3)),), (SHAPE, "axis 0 of x")),
+        ((x,), (ONES((8, 4)),), (SHAPE, "axis 1 of x")),
+        ((x,), (tf.cast(x, tf.float64),), (DTYPE, "x")),
+        ((x, 1), (x, 2), (VALUE, "n")),
+        ((x, None), (x, 2), (STRUCTURE, "n")),
+        (({"a": x},), ({"a": x, "b": 1},), (STRUCTURE, "x['b']")),
+        ((x, kept[0]), (x, kept[1]), (OBJECT, "n")),
+        ((x, kept[0]), (x, kept[2]), (VALUE, "n")),
+        ((x, lambda: 1), (x, lambda: 2), (FUNCTION_ARGUMENT, "n")),
+    ]
+    for first, second, expected in cases:
+        f = make()
+        [_, [change]] = changes(f(*first), f(*second))
+        assert (change.kind, change.of) == expected, expected
+
+
+def test_two_objects_that_read_alike_are_said_to_be_unequal():
+    f, one, other = make(), Named(1), Named(1)
+    [_, [change]] = changes(f(ONES(2), one), f(ONES(2), other))
+    assert "equal to the eye and not to ==" in change.text
+
+
+def test_a_trace_is_compared_with_those_of_the_same_context_alone():
+    f, x = make(), ONES((2,))
+    changes(f(x, 1), f(x, 2), f(x, 3))
+    [[unknown], [change]] = changes(f(x, 4), f(x, 5))
+    assert unknown.kind == UNKNOWN
+    assert change.text == "n 4 → 5"
+
+
+@pytest.mark.imports("keras")
+def test_a_model_that_is_compiled_again_is_told_from_another_one():
+    def model():
+        made = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        made.compile("sgd", "mse")
+        return made
+
+    def train(trained):
+        return lambda: trained.train_on_batch(np.ones((4, 3)), np.ones((4, 1)))
+
+    one = model()
+    again = lambda: one.compile("sgd", "mse")  # noqa: E731
+    test = lambda: one.test_on_batch(np.ones((4, 3)), np.ones((4, 1)))  # noqa: E731
+    found = changes(train(one), test, again, train(one), train(model()))
+    kinds = [kind for [change] in found if (kind := change.kind) != FIRST]
+    assert kinds == [KERAS_COMPILE, KERAS_MODEL]

@@ -1,12 +1,21 @@
 """Changes that caused the retraces of a bare trace: the last that was watched is the last traced."""
 
 from pytest_tfperf.analysis.completion import with_changes
+from pytest_tfperf.function_traces import VALUE, Change, FunctionTrace
 
-FOUND = (("f", 1, ""), ("g", 1, ""), ("f", 2, ""))
+FOUND = (FunctionTrace("f", 1), FunctionTrace("g", 1), FunctionTrace("f", 2))
 
 
 def watched(**changes):
-    return tuple((name, 0, change) for name, of_it in changes.items() for change in of_it)
+    return tuple(
+        FunctionTrace(name, 0, changes_of(change), "t.py:3" if change else None)
+        for name, of_it in changes.items()
+        for change in of_it
+    )
+
+
+def changes_of(text):
+    return (Change(VALUE, text),) if text else ()
 
 
 def test_changes():
@@ -21,7 +30,8 @@ def test_changes():
     for changes, expected in cases:
         found = with_changes(FOUND, watched(**changes))
         assert found == tuple(
-            (name, step, change) for (name, step, _), change in zip(FOUND, expected, strict=True)
+            one._replace(changes=changes_of(change), line="t.py:3" if change else None)
+            for one, change in zip(FOUND, expected, strict=True)
         ), changes
 
 

@@ -6,7 +6,7 @@ from helpers.hlo import module, op
 from helpers.tables import cells
 
 from pytest_tfperf.analysis.advice.step_advice import advise
-from pytest_tfperf.analysis.diagnosis import outside_cause
+from pytest_tfperf.analysis.compiler_causes import outside_cause
 from pytest_tfperf.analysis.graph_ops import graph_tables, graph_values, outside_xla
 from pytest_tfperf.op_types import EAGER, FELL_BACK, NO_KERNEL, PYTHON, TEXT, UNASKED, WHY_OUTSIDE
 from pytest_tfperf.recorded_graphs import Cluster, GraphOp, StepGraph
@@ -175,7 +175,7 @@ def test_what_xla_cannot_compile_comes_first_and_then_what_is_most_often():
 
 def test_the_message_names_five_with_line_and_reason():
     found = [
-        ("EagerPyFunc", "model.py:12", PYTHON, 1),
+        ("EagerPyFunc", "at model.py:12", PYTHON, 1),
         *[(f"Op{n}", None, UNASKED, n) for n in (6, 5, 4, 3, 2, 1)],
     ]
     cause = outside_cause(found)

@@ -9,6 +9,7 @@ from helpers.traces import SYNTHETIC
 from pytest_tfperf.analysis import profile
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.function_traces import FunctionTrace
 from pytest_tfperf.metrics import LOWER, METRICS, PROGRAM, Metric
 from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.recording import Recording
@@ -24,7 +25,7 @@ DRIVEN = Recording(
     step_seconds=tuple(0.1 + 0.001 * n for n in range(120)),
     n_steps=30,
     compiled=("f", "g"),
-    traced=(("f", 3, "a shape"),),
+    traced=(FunctionTrace("f", 3),),
     eager=(("MatMul", "model.py:3", 2),),
     settled=False,
     instrumented=True,

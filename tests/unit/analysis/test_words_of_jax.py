@@ -9,7 +9,7 @@ from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.advice import guides
 from pytest_tfperf.analysis.advice.step_advice import advise
-from pytest_tfperf.analysis.diagnosis import dispatch_cause
+from pytest_tfperf.analysis.compiler_causes import dispatch_cause
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.host import memory_growth, python_calls
 from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW

@@ -5,10 +5,19 @@ import math
 import pytest
 
 from pytest_tfperf.capture.traced_anew import TracedAnew
+from pytest_tfperf.function_traces import (
+    DTYPE,
+    FIRST,
+    NEW_FUNCTION,
+    UNKNOWN,
+    VALUE,
+    WEAK_TYPE,
+    Change,
+)
+from pytest_tfperf.function_traces import SHAPE as OF_SHAPE
 
-RATE, SHAPE = "rate 0.1 → 0.2", "x float32[8,3] → float32[5,3]"
-WEAK = "x f32[] (as of a Python number) → f32[] (as of an array)"
-DTYPE = "x float32[8] → float64[8], y int32[3] → int64[4]"
+RATE, SHAPE = Change(VALUE, "rate 0.1 → 0.2"), Change(OF_SHAPE, "x float32[8,3] → float32[5,3]")
+OTHERS = [Change(kind, "") for kind in (WEAK_TYPE, DTYPE, NEW_FUNCTION, UNKNOWN)]
 
 
 def ended(changes, *limits, compiles=False, name="step", warmup=0):
@@ -17,7 +26,7 @@ def ended(changes, *limits, compiles=False, name="step", warmup=0):
     anew.end_step(1)
     for n_steps, change in enumerate(changes, 2):
         if change is not None:
-            anew.traced(name, change)
+            anew.traced(name, [change])
         if compiles:
             anew.compiled()
         if why := anew.end_step(n_steps):
@@ -25,7 +34,7 @@ def ended(changes, *limits, compiles=False, name="step", warmup=0):
     return None
 
 
-@pytest.mark.parametrize("change", [RATE, WEAK, DTYPE, "a new tf.function of a Python function"])
+@pytest.mark.parametrize("change", [RATE, *OTHERS])
 def test_five_steps_in_a_row_end_the_windows(change):
     assert ended([change] * 9) == (6, "stopped after 6 steps, each traced again")
     assert ended([change] * 4) is None
@@ -66,5 +75,6 @@ def test_new_pipelines_explain_traces_unless_a_limit_forbids_them():
 
 
 def test_first_traces_of_functions_are_none_anew():
-    assert ended([""] * 9) is None
-    assert ended([""] * 9, 0.0) is None
+    first = Change(FIRST, "for the first time")
+    assert ended([first] * 9) is None
+    assert ended([first] * 9, 0.0) is None

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.analysis.host.activity import eager_ops, op_type, traced_late
 from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.function_traces import FunctionTrace
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.tf_data import DATA_RUNS, is_for_data
@@ -68,7 +69,7 @@ def test_a_trace_of_a_function_after_the_first_step_is_named_with_its_step():
             at("tf.function-graph_building", 1, 2), call, at("tf.function-graph_building", 12, 13)
         )
     )
-    assert found == [("scale", 1, "")]
+    assert found == [FunctionTrace("scale", 1)]
 
 
 def test_op_types_are_read_from_event_names():

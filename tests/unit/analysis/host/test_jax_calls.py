@@ -8,6 +8,7 @@ from pytest_tfperf.analysis.host.activity import jax_retraces, runs_jax
 from pytest_tfperf.analysis.host.dispatches import jax_dispatches
 from pytest_tfperf.analysis.step_framework import frameworks_of
 from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.function_traces import FunctionTrace
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import HOST, decode_trace
 
@@ -39,7 +40,7 @@ def retraces(*events, hidden=False):
 
 def test_a_call_that_is_lowered_in_a_later_step_is_traced_again():
     first, later = call("f", 1, LOWERED, COMPILED), call("f", 21, LOWERED, COMPILED)
-    assert retraces(*first, *call("f", 11), *later) == (("f", 2, ""),)
+    assert retraces(*first, *call("f", 11), *later) == (FunctionTrace("f", 2),)
 
 
 def test_calls_in_the_first_step_do_not_count():
@@ -51,7 +52,7 @@ def test_in_steps_that_are_calls_the_first_of_each_function_does_not_count():
     trace = decode_trace(space(plane(HOST, line("python", *events))))
     steps = find_steps(trace)
     assert steps.source == "function"
-    assert [name for name, _, _ in jax_retraces(trace, steps, False)] == ["f"]
+    assert [one.function for one in jax_retraces(trace, steps, False)] == ["f"]
 
 
 def test_what_may_have_been_traced_unseen_is_unknown():

@@ -43,7 +43,7 @@ def trace_of(executables, *events):
 
 
 def changes(executables, *compiled):
-    return recompilations(trace_of(executables), compiled)
+    return [change.text for change in recompilations(trace_of(executables), compiled)]
 
 
 STEP = "a_inference_step_7__.2"
@@ -81,7 +81,11 @@ def test_what_changed():
             "step: argument 0 (f32[8], s64[]) → (f32[5], s64[])",
         ),
         (("f32[8]",), ("f32[8]", "f32[]"), "step: 1 → 2 arguments"),
-        (("f32[8]",), ("f32[8]",), "step: with arguments of the same shapes"),
+        (
+            ("f32[8]",),
+            ("f32[8]",),
+            "step: with arguments of the same shapes; what else changed is not known",
+        ),
         (
             ("f32[8]",) * 5,
             ("f32[5]",) * 5,
@@ -119,7 +123,7 @@ def test_a_function_compiled_for_the_first_time_has_nothing_to_be_compared_with(
     assert changes(
         {"a_inference_step_7__.2(3)": ("f32[8]",), "cluster_0__.1(4)": ("f32[8]",)},
         "cluster_0__.1(4)",
-    ) == ["cluster_0__.1"]
+    ) == ["cluster_0__.1: for the first time"]
 
 
 def test_events_name_modules_without_the_program_s_number():
@@ -151,7 +155,7 @@ def test_at_most_three_are_described_and_the_others_counted():
 def test_without_their_hlo_they_are_named():
     assert (
         compiled_late({}, f"{STEP}(3)", f"{STEP}(4)", "other(5)").detail["where"]
-        == "compiled: step ×2, other"
+        == "compiled: step ×2; other"
     )
     recording = Recording(name="", trace=None, workload={}, compiled=(f"{STEP}(3)",), n_steps=9)
     assert compiles(Evidence(recording)).detail["where"] == "compiled: step"
