@@ -123,9 +123,9 @@ def test_a_retrace_is_one_message_that_names_what_follows_from_it(suite):
         RETRACED.replace("RATE", "1 / next(count)"),
         "test_step: retraces is *, above the limit of 0 (max_retraces=0)",
         "  before: 0 in the baseline",
-        "  where: traced again: step (rate 1.0 → 0.5)*",
+        "  where: traced again: step at test_suite.py:* (rate 1.0 → 0.5*",
         "  so also: xla_compiles 0 → * (above the limit of 0)*",
-        "  try: pass tensors instead of Python numbers*",
+        "  try: pass rate as a tensor*",
     )
 
 

@@ -223,7 +223,7 @@ def test_good():
         metric(DATA[0])
 """,
         "*retraces is 3, above the limit of 0*",
-        "*traced again: train (n 0 → 1), train (n 1 → 2), train (n 2 → 3), in step 1, 2, 3",
+        "*traced again: train at test_suite.py:* (n 0 → 1, n 1 → 2, n 2 → 3), in step 1, 2, 3",
         "*xla_compiles is 2, above the limit of 0*",
         passed=1,
         failed=2,

@@ -17,7 +17,7 @@ def traces(*changes):
 
 def test_a_kind_of_change_has_its_own_remedy_alone():
     words = {
-        kinds.WEAK_TYPE: "dtype",
+        kinds.WEAK_TYPE: "from the start",
         kinds.OBJECT: "__eq__",
         kinds.VALUE: "as a tensor",
         kinds.STATIC: "as an array",
@@ -26,7 +26,7 @@ def test_a_kind_of_change_has_its_own_remedy_alone():
         kinds.DTYPE: "cast",
         kinds.SHARDING: "one sharding",
         kinds.STRUCTURE: "structure",
-        kinds.SHAPE: "constant",
+        kinds.SHAPE: "keep axis 0",
     }
     for kind, word in words.items():
         remedy = retrace_cause(traces(Change(kind, "", "axis 0 of x")), JAX)["try"]
