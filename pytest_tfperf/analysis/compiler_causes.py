@@ -170,11 +170,16 @@ def explained_by_traces(
     for name in compiled:
         traces = waiting.get(_NO_LETTER.sub("", short_module(name).removeprefix("jit_")))
         trace = traces.pop(0) if traces else None
-        if trace is None or all(change.kind == UNKNOWN for change in trace.changes):
-            left.append(name)  # its HLO may tell more
+        if trace is None or all(map(_tells_less_than_hlo, trace.changes)):
+            left.append(name)
         else:
             found.append(trace)
     return found, left
+
+
+def _tells_less_than_hlo(change: Change) -> bool:
+    """Return whether a change is not known, or is of a shape that a trace leaves open."""
+    return change.kind == UNKNOWN or (change.kind == SHAPE and "?" in change.text)
 
 
 def _of_jax(trace: FunctionTrace, own: Collection[str]) -> FunctionTrace:
