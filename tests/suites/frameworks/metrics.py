@@ -146,7 +146,7 @@ def test_every_call_with_a_new_shape_is_traced_and_compiled(tf_profile):
     assert n_steps > 10  # warm-up, timed and traced; not the first call
     assert found.xla_compiles == found.retraces == n_steps
     assert not NAMES_CHANGES or "x f32[8] → f32[9]" in found.value("retraces").detail["where"]
-    assert "jax.jit" in found.value("retraces").detail["try"]
+    assert not NAMES_CHANGES or "axis 0 of x" in found.value("retraces").detail["try"]
 
 
 def test_traces_under_derivatives_count_once(tf_profile):

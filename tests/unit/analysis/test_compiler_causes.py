@@ -17,7 +17,7 @@ def traces(*changes):
 
 def test_a_kind_of_change_has_its_own_remedy_alone():
     words = {
-        kinds.WEAK_TYPE: "from the start",
+        kinds.WEAK_TYPE: "weakly typed",
         kinds.OBJECT: "__eq__",
         kinds.VALUE: "as a tensor",
         kinds.STATIC: "as an array",
