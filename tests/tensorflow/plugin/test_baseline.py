@@ -287,7 +287,7 @@ def test_step(tf_profile):
     result.stdout.fnmatch_lines(
         [
             "*retraces rose from 0 to [34]*",
-            "*where: traced again: step (scale 0 → 1), step (scale 1 → 2), step (scale 2 → 3)*, in step 10, 20, 30*",
+            "*where: traced again: step at test_*.py:* (scale 0 → 1, scale 1 → 2, scale 2 → 3, and *), in step 10, 20, 30*",
         ]
     )
 
