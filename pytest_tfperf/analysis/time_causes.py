@@ -19,7 +19,7 @@ from pytest_tfperf.analysis.host.op_times import OpTime, host_ops
 from pytest_tfperf.analysis.host.shown import JAX
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.steps.shares import host_values
-from pytest_tfperf.analysis.time_remedies import UNROLLED, op_remedy, python_remedy
+from pytest_tfperf.analysis.time_remedies import LAUNCHES, UNROLLED, op_remedy, python_remedy
 from pytest_tfperf.analysis.xla import counts
 from pytest_tfperf.analysis.xla.compile_time import compile_time
 from pytest_tfperf.op_types import DATA_SIDE
@@ -56,6 +56,7 @@ _LEAST = 0.05
 _SHOWS = 0.5
 """Least share of a part that ops must cover to explain it."""
 _NAMED = 3
+_MANY_LAUNCHES = 20
 
 Cause = tuple[str, float, str, str]
 """Part, seconds, where, try."""
@@ -223,8 +224,12 @@ def _python(
     ordered = sorted(groups.values(), key=lambda group: -sum(one.seconds for one in group))
     for group in islice(ordered, _NAMED):
         share = sum(one.seconds for one in group) / total
-        remedy = python_remedy(group, evidence.framework)
-        yield part, seconds * share, _described_python(group, evidence), remedy
+        where, remedy = _described_python(group, evidence), python_remedy(group, evidence.framework)
+        if evidence.framework == JAX and not group[0].called and not group[0].callback:
+            launches = float(evidence.xla.launches.mean())
+            if launches >= _MANY_LAUNCHES:
+                where, remedy = f"{where}, which launches {launches:.0f} programs a step", LAUNCHES
+        yield part, seconds * share, where, remedy
 
 
 def _described_python(group: list[StackTime], evidence: Evidence) -> str:

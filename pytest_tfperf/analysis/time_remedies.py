@@ -16,6 +16,7 @@ UNROLLED = (
     "a loop of Python is traced and compiled once for each iteration: jax.lax.scan, tf.range or "
     "tf.while_loop (unroll=False) do it once"
 )
+LAUNCHES = "loop inside one jax.jit function: jax.lax.scan or jax.lax.fori_loop launch it once"
 _DENSE = (
     "the optimizer changes the whole table of an embedding in each step, since its sparse gradient "
     "is made dense: an optimizer with sparse or lazy updates (SGD, Adagrad), or a smaller table"
