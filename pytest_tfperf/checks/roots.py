@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -25,6 +26,7 @@ ADDED = "added"
 """Detail of a comparison: what a count rose by, by op type, or by package of Python functions."""
 _TIMES = ("step_time", "step_time_p90", "step_time_p99", "throughput")
 _FRAMEWORKS = frozenset({"jax", "jaxlib", "keras", "numpy", "tensorflow", "tf_keras"})
+_NO_LETTER = re.compile(r"[^A-Za-z0-9]+")
 _MOST = 0.5
 """Share from which on one part of a change is its cause."""
 _REFERENCES = {
@@ -50,8 +52,9 @@ class _Pair:
         return self.profile.metrics.get(metric) or Value(number=None, unit=COUNT)
 
     def names(self, metric: str) -> frozenset[str]:
-        """Return the functions or op types that a count is of."""
-        return frozenset(self.value(metric).detail.get(COUNTED_BY, ()))
+        """Return the functions or op types that a count is of, as XLA's modules have them."""
+        found = self.value(metric).detail.get(COUNTED_BY, ())
+        return frozenset(_NO_LETTER.sub("", name.removeprefix("jit_")) for name in found)
 
     def fact(self, metric: str, key: str) -> Any:
         """Return a fact from the checks of a metric, None if none has it."""
