@@ -33,7 +33,7 @@ def test_a_broken_limit_fails_a_test_of_jax_and_says_why():
     printed = printed_by("limits", "1 failed, 1 passed")
     assert "retraces is 5, above the limit of 0 (max_retraces=0)" in printed
     assert "stopped after 6 steps, each traced again" in printed
-    assert "(x f32[1] → f32[2])" in printed
+    assert "(x f32[1] → f32[2], x f32[2]" in printed
     assert "PERF limits.py::test_another_shape_in_each_step" in printed
     assert printed.splitlines()[-1] == "imported: jax"
 
