@@ -26,12 +26,13 @@ _OPTIMIZERS = re.compile(
 )
 _OPS = (
     (
-        r"(Eager)?PyFunc",
-        "Python runs inside the graph: write it with TensorFlow ops, or run it once in many steps",
+        r"(Eager)?PyFunc|\w*callback\w*",
+        "Python runs inside the graph: write it with TensorFlow ops or jax.numpy, or run it once "
+        "in many steps",
     ),
     (
         r"While|StatelessWhile|Enter|NextIteration",
-        "ops on the whole batch, tf.vectorized_map instead of tf.map_fn, or fewer iterations",
+        "ops on the whole batch (tf.vectorized_map), or fewer iterations",
     ),
     (
         r"MakeIterator|AnonymousIterator|\w*Dataset(V\d)?",
@@ -57,7 +58,7 @@ _OPS = (
     ),
     (r"Assert|CheckNumerics\w*|VerifyTensorAll\w*", "switch the checks off outside of debugging"),
     (
-        r"MatMul|BatchMatMul\w*|_FusedMatMul|Einsum|Conv\w*|_FusedConv\w*|_MklFused\w*|_Mkl\w*|_FusedBatchNorm\w*",
+        r"convolution|dot|dot_general|MatMul|BatchMatMul\w*|_FusedMatMul|Einsum|Conv\w*|_FusedConv\w*|_MklFused\w*|_Mkl\w*|_FusedBatchNorm\w*",
         "it is the arithmetic of the step: smaller layers or fewer elements, or 16-bit types where "
         "the hardware has them",
     ),
@@ -112,7 +113,8 @@ def op_remedy(kind: str, scope: str, kinds: Sequence[str]) -> str:
     """
     if _OPTIMIZERS.search(scope) and any("Segment" in one for one in kinds):
         return _DENSE
-    return next((text for pattern, text in _OPS if re.fullmatch(pattern, kind)), _FUSE)
+    fuse = "" if kind.islower() else _FUSE  # XLA's own ops are compiled already
+    return next((text for pattern, text in _OPS if re.fullmatch(pattern, kind)), fuse)
 
 
 def python_remedy(stacks: Iterable[StackTime], framework: str) -> str:

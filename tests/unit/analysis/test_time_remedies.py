@@ -19,6 +19,8 @@ from pytest_tfperf.recording import StackTime
         ("MatMul", "dense", [], "arithmetic"),
         ("MatMulOfSomebody", "", [], "jit_compile"),  # a whole type, not a start
         ("StringSplit", "", [], "input pipeline"),
+        ("pure_callback", "", [], "jax.numpy"),
+        ("convolution", "", [], "arithmetic"),
     ],
 )
 def test_ops_have_the_remedy_of_their_type(kind, scope, kinds, told):
@@ -40,3 +42,7 @@ def test_ops_have_the_remedy_of_their_type(kind, scope, kinds, told):
 def test_python_has_the_remedy_of_what_it_calls(called, callback, told):
     place = StackTime("train.py:3", called, called or "train.py:step", callback, "", 0.1)
     assert told in python_remedy([place], "TensorFlow")
+
+
+def test_ops_that_xla_compiled_are_not_told_to_be_compiled():
+    assert op_remedy("wrapped_multiply", "", []) == ""
