@@ -101,6 +101,8 @@ class MemorySamples:
     """Bytes of the process' other private mappings."""
     devices: tuple[int, ...] = ()
     """Bytes that TensorFlow holds on GPUs; empty without GPUs."""
+    first_call: int = 0
+    """Calls of the step before the window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,7 +110,7 @@ class BlockTimer:
         deadline = perf_counter() + plan.max_seconds * _TIMED_SHARE
         timed = _TimedCalls()
         timed.lengthen(_MOST_BLOCKS * size)
-        observations.memory.begin_timed()
+        observations.memory.begin_timed(n_before)
         self.lap_timer.restart()
         self._call_ended = perf_counter()
         try:

@@ -24,7 +24,7 @@ class MemoryUse:
         self.bound: int | Unknown = UNSEEN
         self._before: Resident | Unknown = UNSEEN
         self._why: Unknown | None = None
-        self._may_collect = False
+        self._may_collect, self._first_call = False, 0
         # arrays of numbers, since objects would count as growth
         self._n_steps, self._heap = array("q"), array("q")
         self._python, self._mapped, self._devices = array("q"), array("q"), array("q")
@@ -38,8 +38,9 @@ class MemoryUse:
         """Bound the memory of the steps since `begin`."""
         self.bound = most_growth(self._before, read_resident())
 
-    def begin_timed(self) -> None:
-        """Discard the samples of an earlier timed window."""
+    def begin_timed(self, first_call: int = 0) -> None:
+        """Discard the samples of an earlier timed window, before one behind `first_call` calls."""
+        self._first_call = first_call
         self._may_collect = gc.isenabled() and bool(gc.get_threshold()[0]) and not _any_frozen()
         for column in (self._n_steps, self._heap, self._python, self._mapped, self._devices):
             del column[:]
@@ -70,6 +71,7 @@ class MemoryUse:
             python=tuple(self._python),
             mapped=tuple(self._mapped),
             devices=tuple(self._devices),
+            first_call=self._first_call,
         )
 
 

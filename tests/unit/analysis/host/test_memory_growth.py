@@ -14,12 +14,18 @@ N = 51  # samples: before the first of 50 blocks of one step, and after each
 ZEROS = (0,) * N
 
 
-def growth(settled=True, ended=None, memory=None, n=N, **readings):
+def growth(settled=True, ended=None, memory=None, n=N, traced=(), **readings):
     if memory is None:
         kinds = {"heap": ZEROS[:n], "python": ZEROS[:n], "mapped": ZEROS[:n], **readings}
         memory = MemorySamples(n_steps=tuple(range(n)), **kinds)
     recording = Recording(
-        name="", trace=None, workload={}, memory=memory, settled=settled, ended=ended
+        name="",
+        trace=None,
+        workload={},
+        memory=memory,
+        settled=settled,
+        ended=ended,
+        traced=traced,
     )
     return analyse(Evidence(recording)).values["memory_growth"]
 
@@ -90,3 +96,22 @@ def test_without_readings_it_is_unknown():
         assert value.number is None, why
         assert why in value.why, why
         assert verdict(value, 2**40) == "UNKNOWN", why
+
+
+def traced_in(*steps):
+    return tuple(("answer", step, "x int32[1] → int32[2]") for step in steps)
+
+
+def test_retraces_of_the_same_steps_are_the_cause_of_what_grows_with_them():
+    """Each fifth step of 50 is traced again, and eight of these are in the last four fifths."""
+    memory = tuple(10240 * ((step + 4) // 5) for step in range(N))
+    cause = growth(heap=memory, traced=traced_in(*range(0, 50, 5))).detail
+    assert cause["where"].startswith("8 retraces in the same steps, 10 KiB each")
+    assert "reduce_retracing=True" in cause["try"]
+    for name, traced in (
+        ("before the window's last part", traced_in(1, 2, 3)),
+        ("in steps without growth", traced_in(*range(2, 50, 5))),
+        ("one of many steps that grow", traced_in(30)),
+    ):
+        readings = rising(2048) if "one" in name else memory
+        assert "keeps objects" in growth(heap=readings, traced=traced).detail["try"], name
