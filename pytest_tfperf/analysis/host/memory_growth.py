@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from pytest_tfperf.analysis.diagnosis import retrace_cause
+from pytest_tfperf.analysis.compiler_causes import retrace_cause
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.timing import NO_TIMES
@@ -79,20 +79,19 @@ def _cause(samples: MemorySamples, recording: Recording) -> dict[str, str]:
     Traces are the cause if blocks without them have less than half of the growth.
     """
     where = _where(samples)
-    traced = [one for one in recording.traced or () if one[1] >= samples.first_call]
-    at = [step - samples.first_call for _, step, _ in traced]
+    traced = [one for one in recording.traced or () if one.step >= samples.first_call]
+    at = [one.step - samples.first_call for one in traced]
     counts, _ = np.histogram(at, bins=[*samples.n_steps[:-1], samples.n_steps[-1] - 0.5])
     grown = np.diff(np.sum([readings for _, readings in _kinds(samples)], axis=0))
     if not counts.sum() or 2 * grown[counts == 0].sum() > grown.sum():
         keeps = _KEEPS.get(recording.framework, _KEEPS_ANYWHERE)
         return {"where": where, "try": _TRY.format(keeps)}
     n, each = int(counts.sum()), format_quantity(float(grown.sum() / counts.sum()), BYTES)
-    remedy = retrace_cause(traced, recording.framework)["try"]
-    return {
-        "where": f"{plural(n, 'retrace')} in the same steps, {each} each, as the process keeps "
-        f"each trace; {where}",
-        "try": remedy,
-    }
+    traces = (
+        f"{plural(n, 'retrace')} in the same steps, {each} each, as the process keeps each trace"
+    )
+    where = f"{traces}; {where}"
+    return {**retrace_cause(traced, recording.framework), "where": where}
 
 
 def _settled(samples: MemorySamples) -> MemorySamples:
