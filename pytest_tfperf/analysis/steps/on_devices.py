@@ -188,7 +188,9 @@ def launching(steps: Steps, launched: Steps, times_ps: Ints) -> Ints:
         times_ps: Times of the host in picoseconds, shape (n,).
     """
     place = {name: index for index, name in enumerate(steps.names)}
-    if steps.source == launched.source or len(place) < len(steps):
+    if steps.source == launched.source:  # what follows a last step is called while its work runs on
+        return launched.of(times_ps)
+    if len(place) < len(steps):
         return steps.of(times_ps)
     index = np.array([*(place.get(name, -1) for name in launched.names), -1], np.int64)
     found: Ints = index[launched.of(times_ps)]

@@ -22,9 +22,7 @@ def test_the_table_has_times_and_what_the_loop_adds(tf_profile):
     backends = ("tensorflow", "jax", "torch") if find_spec("torch") else ("tensorflow", "jax")
     assert found.variants == tuple(variant for one in backends for variant in (one, f"{one} bare"))
     assert [cell is not None for cell in rows["Keras' loop adds"]] == [True, False] * len(backends)
-    # on a busy machine the first traced step may hold a launch of the step before
-    assert rows["xla_launches"][2] in ("1", "1…2")
-    assert rows["xla_launches"][3:] == ("1", None, None)[: 2 * len(backends) - 3]
+    assert rows["xla_launches"][2:] == ("1", "1", None, None)[: 2 * len(backends) - 2]
     assert None not in rows["first_step_time"]
     assert set(rows["retraces"]) == {"0"}
     assert set(tf_profile.profiles) == set(found.variants)

@@ -4,6 +4,7 @@ from helpers.xspace import Uint, at, line, plane, space
 
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.steps.on_devices import linked_work, on_the_device
+from pytest_tfperf.analysis.xla.executions import find_xla_use
 from pytest_tfperf.trace.xspace import decode_trace
 
 
@@ -131,6 +132,16 @@ def test_calls_of_jax_on_a_cpu_that_run_ahead_are_steps_where_they_ran():
     marks = [mark(n, 0.4 * n, 0.4 * n + 0.35) for n in range(2)]
     steps = on_the_device(*with_steps(jax_on_a_cpu(calls, runs, *marks)))
     assert milliseconds(steps.period_ps) == [20, 19]
+
+
+def test_what_is_called_while_the_last_step_s_work_runs_on_is_not_of_that_step():
+    """As the metrics that Keras computes behind an epoch, on a busy machine."""
+    calls, runs = [1, 9.2, 21], [(2, 9.6), (9.6, 9.7), (22, 29)]
+    marks = [mark(n, 20 * n, 20 * n + 9, epoch=n) for n in range(2)]
+    trace, launched = with_steps(jax_on_a_cpu(calls, runs, *marks))
+    steps = on_the_device(trace, launched)
+    assert milliseconds(steps.end_ps) == [9.6, 29]
+    assert find_xla_use(trace, steps, launched).launches.tolist() == [1, 1]
 
 
 def test_calls_of_jax_on_a_cpu_that_wait_are_steps_as_called():
