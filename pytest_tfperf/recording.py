@@ -140,7 +140,7 @@ class StackTime:
     function: str
     """The innermost function."""
     callback: str
-    """The class and method of a Keras callback that was on the stack, empty without one."""
+    """The method of a Keras callback that was on the stack, empty without one."""
     phase: str
     """`tracing`, `lowering`, `compiling`, `importing`, or empty."""
     seconds: float

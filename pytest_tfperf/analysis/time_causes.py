@@ -236,7 +236,8 @@ def _described_python(group: list[StackTime], evidence: Evidence) -> str:
     first = group[0]
     at = f" at {first.line}" if first.line else ""
     if first.callback:
-        return f"Keras callback {first.callback}{at}"
+        file, _, method = first.callback.rpartition(":")
+        return f"Keras callback {method}{at or f' of {file}'}"
     calls = evidence.recording.python_calls
     most = ""
     if not isinstance(calls, Unknown) and calls.functions and calls.functions[0].calls >= 100:

@@ -2,42 +2,38 @@
 Sample the Python stack of the steps' thread, to tell which lines of the user take the time.
 
 Samples have lines, which profilers in C have not, and cost a call nothing. They are taken in the
-first step and in the warm-up, so that no other time is measured beside them. faulthandler reads the
-stack, since frames that run on while another thread follows them are not safe to follow: on Python
-3.11 that ends in other objects, or in a crash.
+first step and in the warm-up, so that no other time is measured beside them. A signal lets the
+thread read its own stack. That of a thread that runs on cannot be read safely: on Python 3.11 both
+`frame.f_back` and `faulthandler.dump_traceback` crash beside threads that begin and end.
 """
 
 from __future__ import annotations
 
-import faulthandler
-import re
+import signal
 import sys
-import tempfile
+import threading
 from _thread import allocate_lock, start_new_thread
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise, takewhile
-from threading import get_ident
+from itertools import pairwise
 from time import perf_counter
-from typing import BinaryIO
+from types import CodeType, FrameType
 
 from pytest_tfperf.compiler.source_lines import user_line_of
-from pytest_tfperf.machine.code_names import shown_file
+from pytest_tfperf.machine.code_names import function_name
 from pytest_tfperf.recording import StackTime
 
-FIRST_S, WARM_S = 0.01, 0.002
+FIRST_S, WARM_S = 0.005, 0.001
 """Seconds between two samples of the first step, which is timed, and of the warm-up."""
 _PER_INTERVAL = 1000
 """Samples after which the interval doubles."""
-_SWITCH_S = 0.001
+_SWITCH_S = 0.0005
 """
 Seconds that a thread runs Python before it lets another one run, 0.005 by default.
 
 Samples would otherwise fall where the thread waits in C anyway.
 """
-_DRIVER = re.compile(r"[\\/](_pytest[\\/]|pytest_tfperf[\\/]capture[\\/](loop\.py|keras_loops))")
-"""Files whose functions call the steps."""
 _CALLBACK_LISTS = ("keras/src/callbacks/callback_list.py:", "tf_keras/src/callbacks.py:")
 _PHASES = (
     ("compiling", "jax/_src/compiler.py:"),
@@ -47,47 +43,86 @@ _PHASES = (
     ("importing", "<frozen importlib._bootstrap>:_find_and_load"),
 )
 """What a framework does in a function of this name, and in all that it calls."""
-_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
-_Frame = tuple[str, int, str]  # file, line, function
+_Stack = tuple[tuple[CodeType, int], ...]
 
 
 @contextmanager
-def stacks_sampled(interval_s: float) -> Iterator[Counter[bytes]]:
-    """Sample this thread's stack; yield the seconds of each stack, as faulthandler writes them."""
-    seconds: Counter[bytes] = Counter()
-    title = f"hread 0x{get_ident():016x} ".encode()
-    stop, ended = allocate_lock(), allocate_lock()
+def stacks_sampled(interval_s: float) -> Iterator[Counter[_Stack]]:
+    """
+    Sample this thread's stack; yield the seconds of each stack, innermost frame first.
+
+    Nothing is sampled outside of the main thread, which alone handles signals, and where the user
+    handles this signal.
+    """
+    seconds: Counter[_Stack] = Counter()
+    # ignored by default, so that a late one does no harm; Go's runtime chose it for that too
+    number = getattr(signal, "SIGURG", None)
+    is_main = threading.current_thread() is threading.main_thread()
+    if number is None or not is_main or callable(signal.getsignal(number)):
+        yield seconds
+        return
+    base, last = set(_outer(sys._getframe())), perf_counter()
+
+    def sample(_: int, frame: FrameType | None) -> None:
+        nonlocal last
+        now = perf_counter()
+        seconds[_stack(frame, base)] += now - last  # type: ignore[assignment]
+        last = now
+
+    handler = signal.signal(number, sample)
+    signal.siginterrupt(number, False)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    end = _signals(number, interval_s)
+    try:
+        yield seconds
+    finally:
+        end()
+        signal.signal(number, handler)
+        sys.setswitchinterval(before)
+        base.clear()
+
+
+def _signals(number: int, interval_s: float) -> Callable[[], None]:
+    """Send a signal to this thread at intervals; return a function that ends that."""
+    stop, ended, ident = allocate_lock(), allocate_lock(), threading.get_ident()
     stop.acquire()
     ended.acquire()
 
-    def sample(file: BinaryIO) -> None:
-        last, interval, n_samples = perf_counter(), interval_s, 0
+    def send() -> None:
+        interval, n_sent = interval_s, 0
         while not stop.acquire(timeout=interval):
-            file.seek(0)
-            file.truncate()
-            faulthandler.dump_traceback(file, all_threads=True)
-            now = perf_counter()
-            file.seek(0)
-            stack = file.read().partition(title)[2].partition(b"\n\n")[0]
-            seconds[stack] += now - last  # type: ignore[assignment]
-            last, n_samples = now, n_samples + 1
-            if n_samples % _PER_INTERVAL == 0:
+            signal.pthread_kill(ident, number)
+            n_sent += 1
+            if n_sent % _PER_INTERVAL == 0:
                 interval *= 2
         ended.release()
 
-    before = sys.getswitchinterval()
-    with tempfile.TemporaryFile(buffering=0) as file:
-        sys.setswitchinterval(_SWITCH_S)
-        start_new_thread(sample, (file,))
-        try:
-            yield seconds
-        finally:
-            stop.release()
-            ended.acquire()
-            sys.setswitchinterval(before)
+    def end() -> None:
+        stop.release()
+        ended.acquire()
+
+    start_new_thread(send, ())
+    return end
 
 
-def stack_times(seconds: Counter[bytes], n_steps: int) -> tuple[StackTime, ...]:
+def _outer(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _stack(frame: FrameType | None, base: set[FrameType]) -> _Stack:
+    """Return the frames that the steps added to those of the base, and the one that they left."""
+    stack = []
+    for inner in _outer(frame):
+        stack.append((inner.f_code, inner.f_lineno))
+        if inner in base:
+            break
+    return tuple(stack)
+
+
+def stack_times(seconds: Counter[_Stack], n_steps: int) -> tuple[StackTime, ...]:
     """
     Return where the user's code was in the samples, the longest time first.
 
@@ -97,7 +132,7 @@ def stack_times(seconds: Counter[bytes], n_steps: int) -> tuple[StackTime, ...]:
     """
     found: Counter[tuple[str, str, str, str, str]] = Counter()
     for stack, taken in seconds.items():
-        found[_place(stack.decode(errors="replace"))] += taken
+        found[_place(stack)] += taken
     return tuple(
         StackTime(line, called, function, callback, phase, float(taken) / n_steps)
         for (line, called, function, callback, phase), taken in found.most_common()
@@ -105,40 +140,15 @@ def stack_times(seconds: Counter[bytes], n_steps: int) -> tuple[StackTime, ...]:
     )
 
 
-def _place(stack: str) -> tuple[str, str, str, str, str]:
+def _place(stack: _Stack) -> tuple[str, str, str, str, str]:
     """Return the fields of a StackTime but its seconds, all empty within this package alone."""
-    frames = [(file, int(line), name) for file, line, name in _FRAME.findall(stack)]
-    frames = list(takewhile(lambda frame: not _DRIVER.search(frame[0]), frames))
-    frames = [frame for frame in frames if shown_file(frame[0]) is not None]
-    if not frames:
+    named = [(name, code, line) for code, line in stack if (name := function_name(code))]
+    names = [name for name, *_ in named]
+    if not named:
         return "", "", "", "", ""
-    names = [f"{shown_file(file)}:{name}" for file, _, name in frames]
-    lines = (user_line_of(file, line) for file, line, _ in frames)
-    place, line = next(((n, line) for n, line in enumerate(lines) if line), (len(frames), ""))
+    lines = (user_line_of(code.co_filename, line) for _, code, line in named)
+    place, line = next(((n, line) for n, line in enumerate(lines) if line), (len(named), ""))
     called = names[place - 1] if place else ""
+    callback = next((name for name, by in pairwise(names) if by.startswith(_CALLBACK_LISTS)), "")
     phases = (phase for name in names for phase, start in _PHASES if name.startswith(start))
-    return line, called, names[0], _callback(frames, names), next(phases, "")
-
-
-def _callback(frames: Sequence[_Frame], names: Sequence[str]) -> str:
-    """Return the method of the Keras callback on a stack with its class, empty without one."""
-    for place, (_, by) in enumerate(pairwise(names)):
-        if by.startswith(_CALLBACK_LISTS):
-            file, line, method = frames[place]
-            modules = [one for one in list(sys.modules.values()) if _file_of(one) == file]
-            classes = {
-                code.co_firstlineno: kind.__name__
-                for module in modules
-                for kind in vars(module).values()
-                if isinstance(kind, type)
-                and (code := getattr(vars(kind).get(method), "__code__", None)) is not None
-                and code.co_filename == file
-                and code.co_firstlineno <= line
-            }
-            name = classes[max(classes)] if classes else shown_file(file)
-            return f"{name}.{method}"
-    return ""
-
-
-def _file_of(module: object) -> object:
-    return vars(module).get("__file__") if hasattr(module, "__dict__") else None
+    return line, called, names[0], callback, next(phases, "")

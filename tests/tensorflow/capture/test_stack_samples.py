@@ -1,7 +1,10 @@
 """Samples of the Python stack: the user's line, what it calls, and how long."""
 
 import json
+import signal
+import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 
@@ -45,12 +48,74 @@ def test_the_time_of_each_line_is_that_which_it_takes():
     assert all(one.line.startswith("test_stack_samples.py:") for one in found if one.line)
 
 
+def switches():
+    return sys.getswitchinterval(), signal.getsignal(signal.SIGURG), threading.active_count()
+
+
 def test_what_sampling_changed_is_as_before():
-    before = sys.getswitchinterval()
-    with pytest.raises(KeyError), stacks_sampled(0.001):
-        busy(0.02)
+    before = switches()
+    with pytest.raises(KeyError), stacks_sampled(0.001) as stacks:
+        busy(0.1)
         raise KeyError
-    assert sys.getswitchinterval() == before
+    assert stacks
+    assert switches() == before
+
+
+def test_a_handler_of_the_user_stays_and_nothing_is_sampled():
+    got = []
+    before = signal.signal(signal.SIGURG, lambda number, _: got.append(number))
+    try:
+        with stacks_sampled(0.001) as stacks:
+            busy(0.1)
+            signal.raise_signal(signal.SIGURG)
+    finally:
+        signal.signal(signal.SIGURG, before)
+    assert (got, stacks) == ([signal.SIGURG], Counter())
+
+
+def test_nothing_is_sampled_in_a_thread_that_gets_no_signals():
+    found = []
+
+    def run():
+        with stacks_sampled(0.001) as stacks:
+            busy(0.1)
+        found.append(stacks)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert found == [Counter()]
+
+
+def test_a_thread_that_sleeps_sleeps_on():
+    with stacks_sampled(0.0005) as stacks:
+        begun = time.perf_counter()
+        time.sleep(0.3)
+        slept = time.perf_counter() - begun
+    assert slept >= 0.3
+    assert stacks
+
+
+@pytest.mark.full
+def test_sampling_beside_threads_that_begin_and_end_is_safe(processes):
+    """Other ways to read a stack end in a crash here within seconds."""
+    code = """
+import numpy as np, tensorflow as tf, time
+from pytest_tfperf.capture.stack_samples import stacks_sampled
+def slow(x): return np.float32(x)
+def generated():
+    for n in range(64): yield np.float32(n)
+spec = tf.TensorSpec((), tf.float32)
+with stacks_sampled(0.00002) as stacks:
+    until = time.perf_counter() + 8
+    while time.perf_counter() < until:
+        mapped = lambda n: tf.numpy_function(slow, [n], tf.float32)
+        for _ in tf.data.Dataset.range(64).map(mapped, num_parallel_calls=8).prefetch(2): pass
+        for _ in tf.data.Dataset.from_generator(generated, output_signature=spec): pass
+print("sampled", len(stacks) > 100)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split()) == (0, ["sampled", "True"]), done.stderr[-3000:]
 
 
 def test_steps_are_a_part_of_the_time():
