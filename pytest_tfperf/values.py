@@ -31,6 +31,8 @@ PART_TITLES: Mapping[str, str] = {part: part.replace("_", " ") for part in PARTS
 """The parts in words."""
 UNEXPLAINED = "not explained"
 """Title of the other time of a trace that lacks the evidence of `host_overhead`."""
+TIME_CAUSES = "time_causes"
+"""Key of the table of what takes the time of a step, and of the first."""
 COMPARISON = "comparison"
 """Key of the table of compared variants."""
 OF_PLATFORM = "of_platform"

@@ -28,7 +28,7 @@ from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.recording import Fetches, Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.trace.xspace import Trace
-from pytest_tfperf.values import Step
+from pytest_tfperf.values import TIME_CAUSES, Step
 
 ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
     timing.analyse,
@@ -65,7 +65,7 @@ ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
     Expensive(step_code.analyse_alignment, tables=("alignment",)),
     Expensive(step_code.analyse_op_guide, metrics=("op_guide_findings",), tables=("op_guide",)),
     batch_padding.analyse,
-    Expensive(time_causes.analyse, tables=(time_causes.TABLE,)),
+    Expensive(time_causes.analyse, tables=(TIME_CAUSES,)),
 )
 """Every analysis; each metric is a finding of exactly one."""
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from pytest_tfperf.analysis.advice.step_advice import PART_REMEDIES
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.calls import retraces
 from pytest_tfperf.analysis.host.op_times import OpTime, host_ops
@@ -23,13 +24,12 @@ from pytest_tfperf.analysis.time_remedies import LAUNCHES, UNROLLED, op_remedy, 
 from pytest_tfperf.analysis.xla import counts
 from pytest_tfperf.analysis.xla.compile_time import compile_time
 from pytest_tfperf.op_types import DATA_SIDE
-from pytest_tfperf.quantities import SECONDS, SHARE, format_quantity
+from pytest_tfperf.quantities import COUNT, SECONDS, SHARE, format_quantity
 from pytest_tfperf.recording import StackTime
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.xspace import Trace
-from pytest_tfperf.values import PARTS, Column, Table, Unknown
+from pytest_tfperf.values import PARTS, TIME_CAUSES, Column, Table, Unknown
 
-TABLE = "time_causes"
 STEP, FIRST_STEP = "step_time", "first_step_time"
 _COLUMNS = (
     Column("metric", "time"),
@@ -39,8 +39,10 @@ _COLUMNS = (
     Column("where", "where"),
     Column("try", "try"),
 )
-_NATIVE = ("tensorflow/python/eager/execute.py:", "tensorflow/python/eager/context.py:")
-"""Functions that call TensorFlow's runtime, and wait in it."""
+_NATIVE = re.compile(
+    r"tensorflow/python/(eager/(execute|context)|ops/gen_\w+)\.py:|jax/_src/array\.py:"
+)
+"""Functions that call the runtime of a framework, and wait in it."""
 _SCOPE = re.compile(
     r"(?:StatefulPartitionedCall/)?(?:gradient_tape/)?"
     r"(?:(?:[^/]*model|functional|sequential)[^/]*/)*([^/:]+)/"
@@ -56,7 +58,7 @@ _LEAST = 0.05
 _SHOWS = 0.5
 """Least share of a part that ops must cover to explain it."""
 _NAMED = 3
-_MANY_LAUNCHES = 20
+_MANY_LAUNCHES, _MANY_CALLS = 20, 100
 
 Cause = tuple[str, float, str, str]
 """Part, seconds, where, try."""
@@ -78,7 +80,7 @@ def analyse(evidence: Evidence) -> Findings:
     ]
     cells.sort(key=lambda row: (row[0] != STEP, -row[2]))
     table = Table.of("What takes the time", _COLUMNS, cells)
-    return Findings(tables={TABLE: table} if cells else {})
+    return Findings(tables={TIME_CAUSES: table} if cells else {})
 
 
 def _of_the_step(evidence: Evidence, period_s: float) -> Iterator[Cause]:
@@ -91,6 +93,11 @@ def _of_the_step(evidence: Evidence, period_s: float) -> Iterator[Cause]:
             yield from _ops(evidence, seconds)
         elif part == "other":
             yield from _python(evidence.recording.stacks, evidence, seconds)
+        elif part == "device_compute":
+            yield from _named(evidence.device_ops, evidence, seconds, part)
+        elif part in PART_REMEDIES:
+            remedy = PART_REMEDIES[part][evidence.framework == JAX]
+            yield part, seconds, part.replace("_", " "), remedy
         elif part == "input":
             detail = host_values(evidence, evidence.trace)["input_bound"].detail
             if detail.get("where"):
@@ -134,17 +141,22 @@ def _ops(evidence: Evidence, seconds: float) -> Iterator[Cause]:
     by_line = ""
     if eager_s > _SHOWS * shown_s:
         by_line = _called_from(evidence.recording.stacks)
-    for group in _grouped(ops):
-        part_s = sum(op.self_s for op in group) / n_steps
-        yield (
-            "host_compute",
-            seconds * part_s / shown_s,
-            _described(group, evidence, n_steps) + by_line,
-            op_remedy(group[0].kind, _scope(group[0].name), [op.kind for op in group]),
-        )
+    yield from _named(ops, evidence, seconds, "host_compute", by_line)
 
 
-def _grouped(ops: list[OpTime]) -> list[list[OpTime]]:
+def _named(
+    ops: Sequence[OpTime], evidence: Evidence, seconds: float, part: str, by_line: str = ""
+) -> Iterator[Cause]:
+    """Divide the seconds of a part among groups of its ops, by their self times."""
+    total_s = sum(op.self_s for op in ops)
+    for group in _grouped(ops) if total_s else ():
+        share = sum(op.self_s for op in group) / total_s
+        where = _described(group, evidence, evidence.launched.n_steps) + by_line
+        remedy = op_remedy(group[0].kind, _scope(group[0].name), [op.kind for op in group])
+        yield part, seconds * share, where, remedy
+
+
+def _grouped(ops: Sequence[OpTime]) -> list[list[OpTime]]:
     """Return ops by the type or the scope (layer, optimizer) that takes most, the largest first."""
     total = sum(op.self_s for op in ops)
     groups: dict[str, list[OpTime]] = {}
@@ -215,7 +227,7 @@ def _python(
     stacks: Iterable[StackTime], evidence: Evidence, seconds: float, part: str = "other"
 ) -> Iterator[Cause]:
     """Name the user's lines and callbacks whose Python takes the time, by samples of the stack."""
-    python = [one for one in stacks if not one.function.startswith(_NATIVE)]
+    python = [one for one in stacks if not _NATIVE.match(one.function)]
     total = sum(one.seconds for one in python)
     groups: dict[tuple[str, str, str], list[StackTime]] = {}
     for one in python:
@@ -238,11 +250,12 @@ def _described_python(group: list[StackTime], evidence: Evidence) -> str:
     if first.callback:
         file, _, method = first.callback.rpartition(":")
         return f"Keras callback {method}{at or f' of {file}'}"
-    calls = evidence.recording.python_calls
-    most = ""
-    if not isinstance(calls, Unknown) and calls.functions and calls.functions[0].calls >= 100:
-        shown = format_quantity(calls.functions[0].calls, "count")
-        most = f"; called most: {calls.functions[0].name} ×{shown}"
+    calls, most = evidence.recording.python_calls, ""
+    functions = () if isinstance(calls, Unknown) else calls.functions
+    package = first.called.partition("/")[0]
+    inside = next((one for one in functions if one.name.partition("/")[0] == package), None)
+    if first.called and inside is not None and inside.calls >= _MANY_CALLS:
+        most = f"; called most there: {inside.name} ×{format_quantity(inside.calls, COUNT)}"
     if not first.called:
         return f"Python{at or ' of ' + first.function}{most}"
     return f"Python{at} in {first.called}{most}"
@@ -259,18 +272,14 @@ def _of_the_first_step(evidence: Evidence) -> Iterator[Cause]:
         yield "compile", compiled.number, where, remedy
     groups: dict[tuple[str, str], list[StackTime]] = {}
     for one in recording.first_stacks:
-        if one.phase != "compiling" and not one.function.startswith(_NATIVE):
+        if one.phase != "compiling" and not _NATIVE.match(one.function):
             groups.setdefault((one.phase, one.line), []).append(one)
     for (phase, line), group in groups.items():
         seconds = sum(one.seconds for one in group)
         at = f" at {line}" if line else f" in {group[0].function}"
         if phase in ("tracing", "lowering"):
-            yield (
-                phase,
-                seconds,
-                f"{phase}{at}{repeated}",
-                UNROLLED if repeated else _TRACE_LESS,
-            )
+            remedy = UNROLLED if repeated else _TRACE_LESS
+            yield phase, seconds, f"{phase}{at}{repeated}", remedy
         elif phase == "importing":
             yield phase, seconds, f"imports{at}", "import it before the step"
         else:
@@ -290,8 +299,7 @@ def _repeated(evidence: Evidence) -> str:
                 one.opcode
                 for computation in module.computations.values()
                 for one in computation.instructions.values()
-                if one.opcode
-                not in ("parameter", "constant", "get-tuple-element", "tuple", "bitcast")
+                if one.opcode not in _NO_WORK
             )
     kind, number = next(iter(kinds.most_common(1)), ("", 0))
     return f", {number} {kind} in one graph" if number >= 100 else ""

@@ -20,7 +20,7 @@ from itertools import pairwise
 from time import perf_counter
 from types import CodeType, FrameType
 
-from pytest_tfperf.compiler.source_lines import user_line_of
+from pytest_tfperf.compiler.source_lines import CALLBACKS, user_line_of
 from pytest_tfperf.machine.code_names import function_name
 from pytest_tfperf.recording import StackTime
 
@@ -34,7 +34,6 @@ Seconds that a thread runs Python before it lets another one run, 0.005 by defau
 
 Samples would otherwise fall where the thread waits in C anyway.
 """
-_CALLBACK_LISTS = ("keras/src/callbacks/callback_list.py:", "tf_keras/src/callbacks.py:")
 _PHASES = (
     ("compiling", "jax/_src/compiler.py:"),
     ("lowering", "jax/_src/interpreters/mlir.py:lower_jaxpr_to_module"),
@@ -149,6 +148,8 @@ def _place(stack: _Stack) -> tuple[str, str, str, str, str]:
     lines = (user_line_of(code.co_filename, line) for _, code, line in named)
     place, line = next(((n, line) for n, line in enumerate(lines) if line), (len(named), ""))
     called = names[place - 1] if place else ""
-    callback = next((name for name, by in pairwise(names) if by.startswith(_CALLBACK_LISTS)), "")
+    callback = next(
+        (name for name, by in pairwise(names) if by.partition(":")[0].endswith(CALLBACKS)), ""
+    )
     phases = (phase for name in names for phase, start in _PHASES if name.startswith(start))
     return line, called, names[0], callback, next(phases, "")

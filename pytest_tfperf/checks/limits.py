@@ -9,7 +9,7 @@ from pytest_tfperf.metrics import MACHINE, Metric
 from pytest_tfperf.quantities import SECONDS, SHARE, format_quantity, told_apart
 from pytest_tfperf.results import Check, Profile, Verdict, part_title
 from pytest_tfperf.text import Labelled
-from pytest_tfperf.values import PARTS, Value
+from pytest_tfperf.values import PARTS, TIME_CAUSES, Value
 
 __tracebackhide__ = True
 
@@ -212,7 +212,7 @@ def _causes_of_time(
         Lines `where`, the remedy of each, and the share of the time that they account for.
     """
     metric = "first_step_time" if limit.metric.name == "first_step_time" else "step_time"
-    table = profile.tables.get("time_causes")
+    table = profile.tables.get(TIME_CAUSES)
     rows = [] if table is None else [row for row in table.records() if row["metric"] == metric]
     named = [row for n, row in enumerate(rows) if row["share"] >= (_ALONE if n == 0 else _BESIDE)]
     if not named:

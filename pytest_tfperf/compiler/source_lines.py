@@ -14,7 +14,7 @@ from pytest_tfperf.files import is_installed
 from pytest_tfperf.graphs import reached
 
 _PYTHON_OPS = "tensorflow/python/ops/script_ops.py"
-_CALLBACKS = ("keras/src/callbacks/callback_list.py", "keras/src/callbacks.py")
+CALLBACKS = ("keras/src/callbacks/callback_list.py", "keras/src/callbacks.py")
 _FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
 _AUTOGRAPH = "__autograph_generated_file"  # tensorflow/python/autograph/pyct/loader.py
 _NO_FILE = "<"  # exec and the like
@@ -39,7 +39,7 @@ def keras_callback_now() -> str | None:
     inner: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if inner is not None and frame.f_code.co_filename.endswith(_CALLBACKS):
+        if inner is not None and frame.f_code.co_filename.endswith(CALLBACKS):
             owner = type(inner.f_locals.get("self")).__name__
             return f"{owner}.{inner.f_code.co_name}"
         inner, frame = frame, frame.f_back

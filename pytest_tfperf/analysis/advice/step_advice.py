@@ -308,6 +308,16 @@ _IN_JAX = {
     **memory_advice.IN_JAX,
 }
 """Advice in terms of JAX, by the same advice in terms of TensorFlow."""
+PART_REMEDIES = {
+    part: (remedy, _IN_JAX.get(remedy, remedy))
+    for part, remedy in (
+        ("output", _FETCH_LESS),
+        ("kernel_launch", _LAUNCH_LESS),
+        ("collective", _REDUCE_LESS),
+        ("device_to_device", _KEEP_IN_PLACE),
+    )
+}
+"""Remedies of parts of the step that have one cause, in terms of TensorFlow and of JAX."""
 _RULES: tuple[Rule, ...] = (
     _input,
     _compile,

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.device.duty_cycle import duty_cycle, duty_cycles, idle_share
 from pytest_tfperf.analysis.device.planes import NO_CATEGORY
 from pytest_tfperf.analysis.evidence import Evidence, Findings
@@ -45,6 +44,31 @@ _NO_DATA_OF_JAX = (
     "the steps were given no data, and JAX's trace shows no input pipeline; pass the data, and the "
     "time of next() counts: tf_profile(step, data) or tf_profile.steps(data)"
 )
+
+_OVERHEAD = (
+    "Python code in the step or its loop, with neither TensorFlow nor input active",
+    "Python code or JAX's dispatch, with no device active",
+)
+"""The place of host_overhead, of TensorFlow and of JAX."""
+_LESS_OVERHEAD = {
+    (False, False): (
+        "move the step's Python code into a tf.function, run it less often, or loop over "
+        "several steps inside one (steps_per_execution in Keras)"
+    ),
+    (False, True): (
+        "do more in each call of the tf.function (larger batches, or a loop over several steps: "
+        "steps_per_execution in Keras), and run less Python between the calls"
+    ),
+    (True, False): (
+        "move the step's Python code into one jax.jit function, loop over several steps "
+        "inside it (jax.lax.scan), or load the input ahead (Grain)"
+    ),
+    (True, True): (
+        "do more in each call of the jax.jit function (larger batches, or several steps in a "
+        "jax.lax.scan), or load the input ahead (Grain)"
+    ),
+}
+"""Remedies by framework, true for JAX, and true if each step is one call of a function."""
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -170,15 +194,25 @@ def _host_overhead(evidence: Evidence, trace: Trace) -> Value:
         of_jax = evidence.framework == JAX and shows_host(trace)
         return Value.unknown("host_overhead", _NO_WORK_OF_JAX if of_jax else _NO_WORK)
     is_function = _calls_one_function(evidence)
-    cause = copies_by_host(evidence, trace) or diagnosis.overhead_cause(
-        evidence.framework, is_function
-    )
+    cause = copies_by_host(evidence, trace) or _overhead_cause(evidence.framework, is_function)
     return Value.of(
         "host_overhead",
         evidence.breakdown.share("other"),
         Source.TRACE,
         **cause,
     )
+
+
+def _overhead_cause(framework: str, is_function: bool) -> dict[str, str]:
+    """
+    Return `where` and `try` for steps whose time goes to Python.
+
+    Args:
+        framework: The framework that ran the steps.
+        is_function: True if each step is one call of a tf.function or jax.jit function.
+    """
+    of_jax = framework == JAX
+    return {"where": _OVERHEAD[of_jax], "try": _LESS_OVERHEAD[of_jax, is_function]}
 
 
 def _calls_one_function(evidence: Evidence) -> bool:

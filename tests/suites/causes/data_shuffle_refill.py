@@ -8,6 +8,7 @@ Up to 300 ms of it are TensorFlow's freeing of the old iterator.
 
 import pytest
 import tensorflow as tf
+from _step import step
 
 EXPECTED = {
     "metric": "epoch_gap",
@@ -15,20 +16,11 @@ EXPECTED = {
     "try": r"(?i)shuffle.*(before|earlier|names|indices|ind(ex|ices)|small)|(smaller|less).*(buffer|shuffle)|reshuffle|repeat",
     "never": r"(?i)larger batch|jit_compile",
 }
-SQUARE = tf.Variable(tf.random.normal((256, 256)) / 256)
 
 
 def decode(number):
     noise = tf.random.stateless_uniform((3, 12_000), tf.stack([number, number]))
     return tf.reduce_mean(tf.sort(noise, axis=1), axis=0)
-
-
-@tf.function
-def step(images):
-    square = SQUARE + tf.reduce_mean(images)
-    for _ in range(10):
-        square = tf.tanh(square @ SQUARE)
-    return tf.reduce_mean(square)
 
 
 def images():

@@ -1,6 +1,7 @@
 """Threads of the user's own that run TensorFlow beside the step."""
 
 import threading
+import time
 from contextlib import contextmanager
 
 import tensorflow as tf
@@ -98,8 +99,12 @@ def test_a_thread_that_only_waits_or_computes_without_tensorflow_changes_nothing
 
 
 def test_eager_ops_of_another_thread_are_not_counted_as_the_step_s(profile):
+    def slow(x):
+        time.sleep(0.002)  # so that the other thread runs in each step
+        return step(x)
+
     with calling(lambda x: x + 1, OTHER):
-        found = profile(step, [STEP] * 40)
+        found = profile(slow, [STEP] * 40)
     assert "another thread ran AddV2 eagerly" in found.value("eager_ops").why
     assert (found.flops, found.graph_ops) == (FLOPS, 1)
 
