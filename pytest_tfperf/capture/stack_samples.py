@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 from _thread import allocate_lock, start_new_thread
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -24,7 +24,7 @@ from pytest_tfperf.compiler.source_lines import CALLBACKS, user_line_of
 from pytest_tfperf.machine.code_names import function_name
 from pytest_tfperf.recording import StackTime
 
-FIRST_S, WARM_S = 0.005, 0.001
+FIRST_S, WARM_S = 0.02, 0.001
 """Seconds between two samples of the first step, which is timed, and of the warm-up."""
 _PER_INTERVAL = 1000
 """Samples after which the interval doubles."""
@@ -43,29 +43,33 @@ _PHASES = (
 )
 """What a framework does in a function of this name, and in all that it calls."""
 _Stack = tuple[tuple[CodeType, int], ...]
+Samples = dict[object, tuple[_Stack, float]]
+"""Stacks with their seconds, by the identities of their code, which compares slowly by value."""
 
 
 @contextmanager
-def stacks_sampled(interval_s: float) -> Iterator[Counter[_Stack]]:
+def stacks_sampled(interval_s: float) -> Iterator[Samples]:
     """
-    Sample this thread's stack; yield the seconds of each stack, innermost frame first.
+    Sample this thread's stack; yield each stack with its seconds, innermost frame first.
 
     Nothing is sampled outside of the main thread, which alone handles signals, and where the user
     handles this signal.
     """
-    seconds: Counter[_Stack] = Counter()
+    samples: Samples = {}
     # ignored by default, so that a late one does no harm; Go's runtime chose it for that too
     number = getattr(signal, "SIGURG", None)
     is_main = threading.current_thread() is threading.main_thread()
     if number is None or not is_main or callable(signal.getsignal(number)):
-        yield seconds
+        yield samples
         return
     base, last = set(_outer(sys._getframe())), perf_counter()
 
     def sample(_: int, frame: FrameType | None) -> None:
         nonlocal last
         now = perf_counter()
-        seconds[_stack(frame, base)] += now - last  # type: ignore[assignment]
+        stack = _stack(frame, base)
+        key = tuple([(id(code), line) for code, line in stack])
+        samples[key] = stack, samples[key][1] + now - last if key in samples else now - last
         last = now
 
     handler = signal.signal(number, sample)
@@ -74,7 +78,7 @@ def stacks_sampled(interval_s: float) -> Iterator[Counter[_Stack]]:
     sys.setswitchinterval(_SWITCH_S)
     end = _signals(number, interval_s)
     try:
-        yield seconds
+        yield samples
     finally:
         end()
         signal.signal(number, handler)
@@ -121,20 +125,21 @@ def _stack(frame: FrameType | None, base: set[FrameType]) -> _Stack:
     return tuple(stack)
 
 
-def stack_times(seconds: Counter[_Stack], n_steps: int) -> tuple[StackTime, ...]:
+def stack_times(samples: Samples, n_steps: int) -> tuple[StackTime, ...]:
     """
     Return where the user's code was in the samples, the longest time first.
 
     Args:
-        seconds: Seconds of each stack.
+        samples: Each stack with its seconds.
         n_steps: Steps that were sampled.
     """
-    found: Counter[tuple[str, str, str, str, str]] = Counter()
-    for stack, taken in seconds.items():
+    found: defaultdict[tuple[str, str, str, str, str], float] = defaultdict(float)
+    for stack, taken in samples.values():
         found[_place(stack)] += taken
+    ordered = sorted(found.items(), key=lambda one: -one[1])
     return tuple(
-        StackTime(line, called, function, callback, phase, float(taken) / n_steps)
-        for (line, called, function, callback, phase), taken in found.most_common()
+        StackTime(line, called, function, callback, phase, taken / n_steps)
+        for (line, called, function, callback, phase), taken in ordered
         if function
     )
 

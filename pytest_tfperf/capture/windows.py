@@ -273,7 +273,7 @@ class Windows:
         with stacks_sampled(FIRST_S) as stacks:
             yield
             synchronise(self.last_output)
-        self.observations.first_step_s = self._timer.lap_timer.lap()
+            self.observations.first_step_s = self._timer.lap_timer.lap()
         self.observations.first_stacks = stack_times(stacks, 1)
         self.observations.first_step_instrumented = is_traced()
         session, self._session = self._session, None
