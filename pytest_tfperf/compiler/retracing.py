@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -50,6 +51,9 @@ _OTHER_MODEL = Change(KERAS_MODEL, "another model")
 _KERAS = ("keras", "tf_keras")
 _NOTHING = "nothing"
 _LONGEST = 60
+_SHOWN = reprlib.Repr()
+_SHOWN.maxother = _SHOWN.maxstring = _LONGEST
+"""Shows objects of the user, also those whose `__repr__` raises."""
 
 Report = Callable[[str, Sequence[Change]], None]
 """Receives the name of a traced function, and what changed since its last trace."""
@@ -199,7 +203,7 @@ def _of_objects(path: str, before: Any, now: Any) -> Change:
     kind = type(now).__name__
     if before is None:
         return Change(GONE, f"{path}: another {kind}; the one before is gone", path)
-    was, is_now = (elide(repr(one), _LONGEST) for one in (before, now))
+    was, is_now = map(_SHOWN.repr, (before, now))
     if was == is_now:
         return Change(OBJECT, f"{path}: another {kind}, {EYE}: {is_now}", path)
     if was.endswith(">") and " at 0x" in was:

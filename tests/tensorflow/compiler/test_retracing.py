@@ -213,3 +213,14 @@ def test_a_model_that_is_compiled_again_is_told_from_another_one():
     found = changes(train(one), test, again, train(one), train(model()))
     kinds = [kind for [change] in found if (kind := change.kind) != FIRST]
     assert kinds == [KERAS_COMPILE, KERAS_MODEL]
+
+
+def test_an_object_that_cannot_be_shown_disturbs_no_trace():
+    class Odd:
+        def __repr__(self):
+            raise RuntimeError
+
+    held = [Odd(), Odd()]
+    function = tf.function(lambda x, odd: x + 1)
+    (_, _), (_, change) = reports(*(lambda odd=odd: function(ONES(2), odd) for odd in held))
+    assert "another Odd" in change
