@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.analysis.advice.step_advice import PART_REMEDIES
@@ -20,11 +21,21 @@ from pytest_tfperf.analysis.host.op_times import OpTime, host_ops
 from pytest_tfperf.analysis.host.shown import JAX
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.steps.shares import host_values
-from pytest_tfperf.analysis.time_remedies import LAUNCHES, UNROLLED, op_remedy, python_remedy
+from pytest_tfperf.analysis.time_remedies import (
+    LAUNCHES,
+    RUN_EAGERLY,
+    UNROLLED,
+    WIDE,
+    op_remedy,
+    python_remedy,
+    runs_eagerly,
+)
 from pytest_tfperf.analysis.xla import counts
 from pytest_tfperf.analysis.xla.compile_time import compile_time
+from pytest_tfperf.hlo.module import source_line
 from pytest_tfperf.op_types import DATA_SIDE
 from pytest_tfperf.quantities import COUNT, SECONDS, SHARE, format_quantity
+from pytest_tfperf.recorded_graphs import CALL
 from pytest_tfperf.recording import StackTime
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.xspace import Trace
@@ -133,27 +144,24 @@ def _ops(evidence: Evidence, seconds: float) -> Iterator[Cause]:
         if loops:
             (name, n_runs), *_ = loops.most_common(1)
             runs = f"{n_runs} iterations" if n_runs < 90 else "100 iterations or more"
-            line = _line_of(evidence, name)
+            line, _ = _made(evidence, name)
             where = f"the loop {name}{line} runs small ops one by one ({runs} a step)"
             yield "host_compute", seconds, where, op_remedy("While", name, [])
         return
-    eager_s = sum(op.eager_s for op in ops) / n_steps
-    by_line = ""
-    if eager_s > _SHOWS * shown_s:
-        by_line = _called_from(evidence.recording.stacks)
-    yield from _named(ops, evidence, seconds, "host_compute", by_line)
+    yield from _named(ops, evidence, seconds, "host_compute")
 
 
-def _named(
-    ops: Sequence[OpTime], evidence: Evidence, seconds: float, part: str, by_line: str = ""
-) -> Iterator[Cause]:
+def _named(ops: Sequence[OpTime], evidence: Evidence, seconds: float, part: str) -> Iterator[Cause]:
     """Divide the seconds of a part among groups of its ops, by their self times."""
     total_s = sum(op.self_s for op in ops)
     for group in _grouped(ops) if total_s else ():
-        share = sum(op.self_s for op in group) / total_s
-        where = _described(group, evidence, evidence.launched.n_steps) + by_line
-        remedy = op_remedy(group[0].kind, _scope(group[0].name), [op.kind for op in group])
-        yield part, seconds * share, where, remedy
+        self_s = sum(op.self_s for op in group)
+        where, dtype = _described(group, evidence, evidence.launched.n_steps)
+        kinds = [op.kind for op in group]
+        remedy = op_remedy(group[0].kind, _scope(group[0].name), kinds, dtype)
+        if sum(op.eager_s for op in group) > _SHOWS * self_s:
+            where += _called_from(evidence.recording.stacks)
+        yield part, seconds * self_s / total_s, where, remedy
 
 
 def _grouped(ops: Sequence[OpTime]) -> list[list[OpTime]]:
@@ -177,30 +185,46 @@ def _scope(name: str) -> str:
     return match[1] if match else ""
 
 
-def _described(group: list[OpTime], evidence: Evidence, n_steps: int) -> str:
+def _described(group: list[OpTime], evidence: Evidence, n_steps: int) -> tuple[str, str]:
+    """Describe a group of ops, and return the type of its first."""
     first, scope = group[0], _scope(group[0].name)
     kinds = Counter[str]()
     for op in group:
         kinds[op.kind] += op.self_s  # type: ignore[assignment]
     named = and_more([kind for kind, _ in kinds.most_common()], _NAMED)
+    at, dtype = _made(evidence, first.name)
+    wide = f" of {dtype}" if dtype in WIDE else ""
     if len(group) == 1:
         times = f" ×{first.count / n_steps:.3g}" if first.count > n_steps else ""
         node = f" {first.name!r}" if first.name != first.kind else ""
-        return f"op {first.kind}{times}{node}{_line_of(evidence, first.name)}"
-    return f"ops of {scope} ({named}){_line_of(evidence, first.name)}" if scope else f"ops {named}"
+        return f"op {first.kind}{times}{wide}{node}{at}", dtype
+    return f"ops of {scope} ({named}){wide}{at}" if scope else f"ops {named}{wide}{at}", dtype
 
 
-def _line_of(evidence: Evidence, name: str) -> str:
-    """Return ` at model.py:12`, the user's line of an op, empty where it is unknown or of `fit`."""
+def _made(evidence: Evidence, name: str) -> tuple[str, str]:
+    """Return ` at model.py:12`, the user's line of an op, and its type, each empty if unknown."""
+    if evidence.framework == JAX:
+        ops = (
+            op
+            for module in evidence.executables.values()
+            for computation in module.computations.values()
+            for op in computation.instructions.values()
+        )
+        found = next((op for op in ops if op.name == name), None)
+        line = source_line(found) if found is not None else None
+        at = f" at {Path(line).name}" if line else ""
+        return at, getattr(getattr(found, "shape", None), "dtype", "")
     graph = evidence.code.ops
     if isinstance(graph, Unknown):
-        return ""
-    short = name.removeprefix("StatefulPartitionedCall/")
-    lines = {op.name.removeprefix("StatefulPartitionedCall/"): op.line for op in graph.ops}
-    line = lines.get(short) or next(
-        (line for one, line in lines.items() if line and one.startswith(f"{short}/")), None
+        return "", ""
+    short = name.removeprefix(CALL)
+    nodes = {op.name.removeprefix(CALL): op for op in graph.ops}
+    node = nodes.get(short) or next(
+        (op for one, op in nodes.items() if op.line and one.startswith(f"{short}/")), None
     )
-    return f" at {line}" if line else ""
+    if node is None:
+        return "", ""
+    return f" at {node.line}" if node.line else "", node.outputs[0].dtype if node.outputs else ""
 
 
 def _loops(cold: Trace) -> Counter[str]:
@@ -236,12 +260,22 @@ def _python(
     ordered = sorted(groups.values(), key=lambda group: -sum(one.seconds for one in group))
     for group in islice(ordered, _NAMED):
         share = sum(one.seconds for one in group) / total
-        where, remedy = _described_python(group, evidence), python_remedy(group, evidence.framework)
-        if evidence.framework == JAX and not group[0].called and not group[0].callback:
-            launches = float(evidence.xla.launches.mean())
-            if launches >= _MANY_LAUNCHES:
-                where, remedy = f"{where}, which launches {launches:.0f} programs a step", LAUNCHES
+        where, remedy = _described_python(group, evidence), python_remedy(group)
+        first, n_eager = group[0], _one_by_one(evidence)
+        if n_eager >= _MANY_LAUNCHES and not first.callback:
+            if not first.line and evidence.launched.in_keras:
+                where, remedy = f"Keras runs {n_eager:.0f} ops of the model eagerly", RUN_EAGERLY
+            elif runs_eagerly(first):
+                where = f"{n_eager:.0f} ops run eagerly, one by one: {where}"
+            elif not first.called and evidence.framework == JAX:
+                where, remedy = f"{where}, which launches {n_eager:.0f} programs a step", LAUNCHES
         yield part, seconds * share, where, remedy
+
+
+def _one_by_one(evidence: Evidence) -> float:
+    """Return the ops, or programs of JAX, that Python runs one by one in a step."""
+    counts = evidence.xla.launches if evidence.framework == JAX else evidence.eager_ops[0]
+    return float(counts.mean()) if len(counts) else 0.0
 
 
 def _described_python(group: list[StackTime], evidence: Evidence) -> str:
@@ -284,7 +318,7 @@ def _of_the_first_step(evidence: Evidence) -> Iterator[Cause]:
             yield phase, seconds, f"imports{at}", "import it before the step"
         else:
             where = _described_python(group, evidence)
-            yield "other", seconds, where, python_remedy(group, evidence.framework)
+            yield "other", seconds, where, python_remedy(group)
 
 
 def _repeated(evidence: Evidence) -> str:

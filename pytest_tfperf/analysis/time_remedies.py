@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from pytest_tfperf.analysis.host.shown import JAX
 from pytest_tfperf.recording import StackTime
 
 CALLBACK = (
@@ -17,6 +16,11 @@ UNROLLED = (
     "tf.while_loop (unroll=False) do it once"
 )
 LAUNCHES = "loop inside one jax.jit function: jax.lax.scan or jax.lax.fori_loop launch it once"
+RUN_EAGERLY = "compile the model with run_eagerly=False and jit_compile='auto'"
+WIDE = frozenset({"f64", "float64", "c128", "complex128"})
+_NARROW = (
+    "compute in float32, which halves the bytes: cast the inputs, and leave jax_enable_x64 off"
+)
 _DENSE = (
     "the optimizer changes the whole table of an embedding in each step, since its sparse gradient "
     "is made dense: an optimizer with sparse or lazy updates (SGD, Adagrad), or a smaller table"
@@ -96,13 +100,16 @@ _PYTHON = (
     (r"tensorflow/python/saved_model|keras/src/saving", "save less often: once an epoch"),
     (r"(logging|json|csv|pickle|pprint|copy|subprocess|urllib)\b", "run it once in many steps"),
 )
-_OPS_OF_TENSORFLOW = ("tensorflow/python/ops", "tensorflow/python/framework", "keras/src/ops")
+_LIBRARIES_OF_OPS = (
+    *("tensorflow/python/ops/", "tensorflow/python/framework/", "tensorflow/python/util/"),
+    *("keras/src/ops/", "jax/_src/numpy/", "jax/_src/lax/"),
+)
 _EAGER = "put the step into one tf.function: Python runs its ops one by one"
 _EAGER_JAX = "put the step into one jax.jit function: Python runs its ops one by one"
 _LESS = "run it less often, for a whole batch at once, or outside the step"
 
 
-def op_remedy(kind: str, scope: str, kinds: Sequence[str]) -> str:
+def op_remedy(kind: str, scope: str, kinds: Sequence[str], dtype: str = "") -> str:
     """
     Return the remedy of ops that take the time of a step.
 
@@ -110,33 +117,35 @@ def op_remedy(kind: str, scope: str, kinds: Sequence[str]) -> str:
         kind: The type of the op that takes most.
         scope: The layer or optimizer in its name, or the loop's name.
         kinds: The types of all ops of the group.
+        dtype: The type of the result of the op that takes most, empty if unknown.
     """
+    if dtype in WIDE:
+        return _NARROW
     if _OPTIMIZERS.search(scope) and any("Segment" in one for one in kinds):
         return _DENSE
     fuse = "" if kind.islower() else _FUSE  # XLA's own ops are compiled already
     return next((text for pattern, text in _OPS if re.fullmatch(pattern, kind)), fuse)
 
 
-def python_remedy(stacks: Iterable[StackTime], framework: str) -> str:
+def python_remedy(stacks: Iterable[StackTime]) -> str:
     """
     Return the remedy of Python that takes the time of a step.
 
     Args:
         stacks: Where it was, the longest time first.
-        framework: The framework that ran the steps.
     """
     first = next(iter(stacks))
     if first.callback:
         return CALLBACK
     for pattern, text in _PYTHON:
-        if re.search(pattern, first.called) or (
-            first.called and re.search(pattern, first.function)
-        ):
+        if first.called and re.search(pattern, f"{first.called} {first.function}"):
             return text
-    if first.called.startswith("jax/"):
-        return _EAGER_JAX
-    if first.called.startswith(
-        ("tensorflow/python/ops", "tensorflow/python/framework", "keras/src/ops")
-    ):
-        return _EAGER
-    return _EAGER_JAX if framework == JAX and first.function.startswith("jax/") else _LESS
+    if runs_eagerly(first):
+        return _EAGER_JAX if first.called.startswith("jax/") else _EAGER
+    return _LESS
+
+
+def runs_eagerly(place: StackTime) -> bool:
+    """Return whether the user's line calls an op of a framework, outside of any function."""
+    is_array = re.match(_PYTHON[0][0], place.called)  # makes arrays of Python's objects
+    return place.called.startswith(_LIBRARIES_OF_OPS) and not is_array

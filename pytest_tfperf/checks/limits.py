@@ -21,7 +21,7 @@ DEFAULT_TOLERANCE = 0.05
 """The slow-down that a comparison tolerates by default, as a share."""
 _OF_THE_STEP = frozenset({"step_time", "step_time_p90", "step_time_p99", "throughput"})
 """Metrics that the parts of the traced step explain."""
-_ALONE, _BESIDE = 0.15, 0.25
+_ALONE, _BESIDE, _MOST_NAMED = 0.15, 0.1, 3
 """Least shares of a time that its largest cause and any other one must have to be named."""
 _BOUNDS = {"max": "at most", "min": "at least", "equal": "exactly"}
 _BROKEN = {"max": "above the limit of", "min": "below the limit of", "equal": "not"}
@@ -214,7 +214,8 @@ def _causes_of_time(
     metric = "first_step_time" if limit.metric.name == "first_step_time" else "step_time"
     table = profile.tables.get(TIME_CAUSES)
     rows = [] if table is None else [row for row in table.records() if row["metric"] == metric]
-    named = [row for n, row in enumerate(rows) if row["share"] >= (_ALONE if n == 0 else _BESIDE)]
+    named = [row for row in rows[:_MOST_NAMED] if row["share"] >= _BESIDE]
+    named = named if rows and rows[0]["share"] >= _ALONE else []
     if not named:
         return tuple(_largest_part(profile)) if metric == "step_time" else (), (), {}
     where = tuple(
