@@ -271,6 +271,8 @@ class Recording:
     """Remarks on what else used the machine in the timed window."""
     ended: str | None = None
     """The reason why the windows are not full, if they are not."""
+    window_notes: Mapping[str, str] = field(default_factory=dict)
+    """Notes by window (warm-up, timed, traced) that is shorter than planned, and on the lock."""
     notes: tuple[str, ...] = ()
     """Notes on the run."""
     result: Any = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
@@ -39,6 +39,8 @@ OF_PLATFORM = "of_platform"
 """Detail of a value of programs that were made for a platform, and which holds there only."""
 COUNTED_BY = "counted_by"
 """Detail of a count: how much of it is each function's or op type's."""
+NOTES = "notes"
+"""Detail of a value: sentences on how it was measured, which a reader of the number needs."""
 TRACED_BEFORE = "traced_before"
 """Detail of a first_step_time of steps whose functions something else had traced."""
 FETCH = "tfperf::next"
@@ -128,6 +130,17 @@ class Value:
         if not math.isfinite(number):
             return cls.unknown(metric, f"the measurement gave {number}")
         return cls(number=float(number), unit=METRICS[metric].unit, source=source, detail=detail)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on how it was measured, which a reader of the number needs."""
+        return tuple(self.detail.get(NOTES, ()))
+
+    def noted(self, notes: Iterable[str]) -> Value:
+        """Return the value with further notes; a value without a number has its reason instead."""
+        notes = [*self.notes, *notes]
+        known = self.number is not None and notes
+        return replace(self, detail={**self.detail, NOTES: notes}) if known else self
 
     def low(self) -> float:
         """Return the smallest value over the steps."""

@@ -111,20 +111,24 @@ def assembled(evidence: Evidence, findings: Sequence[Findings]) -> Profile:
     incomplete = faults(trace) if trace else ()
     values = {name: value for found in findings for name, value in found.values.items()}
     values = {name: values[name] for name in sorted(values, key=_place)}
+    metrics = valid(values, evidence)
     notes = [note for group in sorted(found.notes for found in findings) for note in group]
+    of_values = dict.fromkeys(note for value in metrics.values() for note in value.notes)
     absent = why_absent(evidence)
     absent_notes = () if absent is None else (f"{absent}: counts of it are unknown",)
     untimed = evidence.steps.why_untimed if trace else ""
     profile = Profile(
         name=recording.name,
-        metrics=valid(values, evidence),
+        metrics=metrics,
         workload=recording.workload,
         notes=(
             *recording.notes,
+            *recording.window_notes.values(),
             *absent_notes,
             *remote_notes(evidence),
             *_trace_notes(evidence, incomplete),
             *notes,
+            *(note for note in of_values if note not in recording.window_notes.values()),
         ),
         ended=recording.ended,
         tables={key: table for found in findings for key, table in found.tables.items()},

@@ -27,7 +27,9 @@ _DRAINING = "the input buffers were still draining: step_time is not recorded as
 _ONE_ITER = (
     "repeat() the dataset, before a strategy distributes it, so that one iter() serves all epochs"
 )
+_OF_THE_STEP = ("step_time", "step_time_p90", "step_time_p99", "throughput")
 _UNEVEN = 1.25  # mean ÷ median of steps, from which rare long steps matter
+_SLOWER = 1.05  # first blocks ÷ those that count, from which it is said
 _LONG_GAPS = 0.2  # of the loop, which then takes a quarter longer than its steps
 _STEPS_FOR_P99 = 300
 _LEAST_IN_CALLS = 0.9  # of the time of a step, in the calls themselves
@@ -47,8 +49,11 @@ TRACED_NOTE = f"step_time and input_wait are of {TRACED}"
 def analyse(evidence: Evidence) -> Findings:
     """Find the times of steps that were not profiled, and what to know of them."""
     recording = evidence.completed
-    draining = () if recording.settled else (_DRAINING,)
-    return Findings(values=timed_values(recording), notes=(*draining, *timing_notes(recording)))
+    notes, values = timing_notes(recording), timed_values(recording)
+    return Findings(
+        values=values | {name: values[name].noted(notes) for name in _OF_THE_STEP},
+        notes=(_INSTRUMENTED,) if recording.instrumented else (),  # each check has it as a reason
+    )
 
 
 def timed_values(recording: Recording) -> dict[str, Value]:
@@ -73,11 +78,31 @@ def timing_notes(recording: Recording) -> tuple[str, ...]:
     """
     Return notes on the times.
 
-    Python was traced, much of the loop is between its epochs, or blocks did not get steady although
-    the input had.
+    Buffers were draining, the first blocks were slower, much of the loop is between its epochs, or
+    blocks did not get steady although the input had.
     """
-    instrumented = (_INSTRUMENTED,) if recording.instrumented else ()
-    return instrumented + _between_epochs(recording) + _uneven(recording) + _unsteady(recording)
+    return (
+        *(() if recording.settled else (_DRAINING,)),
+        *_left_out(recording),
+        *_between_epochs(recording),
+        *_uneven(recording),
+        *_unsteady(recording),
+    )
+
+
+def _left_out(recording: Recording) -> tuple[str, ...]:
+    """Return a note if the first blocks do not count, and would have changed the time."""
+    per_step = block_seconds(recording)
+    n_dropped = slow_start(per_step)
+    if not n_dropped:
+        return ()
+    first, rest = map(statistics.median, (per_step[:n_dropped], per_step[n_dropped:]))
+    if first < _SLOWER * rest:
+        return ()
+    return (
+        f"the first {n_dropped} of {len(per_step)} timed blocks do not count, since they were "
+        f"slower ({format_quantity(first, SECONDS)} a step)",
+    )
 
 
 def _uneven(recording: Recording) -> tuple[str, ...]:

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from pytest_tfperf.analysis.absent_ops import why_absent, without_absent, without_traced
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.host.other_threads import without_elsewhere
 from pytest_tfperf.analysis.host.remote_functions import without_remote
 from pytest_tfperf.analysis.trace_errors import faults, without_incomplete, without_periods
-from pytest_tfperf.values import Value
+from pytest_tfperf.values import Source, Value
+
+_MEASURED_IN = {
+    "warm-up": Source.TIMED,
+    "timed": Source.TIMED,
+    "lock": Source.TIMED,
+    "traced": Source.TRACE,
+}
+"""Origin of the values that a window, or waiting for the lock before it, touches."""
 
 
 def valid(values: Mapping[str, Value], evidence: Evidence) -> dict[str, Value]:
-    """Return the values, unknown where the evidence as a whole says that they do not hold."""
+    """
+    Return the values, unknown where the evidence as a whole says that they do not hold.
+
+    Those of a window that was shorter than planned, or began late, have a note.
+    """
     incomplete = faults(evidence.trace) if evidence.trace else ()
     untimed = evidence.steps.why_untimed if evidence.trace else ""
     values = without_periods(without_traced(values, evidence.framework), untimed)
     values = without_absent(without_incomplete(values, incomplete), why_absent(evidence))
-    return without_elsewhere(without_remote(values, evidence), evidence)
+    values = without_elsewhere(without_remote(values, evidence), evidence)
+    return {
+        name: value.noted(_window_notes(name, value, evidence)) for name, value in values.items()
+    }
+
+
+def _window_notes(name: str, value: Value, evidence: Evidence) -> Iterator[str]:
+    if name != "first_step_time":  # it is of no window
+        for window, note in evidence.recording.window_notes.items():
+            if value.source is _MEASURED_IN[window]:
+                yield note

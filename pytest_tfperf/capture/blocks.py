@@ -140,7 +140,7 @@ class BlockTimer:
                 if self._fetches:
                     observations.fetches = timed.fetches(plan.steps_per_call, self._fetched_ns)
         if perf_counter() >= deadline:
-            observations.notes += plan.cut_note("timed", n_timed, plan.timed_steps)
+            observations.window_notes |= plan.cut_note("timed", n_timed, plan.timed_steps)
 
     def turn(self, n_calls: int) -> Generator[None, None, float]:
         """Time a block for a turn; return the seconds of a step."""

@@ -108,8 +108,8 @@ class Observations:
     """True if Python was traced in the first step, where coverage does not pause."""
     ended: str | None = None
     """Reason why the windows are not full, or None."""
-    notes: list[str] = field(default_factory=list)
-    """Notes of the profile."""
+    window_notes: dict[str, str] = field(default_factory=dict)
+    """Notes by window (warm-up, timed, traced) that is shorter than planned, and on the lock."""
     conditions: list[str] = field(default_factory=list)
     """Remarks on interference in the timed window."""
 
@@ -176,7 +176,8 @@ class Observations:
             first_step_instrumented=self.first_step_instrumented,
             interference=tuple(self.conditions),
             ended=self.ended,
-            notes=tuple(dict.fromkeys((*self.notes, *self.conditions, *graph_notes))),
+            window_notes=self.window_notes,
+            notes=(*self.conditions, *graph_notes),
             **others,
         )
 

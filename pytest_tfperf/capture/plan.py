@@ -147,9 +147,9 @@ class Plan:
             return f"a step takes {shown}, and no limit, report or baseline asks for it"
         return None
 
-    def cut_note(self, window: str, n_steps: int, wanted: int) -> tuple[str, ...]:
+    def cut_note(self, window: str, n_steps: int, wanted: int) -> dict[str, str]:
         """
-        Return a note that the time limit ended a window early.
+        Return a note that the time limit ended a window early, by the window.
 
         Args:
             window: Name of the window.
@@ -160,11 +160,11 @@ class Plan:
             The note; empty if the window is complete.
         """
         if n_steps >= wanted:
-            return ()
+            return {}
         limit = f"{self.max_seconds:g} s a profile (tfperf_max_seconds)"
-        return (f"{window} window: {n_steps} of {wanted} steps, cut by {limit}",)
+        return {window: f"{window} window: {n_steps} of {wanted} steps, cut by {limit}"}
 
-    def of_events(self, n_events: int) -> tuple[Plan, tuple[str, ...]]:
+    def of_events(self, n_events: int) -> tuple[Plan, dict[str, str]]:
         """
         Return the plan after a first step of n events, with a note if it traces fewer steps.
 
@@ -173,13 +173,13 @@ class Plan:
         """
         most = max(_LEAST_TRACED, _MOST_EVENTS // max(n_events, 1))
         if self.max_seconds == _NEVER_S:  # alike in every process
-            return self, ()
+            return self, {}
         plan = replace(self, most_traced=most)
         if self.traced_steps <= most:
-            return plan, ()
+            return plan, {}
         why = f"since the first has {n_events:,} events"
         note = f"traced window: {most} of {self.traced_steps} steps, {why}"
-        return plan._tracing(most), (note,)
+        return plan._tracing(most), {"traced": note}
 
     def in_epochs(self, epoch: int | None, period_s: float) -> Plan:
         """

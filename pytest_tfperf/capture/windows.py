@@ -43,6 +43,7 @@ from pytest_tfperf.values import Unknown
 __tracebackhide__ = True
 
 _MAX_ROUNDS, _MAX_PROBES = 3, 10
+_WAITED = "another test was measured on this machine first, so this one began later"
 _WARM_UP_SHARE, _TRACED_SHARE = 0.2, 0.3  # of the time limit, for one round of windows
 
 
@@ -261,6 +262,8 @@ class Windows:
                 self.observations.instrumented |= is_traced()
                 yield from self._traced_window()
         self.observations.memory.end()
+        if waited:
+            self.observations.window_notes["lock"] = _WAITED
         return waited
 
     def _has_room(self, n_steps: int, period_s: float) -> bool:
@@ -281,8 +284,8 @@ class Windows:
         self.observations.cold = session.stop()
         traces = read_sessions(self.observations.cold)
         self._executables.begin(traces)
-        self.plan, notes = self.plan.of_events(sum(map(n_events, traces.values())))
-        self.observations.notes += notes
+        self.plan, cut = self.plan.of_events(sum(map(n_events, traces.values())))
+        self.observations.window_notes |= cut
         if not self._n_cold_traces and any(map(runs_functions, traces.values())):
             self.observations.first_step_s = Unknown(
                 "its functions had been traced before, so this was no first step"
@@ -303,7 +306,7 @@ class Windows:
                 n_steps += 1
             synchronise(self.last_output)
         self.observations.stacks = stack_times(stacks, max(n_steps, 1))
-        self.observations.notes += self.plan.cut_note("warm-up", n_steps, self.plan.warmup)
+        self.observations.window_notes |= self.plan.cut_note("warm-up", n_steps, self.plan.warmup)
         return max(self._timer.lap_timer.elapsed(), 0.0) / max(n_steps - half, 1)
 
     def _traced_window(self) -> Generator[None]:
@@ -317,7 +320,7 @@ class Windows:
                 self._n_traced = n_steps
                 self._running_calls.end_step(self._timer.steps_per_call)
                 if perf_counter() > deadline and n_steps >= 2:
-                    self.observations.notes += self.plan.cut_note(
+                    self.observations.window_notes |= self.plan.cut_note(
                         "traced", n_steps, self.plan.traced_steps
                     )
                     break

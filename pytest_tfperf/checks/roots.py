@@ -275,7 +275,13 @@ def _of_profile(checks: Sequence[Check], profile: Profile) -> list[Check]:
         else:
             named = [one for one in by_metric if roots[one] == metric != one and one in broken]
             done.append(_naming(check, named, by_metric, profile))
-    return done
+    return [_noted(check, profile) for check in done]
+
+
+def _noted(check: Check, profile: Profile) -> Check:
+    """Return a check with the notes on the value that it decides."""
+    value = profile.metrics.get(check.metric)
+    return check.with_details(*(("note", note) for note in (value.notes if value else ())))
 
 
 def _root(

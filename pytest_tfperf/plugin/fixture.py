@@ -301,8 +301,8 @@ class TfProfile(OtherProcesses):
         return self._profiles.environment()
 
     def results(self) -> list[tuple[Profile, tuple[Limit, ...]]]:
-        """Return every profile as far as it is known, with the limits that hold for it."""
-        return self._profiles.so_far()
+        """Return every profile with the limits that hold for it."""
+        return list(self._profiles.results.values())
 
     def unmade(self) -> list[str]:
         """Return the limits of profiles that the test asked for, and that were not made."""

@@ -196,9 +196,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Profile a test that has only the marker; decide the checks of any test that passed."""
-    alone = _PROFILER not in item.stash and is_marked(item)
+    alone = _new_profiler(item) if _PROFILER not in item.stash and is_marked(item) else None
     try:
-        result = (yield from _profile_body(_new_profiler(item))) if alone else (yield)
+        result = (yield from _profile_body(alone)) if alone else (yield)
+        if _PROFILER in item.stash:  # the test may have asked for the fixture by its name
+            _decide(item)
     except Exception as error:
         if _PROFILER not in item.stash:
             raise
@@ -206,8 +208,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
         explain(error)
         raise
-    if _PROFILER in item.stash:  # the test may have asked for the fixture by its name
-        _decide(item)
+    finally:
+        if alone:
+            alone.close()
     return result
 
 
@@ -224,8 +227,6 @@ def _profile_body(profiler: TfProfile) -> Generator[None, object, object]:
         if began and not ended:
             raise
         raise pytest.fail.Exception(str(error), pytrace=False) from None
-    finally:
-        profiler.close()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -197,7 +197,7 @@ def record_of(
         file=file_of(item),
         key=key_in_file(item),
         outcome=outcome,
-        profiles=tuple(profile for profile, _ in measured),
+        profiles=tuple(so_far(profile) for profile, _ in measured),
         checks=checks,
         environment=profiler.environment() if measured else {},  # it may load a framework
         max_regression=wanted.max_regression,

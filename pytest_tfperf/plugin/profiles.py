@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.analysis.absent_ops import refuse_other_frameworks
-from pytest_tfperf.analysis.on_demand import OnDemand, extended, so_far
+from pytest_tfperf.analysis.on_demand import OnDemand, extended
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.analysis.step_framework import frameworks_of
 from pytest_tfperf.capture.inspection import StepInspection
@@ -318,7 +318,3 @@ class Profiles:
             return describe(named({one.framework for one, _ in self.recordings.values()}))
         except CaptureError:  # the test has failed with it
             return describe(())
-
-    def so_far(self) -> list[tuple[Profile, tuple[Limit, ...]]]:
-        """Return every profile with its limits, and the expensive findings computed so far."""
-        return [(so_far(profile), limits) for profile, limits in self.results.values()]

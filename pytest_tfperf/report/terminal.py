@@ -15,7 +15,7 @@ from pytest_tfperf.report.text_layout import BOUNDLESS
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Verdict, worst_first
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.summary import shown_value
-from pytest_tfperf.text import and_more, elide, plural
+from pytest_tfperf.text import Labelled, and_more, elide, plural
 from pytest_tfperf.values import COMPARISON
 
 _NAME_WIDTH = 48
@@ -47,8 +47,8 @@ def render(
         run: The run.
         width: Columns of the terminal; with `BOUNDLESS` names are whole.
         verbosity: Below 0 only the count is shown. At 0 also the table, the checks that are not
-            decided, and changes. Of undecided checks with the same text only the first is shown.
-            Above 0 all checks and notes are, and each step in a line.
+            decided, changes, and notes on checked values. Of undecided checks with the same text
+            only the first is shown. Above 0 all checks and notes are, and each step in a line.
         failures_shown: True if pytest shows the messages of failed tests. Then the checks that
             failed are not repeated.
         ascii_only: True to draw with ASCII characters only.
@@ -63,8 +63,10 @@ def render(
         else Counter()
     )
     for test in run.tests:
-        told = BROKEN if failures_shown and test.outcome == "failed" else frozenset()
-        lines += _checks(test, alike, told) if verbosity == 0 else _all_checks(test)
+        if verbosity == 0:
+            lines += _checks(test, alike, _shown_by_pytest(test, failures_shown))
+        else:
+            lines += _all_checks(test)
         lines += _noise(test, verbosity > 0)
         lines += [
             TextLine(f"{profile_title(test, profile)}: {profile.ended}", "yellow")
@@ -77,8 +79,10 @@ def render(
                 TextLine(f"{profile_title(test, profile)}: {note}")
                 for profile in test.profiles
                 for note in profile.notes
-                if note not in profile.interference
+                if note not in profile.interference and ("note", note) not in _told(test)
             ]
+    if verbosity == 0:
+        lines += _notes(run.tests, failures_shown)
     lines += [TextLine(f"tfperf: {sentence}", "yellow") for sentence in run.not_checked]
     return [*lines, count_line(run.tests, width if width >= BOUNDLESS else _NAME_WIDTH)]
 
@@ -151,6 +155,30 @@ def _all_checks(test: ProfiledTest) -> Iterator[TextLine]:
         yield _first(test, check)
         for line in check.message.splitlines()[1:]:
             yield TextLine(f"{'':<12} {line}", colour(check))
+
+
+def _shown_by_pytest(test: ProfiledTest, failures_shown: bool) -> frozenset[Verdict]:
+    return BROKEN if failures_shown and test.outcome == "failed" else frozenset()
+
+
+def _told(test: ProfiledTest) -> set[Labelled]:
+    """Return the lines below all checks of a test."""
+    return {line for check in test.checks for line in check.details}
+
+
+def _notes(tests: Sequence[ProfiledTest], failures_shown: bool) -> Iterator[TextLine]:
+    """Render each note on checked values once, unless pytest has shown it with a failure."""
+    titles: dict[tuple[str, str], list[str]] = {}
+    for test in tests:
+        told = _shown_by_pytest(test, failures_shown)
+        for check in causes(test.checks):
+            for label, text in check.details:
+                if label == "note" and check.verdict not in told:
+                    title = f"{test.key}/{check.profile}" if check.profile else test.key
+                    titles.setdefault((check.metric, text), []).append(title)
+    for (metric, text), of in titles.items():
+        others = f" and {len(of) - 1} more" if len(of) > 1 else ""
+        yield TextLine(f"{of[0]}{others}: {metric}: {text}", "yellow")
 
 
 def _noise(test: ProfiledTest, with_advice: bool) -> Iterator[TextLine]:

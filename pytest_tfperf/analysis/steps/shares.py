@@ -85,7 +85,9 @@ def analyse(evidence: Evidence) -> Findings:
     if why and device["collective_time"].number is not None:
         device["collective_time"] = Value.unknown("collective_time", why)
     notes = _starts_no_epoch(evidence, values["input_bound"])
-    return Findings(values={**values, "input_wait": wait, **device}, notes=notes)
+    waits = {"input_bound": values["input_bound"], "input_wait": wait}
+    waits = {name: value.noted(notes) for name, value in waits.items()}
+    return Findings(values={**values, **waits, **device})
 
 
 def _starts_no_epoch(evidence: Evidence, bound: Value) -> tuple[str, ...]:

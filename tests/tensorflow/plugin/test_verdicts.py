@@ -54,6 +54,27 @@ def test_a_broken_limit_fails_the_test_itself_with_cause_and_remedy(suite, proce
     suite("-v", "-k", "bad").stdout.fnmatch_lines(["test_suite.py::test_bad PERF*"])
 
 
+SLOW = """
+import time
+
+@pytest.mark.tfperf(max_step_time="5 ms")
+def test_slow(tf_profile):
+    tf_profile(lambda: time.sleep(0.02) or tf.reduce_sum(DATA), **STEP_ARGUMENTS)
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--tfperf-report=run.json",)])
+def test_a_slow_step_has_its_cause_whether_or_not_a_report_is_written(suite, processes, options):
+    suite.write(SLOW)
+    suite(*options).stdout.fnmatch_lines(
+        [
+            "*above the limit of 5 ms*",
+            "  where: 9* % of the time: Python at test_suite.py:*",
+            "  try: *",
+        ]
+    )
+
+
 @pytest.mark.nightly
 def test_under_xdist_the_controller_writes_reports_and_baselines(suite, pytester, processes):
     suite.write(MIXED)

@@ -1,6 +1,9 @@
+import numpy as np
 import pytest
 
+from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.timing import (
+    analyse,
     block_seconds,
     median_precision,
     timed_values,
@@ -86,8 +89,18 @@ def test_steps_that_never_get_steady_are_said_with_what_to_do():
         "the machine slows down (heat, a CPU quota, other load), or what the step works on grows"
     )
     assert noted(0.1, *(0.1 + 0.001 * (i % 2) for i in range(20))) == ()
-    assert noted(*(0.090 + 0.001 * i for i in range(21)), settled=False) == ()
+    (note,) = noted(*(0.090 + 0.001 * i for i in range(21)), settled=False)
+    assert "draining" in note
     assert noted() == ()
+
+
+def test_blocks_that_do_not_count_are_said_with_the_values_that_they_are_left_out_of():
+    recorded = {"blocks": blocks(*SLOW_START), "step_seconds": tuple(np.repeat(SLOW_START, 2))}
+    found = analyse(Evidence(Recording(name="", trace=None, workload={}, **recorded)))
+    for name, value in found.values.items():
+        said = [note for note in value.notes if "do not count" in note]
+        assert bool(said) == (name in ("step_time", "step_time_p90")), name
+    assert noted(*SLOW_START[4:]) == ()
 
 
 def test_the_90th_percentile_is_the_smallest_that_90_percent_do_not_exceed():

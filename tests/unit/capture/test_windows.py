@@ -196,7 +196,7 @@ def test_waiting_for_the_lock_is_not_timed(run_of):
     assert profile.observations.first_step_s == pytest.approx(STEP_S)
     assert profile.observations.blocks == [(pytest.approx(4 * STEP_S), 4)]
     assert profile.observations.step_seconds == pytest.approx([STEP_S] * 4)
-    assert profile.observations.notes == []  # no window was cut
+    assert [*profile.observations.window_notes] == ["lock"]  # no window was cut
     assert len(run.steps) == 1 + 3 + 4 + 2 + 1 + 3
 
 

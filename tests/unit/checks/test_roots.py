@@ -235,3 +235,14 @@ def test_a_value_without_evidence_leaves_each_check_alone():
         "eager_ops": [],
         "retraces": [],
     }
+
+
+def test_a_check_has_the_notes_on_its_value_and_no_other():
+    measured = profile(
+        step_time=value("step_time", 2.0, notes=["the warm-up was cut"]),
+        retraces=value("retraces", 1),
+    )
+    passed = check("PASS", "retraces", "retraces is 1, limit 1")
+    slow, other = with_causes([broken("step_time", 2.0, 1.0), passed], [measured])
+    assert slow.lines == ("note: the warm-up was cut",)
+    assert other.lines == ()

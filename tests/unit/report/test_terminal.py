@@ -155,6 +155,19 @@ def test_a_quiet_time_is_shown_without_remarks():
     assert "other processes" not in shown(Run(created="", tests=(quiet,)), 200, 0)
 
 
+def test_a_note_on_a_checked_value_is_said_once_at_each_verbosity():
+    note = ("note", "the warm-up was cut")
+    noted = [replace(one, details=(note,)) for one in (PASSED, FAILED)]
+    tests = tuple(
+        record_of(profile(notes=(note[1],)), checks=noted, outcome="failed") for _ in "ab"
+    )
+    for verbosity, shown_by_pytest, n in [(0, False, 2), (0, True, 1), (1, True, 4)]:
+        lines = render(Run(created="", tests=tests), 200, verbosity, failures_shown=shown_by_pytest)
+        said = [line.text for line in lines if note[1] in line.text]
+        assert len(said) == n, (verbosity, said)
+        assert verbosity or "and 1 more" in said[0]
+
+
 @pytest.mark.parametrize("verbosity", [-1, -2])
 def test_quiet_shows_only_the_count(verbosity):
     assert shown(a_run(), 80, verbosity) == COUNT
