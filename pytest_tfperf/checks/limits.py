@@ -9,7 +9,7 @@ from pytest_tfperf.metrics import MACHINE, Metric
 from pytest_tfperf.quantities import SECONDS, SHARE, format_quantity, told_apart
 from pytest_tfperf.results import Check, Profile, Verdict, part_title
 from pytest_tfperf.text import Labelled
-from pytest_tfperf.values import PARTS, TIME_CAUSES, Value
+from pytest_tfperf.values import LEFT, PARTS, TIME_CAUSES, Value
 
 __tracebackhide__ = True
 
@@ -143,6 +143,10 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
         )
         sentence = f"{name} is {_shown(value, limit)}, {broken}{_exactly(value, limit)}"
         details, advice = explanation(value)
+        left = value.detail.get(LEFT)
+        if left is not None and limit.relation == "max" and left > limit.bound:
+            rest = format_quantity(left, limit.metric.unit)
+            details = (*details, ("note", f"that leaves {rest}, which is above the limit"))
         if name in _OF_THE_STEP or name == "first_step_time":
             more, remedies, accounted = _causes_of_time(profile, limit, value)
             details, advice = (*details, *more), advice or remedies

@@ -15,7 +15,7 @@ from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.quantities import COUNT, SHARE, format_quantity
 from pytest_tfperf.recording import Batches, BatchRows, Recording
 from pytest_tfperf.text import plural
-from pytest_tfperf.values import Column, Source, Table, Unknown, Value
+from pytest_tfperf.values import LEFT, Column, Source, Table, Unknown, Value
 
 _NOT_SEEN = (
     "batches are seen where tf_profile drives the steps: tf_profile(step, data), "
@@ -23,7 +23,7 @@ _NOT_SEEN = (
 )
 _EMPTY = "the batches have no elements"
 _WORTH = 0.02  # what a change must win of the elements to be suggested
-_MOST_BUCKETS, _CANDIDATES = 8, 32
+_MOST_BUCKETS, _CANDIDATES, _FULL = 8, 256, 8
 
 _COLUMNS = (
     Column("component", "component"),
@@ -184,7 +184,7 @@ def _better(worst: BatchRows) -> dict[str, Any]:
     """
     if worst.ragged:
         return {"if_dense": _share(worst)}
-    if not worst.features:
+    if not worst.features or not sum(map(len, worst.rows)):
         return {}
     rows = [[real // worst.features for real in batch] for batch in worst.rows]
     lengths = np.array([length for batch in rows for length in batch], np.int64)
@@ -193,25 +193,23 @@ def _better(worst: BatchRows) -> dict[str, Any]:
     detail: dict[str, Any] = {
         "sorted": padded_to_longest([batch.tolist() for batch in _chunks(np.sort(lengths), size)])
     }
-    said = [*_shorter(worst, lengths)]
+    said = dict(_shorter(worst, lengths))
     if boundaries and share + _WORTH <= _share(worst):
         detail |= {"bucketed": share, "boundaries": boundaries}
-        said.append(
-            f"bucket_by_sequence_length(…, bucket_boundaries={boundaries}, …): "
-            f"{_instead(share, worst)}"
-        )
-    return detail | ({"try": "; ".join(said)} if said else {})
+        said[share] = f"bucket_by_sequence_length(…, bucket_boundaries={boundaries}, …)"
+    if said:
+        tried = (f"{what}: {_instead(left, worst)}" for left, what in said.items())
+        detail |= {"try": "; ".join(tried), LEFT: min(said)}
+    return detail
 
 
-def _shorter(worst: BatchRows, lengths: Lengths) -> Iterator[str]:
+def _shorter(worst: BatchRows, lengths: Lengths) -> Iterator[tuple[float, str]]:
     """Suggest the longest row's length for rows that are all padded to one length."""
     width, longest = worst.widths[0] // worst.features, int(lengths.max(initial=0))
     if len(set(worst.widths)) == 1 and longest < width:
         share = 1 - float(lengths.sum()) / max(len(lengths) * longest, 1)
         if share + _WORTH <= _share(worst):
-            yield (
-                f"pad to {longest}, the longest row seen, not to {width}: {_instead(share, worst)}"
-            )
+            yield share, f"pad to {longest}, the longest row seen, not to {width}"
 
 
 def _instead(share: float, worst: BatchRows) -> str:
@@ -225,54 +223,39 @@ def _best_buckets(lengths: Lengths, size: int) -> tuple[list[int], float]:
     """
     Return the fewest boundaries that leave nearly the least padding.
 
-    Candidates are quantiles of the lengths, and lengths that grow by a factor. Several boundaries
-    are candidates only if the rows fill a batch of every bucket.
+    Each bucket has at least `_FULL` of the rows, so that others of the data are padded alike.
     """
-    if not len(lengths):
-        return [], 0.0
-    one = np.quantile(lengths, np.linspace(0, 1, _CANDIDATES + 1)[:-1], method="lower")
-    tried = [[boundary] for boundary in _just_above(lengths, one)]
-    for n_buckets in range(3, _MOST_BUCKETS + 1):
-        by_rows = np.quantile(lengths, np.linspace(0, 1, n_buckets + 1)[1:-1], method="lower")
-        by_factor = np.geomspace(max(lengths.min(), 1), max(lengths.max(), 1), n_buckets + 1)[1:-1]
-        several = (_just_above(lengths, by_rows), _just_above(lengths, by_factor))
-        tried += [
-            boundaries
-            for boundaries in several
-            if boundaries and _fullness(lengths, boundaries) >= size
-        ]
-    found = [(bucketed(lengths, boundaries, size), boundaries) for boundaries in tried]
+    found = [(bucketed(lengths, bounds, size), bounds) for bounds in _optimal(lengths)]
     least = min(found, default=(0.0, []))[0]
-    share, best = min(
-        (option for option in found if option[0] <= least + _WORTH),
-        key=_few_first,
-        default=(0.0, []),
-    )
+    near = [option for option in found if option[0] <= least + _WORTH]
+    share, best = min(near, key=lambda option: (len(option[1]), option[0]), default=(0.0, []))
     return best, share
 
 
-def _fullness(lengths: Lengths, boundaries: Sequence[int]) -> int:
-    """Return the number of rows in the smallest bucket."""
-    return int(
-        np.bincount(
-            np.searchsorted(boundaries, lengths, side="right"), minlength=len(boundaries) + 1
-        ).min()
-    )
-
-
-def _few_first(option: tuple[float, list[int]]) -> tuple[int, float]:
-    return len(option[1]), option[0]
-
-
-def _just_above(lengths: Lengths, values: npt.NDArray[np.float64]) -> list[int]:
+def _optimal(lengths: Lengths) -> Iterator[list[int]]:
     """
-    Return boundaries above these lengths, which then belong to the bucket below.
+    Yield boundaries of 2, 3, … buckets whose rows, padded to the longest of each, are least in all.
 
-    A boundary above all rows would divide nothing.
+    `least[j]` is the sum over the rows of the first `j` lengths, in as many buckets as the round
+    has; one more bucket begins at the length for which the sum is smallest.
     """
-    return [
-        int(value) for value in np.unique(values.astype(np.int64)) + 1 if value <= lengths.max()
-    ]
+    tried = np.quantile(lengths, np.linspace(0, 1, _CANDIDATES + 1), method="lower")
+    ends = np.unique(tried)  # of buckets: their longest rows
+    rows = np.concatenate([[0], np.searchsorted(np.sort(lengths), ends, side="right")])
+    inside = rows[None, :] - rows[:, None]
+    cost = np.where(inside >= _FULL, inside * np.concatenate([[0], ends])[None, :], np.inf)
+    least, begins = cost[0], list[npt.NDArray[np.intp]]()
+    for _ in range(_MOST_BUCKETS - 1):
+        sums = least[:, None] + cost
+        begins.append(sums.argmin(axis=0))
+        least = sums.min(axis=0)
+        if not np.isfinite(least[-1]):
+            return
+        place, places = len(ends), []
+        for begin in reversed(begins):
+            place = int(begin[place])
+            places.append(place)
+        yield [int(ends[place - 1]) + 1 for place in reversed(places)]
 
 
 def _table(batches: Batches) -> Table:

@@ -471,3 +471,10 @@ def test_limits_know_their_metrics():
         True,
         False,
     ]
+
+
+def test_a_remedy_that_leaves_the_limit_broken_says_so():
+    for left, said in [(0.3, False), (0.31, True), (None, False)]:
+        found = value("batch_padding", 0.6, **({} if left is None else {"left": left}))
+        check = the_check(profile(batch_padding=found), max_batch_padding=0.3)
+        assert any("which is above the limit" in line for line in check.lines) == said, left

@@ -1,12 +1,18 @@
 """The share of padding, what buckets would leave of it, and how far another sample may be off; counted by hand."""
 
 import json
+from itertools import combinations
 
 import numpy as np
 import pytest
 from helpers.tables import cells
 
-from pytest_tfperf.analysis.input.batch_padding import batch_padding, bucketed, padded_to_longest
+from pytest_tfperf.analysis.input.batch_padding import (
+    _optimal,
+    batch_padding,
+    bucketed,
+    padded_to_longest,
+)
 from pytest_tfperf.recording import Batches, BatchRows, Recording
 from pytest_tfperf.values import Unknown, Value
 
@@ -42,6 +48,26 @@ def test_buckets():
     ]
     for boundaries, size, share in cases:
         assert bucketed(LENGTHS, boundaries, size) == pytest.approx(share), (boundaries, size)
+
+
+def test_boundaries_are_the_best_of_all_that_leave_each_bucket_enough_rows():
+    random = np.random.default_rng(0)
+    for draw in (random.integers(1, 30, 60), random.geometric(0.1, 60), np.full(60, 7)):
+        found = [*_optimal(draw)]
+        assert [len(one) for one in found] == [*range(1, len(found) + 1)]
+        for boundaries in found:
+            tried = {
+                bounds: np.searchsorted(bounds, draw, side="right")
+                for bounds in combinations(np.unique(draw)[1:].tolist(), len(boundaries))
+            }
+            full = [
+                padded_to_longest([draw[bucket == one].tolist() for one in range(len(bounds) + 1)])
+                for bounds, bucket in tried.items()
+                if np.bincount(bucket, minlength=len(bounds) + 1).min() >= 8
+            ]
+            assert bucketed(draw, boundaries, len(draw)) == pytest.approx(min(full))
+            if len(boundaries) == 3:
+                break
 
 
 def test_rows_padded_to_the_longest():
