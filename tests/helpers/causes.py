@@ -10,6 +10,7 @@ A file has the literal EXPECTED, tests named `test_broken…` that must fail wit
     try         for its lines `try`: the remedy of this cause
     never       for the whole message of the test: a wrong cause or remedy; optional
     tier        `full`, if the case runs in the full tier and not only each night; optional
+    unmet       why the message is not as expected, so far; optional
 """
 
 import ast
@@ -26,7 +27,7 @@ from helpers.sources import tree
 FOLDER = SUITES / "causes"
 OPTIONS = ("-q", "-p", "pytest_tfperf.plugin.hooks")
 FAILING = {"FAIL", "REGRESSION", "UNKNOWN", "MISSING"}
-KEYS = {"metric", "headline", "where", "try", "never", "tier"}
+KEYS = {"metric", "headline", "where", "try", "never", "tier", "unmet"}
 LIMIT_S = 300
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 EXPECTED = {
+    "tier": "full",
     "metric": "retraces",
     "where": r"(?is)update.*average.*weak",
     "try": r"(?i)dtype|jnp\.zeros|strong|astype|(explicit|one) type",
