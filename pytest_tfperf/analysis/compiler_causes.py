@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pytest_tfperf import op_types
 from pytest_tfperf.analysis.host.shown import JAX, PYTORCH, TENSORFLOW
+from pytest_tfperf.analysis.time_remedies import MADE_ANEW
 from pytest_tfperf.analysis.xla.executions import short_module
 from pytest_tfperf.function_traces import (
     CONTEXT,
@@ -19,6 +20,7 @@ from pytest_tfperf.function_traces import (
     KERAS_COMPILE,
     KERAS_MODEL,
     NEW_FUNCTION,
+    NEW_PIPELINE,
     OBJECT,
     SHAPE,
     SHARDING,
@@ -35,6 +37,8 @@ from pytest_tfperf.text import and_more
 _SHOWN, _CHANGES = 5, 3
 _NO_LETTER = re.compile(r"[^A-Za-z0-9]+")
 _UNKNOWN = (Change(UNKNOWN, "what changed is not known"),)
+_DATASET = "Dataset_"  # tensorflow/python/data/ops/structured_function.py, `func_name`
+_NEW_PIPELINE = Change(NEW_PIPELINE, "a pipeline of tf.data was made anew")
 _OUTSIDE_JIT = "op outside jax.jit"
 _OF_JAX = (Change(_OUTSIDE_JIT, "an op outside jax.jit, with such arguments for the first time"),)
 _AXIS_0 = re.compile(r"(axis|axes) 0\b")
@@ -61,6 +65,7 @@ _REMEDIES: Mapping[str, str] = {
         "a value in always the same places"
     ),
     NEW_FUNCTION: "make the {of} once, outside of the step",
+    NEW_PIPELINE: MADE_ANEW,
     KERAS_COMPILE: ("call model.compile once, before the steps: it throws the traced step away"),
     KERAS_MODEL: "make and compile the model once, before the steps",
     CONTEXT: "set {of} before the first step, and leave it so",
@@ -108,7 +113,7 @@ def retrace_cause(
         framework: The framework that ran the steps.
         own: Functions that JAX itself compiles.
     """
-    traced = [_of_jax(one, own) for one in traced]
+    traced = [_of_pipeline(_of_jax(one, own)) for one in traced]
     steps = and_more([str(step) for step in sorted({one.step for one in traced})], _SHOWN)
     is_again = all(change.kind != FIRST for one in traced for change in one.changes)
     where = f"traced{' again' if is_again else ''}: {_described(traced)}, in step {steps}"
@@ -188,15 +193,27 @@ def _of_jax(trace: FunctionTrace, own: Collection[str]) -> FunctionTrace:
     return trace._replace(changes=known)
 
 
+def _of_pipeline(trace: FunctionTrace) -> FunctionTrace:
+    """Return a trace with the cause of those of tf.data, whose functions have a prefix."""
+    if not trace.function.startswith(_DATASET):
+        return trace
+    changes = (_NEW_PIPELINE if one.kind == NEW_FUNCTION else one for one in trace.changes)
+    return trace._replace(changes=tuple(changes))
+
+
 def _described(traced: Iterable[FunctionTrace]) -> str:
     """Describe traces by function, line and kinds of change, the most frequent first."""
     groups: dict[tuple[object, ...], list[FunctionTrace]] = {}
     for one in traced:
         kinds = tuple(dict.fromkeys(change.kind for change in one.changes))
-        groups.setdefault((one.function, one.line, kinds), []).append(one)
+        name = _DATASET if kinds == (NEW_PIPELINE,) else one.function
+        groups.setdefault((name, one.line, kinds), []).append(one)
     texts = []
     for traces in sorted(groups.values(), key=len, reverse=True):
-        title = traces[0].function + (f" at {traces[0].line}" if traces[0].line else "")
+        names = dict.fromkeys(one.function for one in traces)
+        title = and_more(list(names), _CHANGES) + (
+            f" at {traces[0].line}" if traces[0].line else ""
+        )
         changes = Counter(
             and_more(list(dict.fromkeys(change.text for change in one.changes)), _CHANGES)
             for one in traces

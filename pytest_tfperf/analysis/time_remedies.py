@@ -16,6 +16,10 @@ UNROLLED = (
     "tf.while_loop (unroll=False) do it once"
 )
 LAUNCHES = "loop inside one jax.jit function: jax.lax.scan or jax.lax.fori_loop launch it once"
+MADE_ANEW = (
+    "make the dataset and its iterator once, outside of the step; each predict or evaluate makes "
+    "them anew: predict all rows in one call, or call the model itself, model(x)"
+)
 RUN_EAGERLY = "compile the model with run_eagerly=False and jit_compile='auto'"
 WIDE = frozenset({"f64", "float64", "c128", "complex128"})
 _NARROW = (
@@ -40,7 +44,7 @@ _OPS = (
     ),
     (
         r"MakeIterator|AnonymousIterator|\w*Dataset(V\d)?",
-        "make the dataset and its iterator once; in place of predict, call the model: model(x)",
+        MADE_ANEW,
     ),
     (
         r"SaveV2|RestoreV2|MergeV2Checkpoints|ShardedFilename|WriteFile",
@@ -79,8 +83,7 @@ _PYTHON = (
     ),
     (
         r"keras/src/.*trainer\.py:.*(predict|evaluate)",
-        "call the model itself, model(x, training=False), or predict all rows in one call: each "
-        "call makes a dataset and an iterator anew",
+        MADE_ANEW,
     ),
     (r"keras/src/.*trainer\.py:.*fit", "one fit for all data: each call starts a loop of its own"),
     (r"keras/src/.*trainer\.py:.*(compile|Trainer\.compile)", "call model.compile once"),
@@ -102,6 +105,7 @@ _PYTHON = (
 )
 _LIBRARIES_OF_OPS = (
     *("tensorflow/python/ops/", "tensorflow/python/framework/", "tensorflow/python/util/"),
+    "tensorflow/python/eager/",
     *("keras/src/ops/", "jax/_src/numpy/", "jax/_src/lax/"),
 )
 _EAGER = "put the step into one tf.function: Python runs its ops one by one"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pytest_tfperf.analysis.compiler_causes import retrace_cause
 from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.function_traces import (
     DTYPE,
@@ -19,6 +20,7 @@ from pytest_tfperf.function_traces import (
     STRUCTURE,
     UNKNOWN,
     VALUE,
+    FunctionTrace,
 )
 
 ONES = tf.ones
@@ -108,6 +110,23 @@ def test_new_function_of_the_same_code_is_named():
         ("scale", "for the first time"),
         ("scale", "a new tf.function of a Python function that was traced before"),
     ]
+
+
+def test_functions_of_a_pipeline_that_is_made_in_each_step_are_one_cause():
+    def pipeline():
+        rows = tf.data.Dataset.range(4).map(lambda n: n + 1)
+        return sum(int(n) for n in rows.filter(lambda n: n > 1))
+
+    found = []
+    with traces_reported_to(lambda name, changes: found.append((name, tuple(changes)))):
+        pipeline(), pipeline()
+    again = [
+        FunctionTrace(name, 1, changes) for name, changes in found if "first" not in _said(changes)
+    ]
+    cause = retrace_cause(again)
+    assert {one.function for one in again} == {"Dataset_map_lambda", "Dataset_filter_lambda"}
+    assert cause["where"].count("a pipeline of tf.data was made anew") == 1
+    assert cause["try"].startswith("make the dataset and its iterator once")
 
 
 def test_change_of_context_is_named():
