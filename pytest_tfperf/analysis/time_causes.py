@@ -58,7 +58,10 @@ _SCOPE = re.compile(
     r"(?:StatefulPartitionedCall/)?(?:gradient_tape/)?"
     r"(?:(?:[^/]*model|functional|sequential)[^/]*/)*([^/:]+)/"
 )
-_LOOP = re.compile(r"(?:^|.*/)([^/]*(?:while|map|scan|for)[^/]*)/")
+_LOOP = re.compile(
+    r"(?:.*/body/_\d+/|(?:StatefulPartitionedCall/)*)(.*?)/body/_\d+/(?!.*/(body|cond)/_\d+/)"
+)
+"""The innermost loop that an op is in (tensorflow/core/common_runtime/lower_while_op.cc)."""
 _NO_WORK = frozenset({"parameter", "constant", "get-tuple-element", "tuple", "bitcast"})
 _COMPILE_LESS = "fewer ops or functions to compile, or a persistent compilation cache"
 _TRACE_LESS = "trace less: fewer ops, or fewer functions in the step"
@@ -70,6 +73,8 @@ _SHOWS = 0.5
 """Least share of a part that ops must cover to explain it."""
 _NAMED = 3
 _MANY_LAUNCHES, _MANY_CALLS = 20, 100
+_VANISH = 90
+"""Least calls of which some may be missing in a trace."""
 
 Cause = tuple[str, float, str, str]
 """Part, seconds, where, try."""
@@ -143,9 +148,11 @@ def _ops(evidence: Evidence, seconds: float) -> Iterator[Cause]:
     if shown_s < _SHOWS * seconds:
         if loops:
             (name, n_runs), *_ = loops.most_common(1)
-            runs = f"{n_runs} iterations" if n_runs < 90 else "100 iterations or more"
+            runs = f"{n_runs} iterations{'' if n_runs < _VANISH else ' or more'} a step"
             line, _ = _made(evidence, name)
-            where = f"the loop {name}{line} runs small ops one by one ({runs} a step)"
+            short = name.removesuffix("/while").rpartition("/")[2]
+            layer = f" of {_scope(name)}" if _scope(name) not in ("", short) else ""
+            where = f"the loop {short}{layer}{line} runs small ops one by one ({runs})"
             yield "host_compute", seconds, where, op_remedy("While", name, [])
         return
     yield from _named(ops, evidence, seconds, "host_compute")
@@ -228,7 +235,7 @@ def _made(evidence: Evidence, name: str) -> tuple[str, str]:
 
 
 def _loops(cold: Trace) -> Counter[str]:
-    """Return the loops of the graph in a first step's trace, with their iterations, up to 100."""
+    """Return the loops of the graph in a first step's trace, with the iterations that it shows."""
     steps = find_steps(cold)
     runs: Counter[str] = Counter()
     for op in host_ops(cold, steps):

@@ -40,7 +40,8 @@ _OPS = (
     ),
     (
         r"While|StatelessWhile|Enter|NextIteration",
-        "ops on the whole batch (tf.vectorized_map), or fewer iterations",
+        "ops on the whole batch (tf.vectorized_map), jit_compile=True, which makes one program of "
+        "the loop, or fewer iterations",
     ),
     (
         r"MakeIterator|AnonymousIterator|\w*Dataset(V\d)?",
