@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from pytest_tfperf.hlo.matmuls import Matmul, matmul_of
-from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
+from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
 from pytest_tfperf.hlo.traversal import BODIES, bodies
 from pytest_tfperf.padding.tpu import SUBLANES, Generation
 
@@ -37,6 +37,8 @@ class Product:
     """Contracted size, as (size, repeats)."""
     count: float = 1
     """Number of multiplications."""
+    line: str = ""
+    """The user's source line, empty if the module does not name it."""
 
     @property
     def text(self) -> str:
@@ -57,6 +59,24 @@ class Product:
             for step in (SUBLANES, width)
         ]
         return self.count * least, self.count * max(least, _least(alone))
+
+    def better(self, width: int) -> list[str]:
+        """
+        Return changes of sizes that leave no padding: `129 → 128 or 256`.
+
+        Args:
+            width: Rows and columns of the matrix unit.
+        """
+        m, n, k = (size * repeats for size, repeats in (self.m, self.n, self.k))
+        m_streams = _up(m, SUBLANES) * _up(n, width) <= _up(n, SUBLANES) * _up(m, width)
+        streamed, filling = (m, n) if m_streams else (n, m)
+        steps = {streamed: SUBLANES} | {filling: width, k: width}
+        found = []
+        for size, step in steps.items():
+            if size % step:
+                near = [str(one) for one in (size // step * step, _up(size, step)) if one]
+                found.append(f"{size} → {' or '.join(near)}")
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +116,8 @@ def matrix_work(modules: Iterable[tuple[HloModule, float]]) -> MatrixWork:
                 if op.opcode == "convolution" and max(op.feature_groups, op.batch_groups) > 1:
                     skipped.append(op.op_name or op.name)
                 elif product := product_of(op, part):
-                    products.append(replace(product, count=product.count * runs))
+                    line = source_line(op) or ""
+                    products.append(replace(product, count=product.count * runs, line=line))
     return MatrixWork(tuple(products), tuple(dict.fromkeys(skipped)))
 
 

@@ -21,7 +21,7 @@ from pytest_tfperf.padding.tpu import DEFAULT, Generation, generation
 from pytest_tfperf.quantities import BYTES
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.text import plural
-from pytest_tfperf.values import Column, Source, Table, Unknown, Value
+from pytest_tfperf.values import NOTES, Column, Source, Table, Unknown, Value
 
 MEMORY, MATRIX_UNIT = "padding_overhead", "mxu_padding_overhead"
 Modules = Sequence[tuple[HloModule, float]]
@@ -189,7 +189,7 @@ def values_of(
 
 
 def _matrix_unit(modules: Modules, tpu: Generation, source: Source) -> Value:
-    work = matrix_work(modules)
+    work, width = matrix_work(modules), tpu.matrix_width
     overhead = work.overhead(tpu)
     if overhead is None:
         return Value.unknown(
@@ -206,7 +206,11 @@ def _matrix_unit(modules: Modules, tpu: Generation, source: Source) -> Value:
         skipped = plural(len(work.skipped), "grouped convolution")
         detail["without"] = f"{skipped}, which the model does not cover"
     if worst := work.worst(tpu):
-        detail["where"] = ", ".join(f"{one.name} ({one.text})" for one in worst)
+        detail["where"] = ", ".join(
+            f"{one.name} ({one.text})" + (f" at {one.line}" if one.line else "") for one in worst
+        )
+        sizes = dict.fromkeys(size for one in worst for size in one.better(width))
+        detail["try"] = f"sizes that fill the {width} × {width} unit: {', '.join(sizes)}"
     return Value.of(MATRIX_UNIT, low, source, **detail)
 
 
@@ -214,16 +218,16 @@ def _bounds(low: float | None, high: float | None, why: str) -> dict[str, Any]:
     return {"low": low, "high": high, "bounds": why} if low != high else {}
 
 
-def _explained(padding: Padding) -> dict[str, str]:
+def _explained(padding: Padding) -> dict[str, Any]:
     """Return the largest waste and the advice as details."""
-    detail = {}
+    detail: dict[str, Any] = {}
     for one in padding.worst(1):
         line = f" at {one.line}" if one.line else ""
         detail["where"] = f"most in {one.what}{line}: {one.shape} takes {one.padded_shape}"
         if one.advice:
             detail["try"] = one.advice
     if padding.notes:
-        detail["notes"] = "; ".join(padding.notes)
+        detail[NOTES] = list(padding.notes)
     return detail
 
 

@@ -205,9 +205,8 @@ def test_a_step_without_hlo_is_predicted_from_its_graph_at_the_replica_batch():
     )
     values, tables = padding_values(recording)
     assert values["padding_overhead"].detail["padding"] == "predicted"
-    assert (
-        values["padding_overhead"].detail["notes"]
-        == "predicted from the step's graph, since there is no HLO of it: XLA cannot"
+    assert values["padding_overhead"].notes == (
+        "predicted from the step's graph, since there is no HLO of it: XLA cannot",
     )
     assert cells(tables["padding"], "shape")[0] == "f32[128,8,8,20]"
     unknown, _ = padding_values(

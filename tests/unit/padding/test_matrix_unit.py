@@ -30,6 +30,18 @@ def test_overhead_of_one_product():
         assert round(low, 6) == round(high, 6) == expected, (sizes, name)
 
 
+def test_the_sizes_that_are_suggested_leave_no_padding():
+    for sizes in [(128, 129, 129), (5, 128, 128), (7, 300, 70), (1000, 100, 2048)]:
+        changes = dict(change.split(" → ") for change in product(*sizes).better(128))
+        assert changes, sizes
+        for choose in (min, max):
+            better = [
+                choose(map(int, changes.get(str(size), str(size)).split(" or "))) for size in sizes
+            ]
+            assert product(*better).padded(128)[0] == product(*better).macs, (sizes, better)
+    assert product(128, 256, 128).better(128) == []
+
+
 def work(*ops, runs=1.0):
     return matrix_work([(module(main=list(ops)), runs)])
 
