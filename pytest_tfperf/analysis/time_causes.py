@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.analysis.advice.step_advice import PART_REMEDIES
@@ -19,12 +18,12 @@ from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.calls import retraces
 from pytest_tfperf.analysis.host.op_times import OpTime, host_ops
 from pytest_tfperf.analysis.host.shown import JAX
+from pytest_tfperf.analysis.step_programs import made_of, scope_of
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.steps.shares import host_values
 from pytest_tfperf.analysis.time_remedies import (
     LAUNCHES,
     RUN_EAGERLY,
-    UNROLLED,
     WIDE,
     op_remedy,
     python_remedy,
@@ -54,15 +53,10 @@ _NATIVE = re.compile(
     r"tensorflow/python/(eager/(execute|context)|ops/gen_\w+)\.py:|jax/_src/array\.py:"
 )
 """Functions that call the runtime of a framework, and wait in it."""
-_SCOPE = re.compile(
-    r"(?:StatefulPartitionedCall/)?(?:gradient_tape/)?"
-    r"(?:(?:[^/]*model|functional|sequential)[^/]*/)*([^/:]+)/"
-)
 _LOOP = re.compile(
     r"(?:.*/body/_\d+/|(?:StatefulPartitionedCall/)*)(.*?)/body/_\d+/(?!.*/(body|cond)/_\d+/)"
 )
 """The innermost loop that an op is in (tensorflow/core/common_runtime/lower_while_op.cc)."""
-_NO_WORK = frozenset({"parameter", "constant", "get-tuple-element", "tuple", "bitcast"})
 _COMPILE_LESS = "fewer ops or functions to compile, or a persistent compilation cache"
 _TRACE_LESS = "trace less: fewer ops, or fewer functions in the step"
 _LARGE = 0.3
@@ -151,7 +145,7 @@ def _ops(evidence: Evidence, seconds: float) -> Iterator[Cause]:
             runs = f"{n_runs} iterations{'' if n_runs < _VANISH else ' or more'} a step"
             line, _ = _made(evidence, name)
             short = name.removesuffix("/while").rpartition("/")[2]
-            layer = f" of {_scope(name)}" if _scope(name) not in ("", short) else ""
+            layer = f" of {scope_of(name)}" if scope_of(name) not in ("", short) else ""
             where = f"the loop {short}{layer}{line} runs small ops one by one ({runs})"
             yield "host_compute", seconds, where, op_remedy("While", name, [])
         return
@@ -165,7 +159,7 @@ def _named(ops: Sequence[OpTime], evidence: Evidence, seconds: float, part: str)
         self_s = sum(op.self_s for op in group)
         where, dtype = _described(group, evidence, evidence.launched.n_steps)
         kinds = [op.kind for op in group]
-        remedy = op_remedy(group[0].kind, _scope(group[0].name), kinds, dtype)
+        remedy = op_remedy(group[0].kind, scope_of(group[0].name), kinds, dtype)
         if sum(op.eager_s for op in group) > _SHOWS * self_s:
             where += _called_from(evidence.recording.stacks)
         yield part, seconds * self_s / total_s, where, remedy
@@ -179,22 +173,16 @@ def _grouped(ops: Sequence[OpTime]) -> list[list[OpTime]]:
         if op.self_s >= _LARGE * total:
             groups[op.name] = [op]
         else:
-            scope = _scope(op.name)
+            scope = scope_of(op.name)
             key = f"scope {scope}" if scope else f"type {op.kind}"
             groups.setdefault(key, []).append(op)
     sums = {key: sum(op.self_s for op in group) for key, group in groups.items()}
     return [groups[key] for key in sorted(groups, key=lambda key: -sums[key])]
 
 
-def _scope(name: str) -> str:
-    """Return the layer or optimizer in an op's name, empty without one."""
-    match = _SCOPE.match(name)
-    return match[1] if match else ""
-
-
 def _described(group: list[OpTime], evidence: Evidence, n_steps: int) -> tuple[str, str]:
     """Describe a group of ops, and return the type of its first."""
-    first, scope = group[0], _scope(group[0].name)
+    first, scope = group[0], scope_of(group[0].name)
     kinds = Counter[str]()
     for op in group:
         kinds[op.kind] += op.self_s  # type: ignore[assignment]
@@ -219,7 +207,7 @@ def _made(evidence: Evidence, name: str) -> tuple[str, str]:
         )
         found = next((op for op in ops if op.name == name), None)
         line = source_line(found) if found is not None else None
-        at = f" at {Path(line).name}" if line else ""
+        at = f" at {line}" if line else ""
         return at, getattr(getattr(found, "shape", None), "dtype", "")
     graph = evidence.code.ops
     if isinstance(graph, Unknown):
@@ -306,11 +294,13 @@ def _of_the_first_step(evidence: Evidence) -> Iterator[Cause]:
     """Name tracing, compilation and imports of the first step, by the user's line or module."""
     recording = evidence.recording
     compiled = compile_time(evidence.first_step_trace, recording)
-    repeated = _repeated(evidence)
+    made, remedy = made_of(evidence)
     if compiled.number:
-        where = f"XLA {compiled.detail.get('where', 'compiles')}{repeated}"
-        remedy = UNROLLED if repeated else _COMPILE_LESS
-        yield "compile", compiled.number, where, remedy
+        where = f"XLA {compiled.detail.get('where', 'compiles')}{made}"
+        yield "compile", compiled.number, where, remedy or _COMPILE_LESS
+    if (start_s := _start(evidence, compiled.number or 0.0)) > 0:
+        where = f"TensorFlow starts the graph (placement, Grappler, copies){made}"
+        yield "start", start_s, where, remedy or _TRACE_LESS
     groups: dict[tuple[str, str], list[StackTime]] = {}
     for one in recording.first_stacks:
         if one.phase != "compiling" and not _NATIVE.match(one.function):
@@ -319,8 +309,7 @@ def _of_the_first_step(evidence: Evidence) -> Iterator[Cause]:
         seconds = sum(one.seconds for one in group)
         at = f" at {line}" if line else f" in {group[0].function}"
         if phase in ("tracing", "lowering"):
-            remedy = UNROLLED if repeated else _TRACE_LESS
-            yield phase, seconds, f"{phase}{at}{repeated}", remedy
+            yield phase, seconds, f"{phase}{at}{made}", remedy or _TRACE_LESS
         elif phase == "importing":
             yield phase, seconds, f"imports{at}", "import it before the step"
         else:
@@ -328,19 +317,13 @@ def _of_the_first_step(evidence: Evidence) -> Iterator[Cause]:
             yield "other", seconds, where, python_remedy(group)
 
 
-def _repeated(evidence: Evidence) -> str:
-    """Return how often the most frequent op of the step's graph is there, if that is very often."""
-    graph = evidence.code.graph if evidence.framework != JAX else Unknown("")
-    kinds: Counter[str] = Counter()
-    if not isinstance(graph, Unknown):
-        kinds.update(graph.before)
-    elif evidence.trace is not None:
-        for module in evidence.executables.values():
-            kinds.update(
-                one.opcode
-                for computation in module.computations.values()
-                for one in computation.instructions.values()
-                if one.opcode not in _NO_WORK
-            )
-    kind, number = next(iter(kinds.most_common(1)), ("", 0))
-    return f", {number} {kind} in one graph" if number >= 100 else ""
+def _start(evidence: Evidence, compile_s: float) -> float:
+    """Return the seconds in which TensorFlow places, optimises and copies a graph."""
+    trace = evidence.first_step_trace
+    if trace is None or evidence.framework == JAX:
+        return 0.0
+    stacks = evidence.recording.first_stacks
+    native = (one.seconds for one in stacks if not one.phase and _NATIVE.match(one.function))
+    ops_s = sum(op.self_s for op in host_ops(trace, find_steps(trace)))
+    start_s = sum(native) - compile_s - ops_s
+    return start_s if start_s > ops_s else 0.0  # ops may run on several threads

@@ -9,6 +9,7 @@ thread read its own stack. That of a thread that runs on cannot be read safely: 
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import threading
@@ -42,8 +43,8 @@ _PHASES = (
     ("importing", "<frozen importlib._bootstrap>:_find_and_load"),
 )
 """What a framework does in a function of this name, and in all that it calls."""
-_FILTER = "traceback_utils.py:"
-"""Decorators of Keras and TensorFlow around the functions that users call."""
+_FILTER = re.compile(r"traceback_utils?\.py:")
+"""Decorators of Keras, TensorFlow and JAX around the functions that users call."""
 _Stack = tuple[tuple[CodeType, int], ...]
 Samples = dict[object, tuple[_Stack, float]]
 """Stacks with their seconds, by the identities of their code, which compares slowly by value."""
@@ -154,7 +155,7 @@ def _place(stack: _Stack) -> tuple[str, str, str, str, str]:
         return "", "", "", "", ""
     lines = (user_line_of(code.co_filename, line) for _, code, line in named)
     place, line = next(((n, line) for n, line in enumerate(lines) if line), (len(named), ""))
-    inside = [name for name in names[:place] if _FILTER not in name] or names[:place]
+    inside = [name for name in names[:place] if not _FILTER.search(name)] or names[:place]
     called = inside[-1] if inside else ""
     callback = next(
         (name for name, by in pairwise(names) if by.partition(":")[0].endswith(CALLBACKS)), ""

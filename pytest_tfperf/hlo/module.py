@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 
 from pytest_tfperf.files import is_installed
 
@@ -324,4 +325,4 @@ def source_line(op: HloInstruction) -> str | None:
     """
     if op.source_file in ("", _NO_FILE) or is_installed(op.source_file):
         return None
-    return f"{op.source_file}:{op.source_line}"
+    return f"{Path(op.source_file).name}:{op.source_line}"

@@ -1,0 +1,142 @@
+"""Name what the programs of a step are made of that makes them slow to trace and compile."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.host.shown import JAX
+from pytest_tfperf.analysis.time_remedies import UNROLLED
+from pytest_tfperf.hlo.inlining import with_calls_inlined
+from pytest_tfperf.hlo.module import HloComputation, HloInstruction, source_line
+from pytest_tfperf.quantities import BYTES, format_quantity
+from pytest_tfperf.recorded_graphs import OpNode
+from pytest_tfperf.values import Unknown
+
+_AS_ARGUMENT = (
+    "pass it as an argument: a constant is a part of the program, which is copied and compiled "
+    "with it (TensorFlow: or hold it in a tf.Variable that is made outside of the function)"
+)
+_SCOPE = re.compile(
+    r"(?:StatefulPartitionedCall/)?(?:gradient_tape/)?"
+    r"(?:(?:[^/]*model|functional|sequential)[^/]*/)*([^/:]+)/"
+)
+_MANY, _LARGE_BYTES, _LARGE_ELEMENTS = 100, 4 << 20, 1024
+_LAID_OUT = frozenset(
+    {
+        *("parameter", "constant", "get-tuple-element", "tuple", "bitcast", "broadcast", "iota"),
+        *("reshape", "transpose", "convert", "copy", "slice", "concatenate", "call"),
+    }
+)
+"""Ops that compute nothing."""
+
+
+class Made(NamedTuple):
+    """What stands out in the programs of a step."""
+
+    where: str = ""
+    """As in `, 1000 dot at model.py:12`; empty if nothing stands out."""
+    remedy: str = ""
+    """What to do about it."""
+
+
+def made_of(evidence: Evidence) -> Made:
+    """Return what stands out in the step's programs: large constants, or an op that repeats."""
+    return _of_programs(evidence) if evidence.framework == JAX else _of_graph(evidence)
+
+
+def scope_of(name: str) -> str:
+    """Return the layer or optimizer in an op's name, empty without one."""
+    match = _SCOPE.match(name)
+    return match[1] if match else ""
+
+
+def _of_graph(evidence: Evidence) -> Made:
+    graph = evidence.code.ops
+    if isinstance(graph, Unknown):
+        return Made()
+    constants = [(_bytes(op), _text(op), op.line) for op in graph.ops if op.op_type == "Const"]
+    made = ((op.op_type, scope_of(op.name), op.line) for op in graph.ops if op.op_type != "Const")
+    return _constants(constants) or _repeated(made)
+
+
+def _of_programs(evidence: Evidence) -> Made:
+    programs = evidence.programs if evidence.trace is not None else Unknown("")
+    if isinstance(programs, Unknown):
+        return Made()
+    parts = [
+        part for module, _ in programs for part in with_calls_inlined(module).computations.values()
+    ]
+    ops = [op for part in parts for op in part.instructions.values()]
+    constants = [
+        (op.shape.bytes, _shape(op), source_line(op)) for op in ops if op.opcode == "constant"
+    ]
+    made = ((op.opcode, "", source_line(op)) for op in ops if op.opcode not in _LAID_OUT)
+    folded = next(filter(None, map(_folded, parts)), None)
+    return _constants(constants) or folded or _repeated(made)
+
+
+def _constants(found: Iterable[tuple[int, str, str | None]]) -> Made | None:
+    """Name the largest of constants that are large together: (bytes, type, line)."""
+    found = sorted(found, key=lambda one: -one[0])
+    total = sum(size for size, *_ in found)
+    if total < _LARGE_BYTES:
+        return None
+    _, text, line = found[0]
+    at = f" at {line}" if line else ""
+    size = format_quantity(total, BYTES)
+    return Made(f", {size} of constants in it, the largest {text}{at}", _AS_ARGUMENT)
+
+
+def _folded(part: HloComputation) -> Made | None:
+    """Name an op of constants alone, which XLA computes while it compiles."""
+    fixed: dict[int, HloInstruction | None] = {}
+    for key, op in part.instructions.items():
+        if op.opcode == "constant":
+            fixed[key] = op if op.shape.elements >= _LARGE_ELEMENTS else None
+        elif op.operands and all(one in fixed for one in op.operands) and op.opcode != "while":
+            large = next(filter(None, (fixed[one] for one in op.operands)), None)
+            if large is not None and op.opcode not in _LAID_OUT:
+                line = source_line(op)
+                at = f" at {line}" if line else ""
+                where = f", which computes the {op.opcode} of a constant {_shape(large)}{at}"
+                return Made(f"{where} as it compiles", _AS_ARGUMENT)
+            fixed[key] = large
+    return None
+
+
+def _repeated(made: Iterable[tuple[str, str, str | None]]) -> Made:
+    """Name the op that is made most often by one line or layer: (kind, layer, line)."""
+    counts = Counter(made)
+    (kind, layer, line), number = next(iter(counts.most_common(1)), (("", "", None), 0))
+    if number < _MANY:
+        return Made()
+    place = f" at {line}" if line else ""
+    of = f" of {layer}" if layer else ""
+    return Made(f", {number} {kind}{of}{place}", UNROLLED)
+
+
+def _bytes(op: OpNode) -> int:
+    """Return the bytes of a constant, 0 if its shape or type does not tell."""
+    (tensor,) = op.outputs
+    if tensor.shape is None or None in tensor.shape:
+        return 0
+    try:
+        return prod(tensor.shape) * np.dtype(tensor.dtype).itemsize  # type: ignore[arg-type]
+    except TypeError:  # text, and types of 8 bits that NumPy has not
+        return 0
+
+
+def _text(op: OpNode) -> str:
+    (tensor,) = op.outputs
+    return f"{tensor.dtype}[{','.join(map(str, tensor.shape or ()))}]"
+
+
+def _shape(op: HloInstruction) -> str:
+    return f"{op.shape.dtype}[{','.join(map(str, op.shape.dimensions))}]"
