@@ -61,7 +61,12 @@ def _of_graph(evidence: Evidence) -> Made:
     graph = evidence.code.ops
     if isinstance(graph, Unknown):
         return Made()
-    constants = [(_bytes(op), _text(op), op.line) for op in graph.ops if op.op_type == "Const"]
+    readers = {edge[0]: op.line for op in graph.ops for edge in op.inputs if edge and op.line}
+    constants = [
+        (_bytes(op), _text(op), op.line or readers.get(place))
+        for place, op in enumerate(graph.ops)
+        if op.op_type == "Const"
+    ]
     made = ((op.op_type, scope_of(op.name), op.line) for op in graph.ops if op.op_type != "Const")
     return _constants(constants) or _repeated(made)
 

@@ -44,3 +44,45 @@ def test_a_loop_in_a_model_has_its_layer(profile):
     assert loop.startswith("the loop map of each")
     assert " at test_time_causes.py:" in loop
     assert "(300 iterations or more a step)" in loop
+
+
+def first_causes(profiled):
+    rows = profiled.tables["time_causes"].records()
+    return [row for row in rows if row["metric"] == "first_step_time"]
+
+
+def test_a_large_constant_of_a_graph_is_what_its_start_takes(profile):
+    table = np.ones((3_000_000, 4), "float32")
+    found = first_causes(
+        profile(tf.function(lambda rows: tf.gather(table, rows)), [tf.ones(4, tf.int32)] * 4)
+    )
+    assert found[0]["where"].startswith("TensorFlow starts the graph")
+    assert (
+        "45.8 MiB of constants in it, the largest float32[3000000,4] at test_time_causes.py:"
+        in found[0]["where"]
+    )
+    assert "argument" in found[0]["try"]
+    assert sum(row["share"] for row in found) > 0.5
+
+
+def test_an_op_of_a_python_loop_is_counted_in_the_graph(profile):
+    def unrolled(x):
+        for _ in range(400):
+            x = tf.sin(x)
+        return x
+
+    found = first_causes(profile(tf.function(unrolled), [tf.ones(4)] * 4))
+    assert any(re.search(r"400 Sin at test_time_causes\.py:\d+", row["where"]) for row in found)
+    assert all("tf.range" in row["try"] for row in found if "Sin" in row["where"])
+
+
+@pytest.mark.imports("jax")
+def test_what_xla_computes_of_a_constant_alone_is_said_of_its_compilation(profile):
+    import jax
+    import jax.numpy as jnp
+
+    table = jnp.asarray(np.random.default_rng(0).normal(size=(64, 64)).astype("float32"))
+    step = jax.jit(lambda rows: rows @ jnp.sort(table, 1))
+    found = first_causes(profile(step, [np.ones((8, 64), "float32")] * 4))
+    where = " ".join(row["where"] for row in found)
+    assert "which computes the sort of a constant f32[64,64]" in where
