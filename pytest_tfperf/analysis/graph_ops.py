@@ -10,6 +10,7 @@ from typing import NamedTuple
 from pytest_tfperf.analysis.compiler_causes import outside_cause
 from pytest_tfperf.analysis.evidence import UNTRACED, Evidence, Findings
 from pytest_tfperf.analysis.host.shown import JAX, PYTORCH
+from pytest_tfperf.analysis.step_programs import with_loops
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.op_types import DATA_LOOPS, EAGER, FELL_BACK, WHY_OUTSIDE, computes
 from pytest_tfperf.quantities import COUNT
@@ -61,9 +62,8 @@ def analyse(evidence: Evidence) -> Findings:
     recording = replace(evidence.completed, graph=evidence.code.graph)
     known = _known_executables(evidence)
     in_keras = evidence.trace is not None and evidence.launched.in_keras
-    return Findings(
-        values=graph_values(recording, known, in_keras), tables=graph_tables(recording, known)
-    )
+    values = graph_values(recording, known, in_keras)
+    return Findings(values=with_loops(values, evidence), tables=graph_tables(recording, known))
 
 
 def analyse_passes(evidence: Evidence) -> Findings:

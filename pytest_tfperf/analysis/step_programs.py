@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -16,8 +17,8 @@ from pytest_tfperf.analysis.time_remedies import UNROLLED
 from pytest_tfperf.hlo.inlining import with_calls_inlined
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, source_line
 from pytest_tfperf.quantities import BYTES, format_quantity
-from pytest_tfperf.recorded_graphs import OpNode
-from pytest_tfperf.values import Unknown
+from pytest_tfperf.recorded_graphs import OpGraph, OpNode
+from pytest_tfperf.values import Unknown, Value
 
 _AS_ARGUMENT = (
     "pass it as an argument: a constant is a part of the program, which is copied and compiled "
@@ -27,7 +28,9 @@ _SCOPE = re.compile(
     r"(?:StatefulPartitionedCall/)?(?:gradient_tape/)?"
     r"(?:(?:[^/]*model|functional|sequential)[^/]*/)*([^/:]+)/"
 )
-_MANY, _LARGE_BYTES, _LARGE_ELEMENTS = 100, 4 << 20, 1024
+_MANY = 100
+"""Ops of one kind, line and layer from which a loop of Python is likely to have made them."""
+_LARGE_BYTES, _LARGE_ELEMENTS = 4 << 20, 1024
 _LAID_OUT = frozenset(
     {
         *("parameter", "constant", "get-tuple-element", "tuple", "bitcast", "broadcast", "iota"),
@@ -67,8 +70,26 @@ def _of_graph(evidence: Evidence) -> Made:
         for place, op in enumerate(graph.ops)
         if op.op_type == "Const"
     ]
+    return _constants(constants) or _repeated_in(graph)
+
+
+def with_loops(values: dict[str, Value], evidence: Evidence) -> dict[str, Value]:
+    """Say of graph_ops which op a loop of Python put into the graph again and again."""
+    graph, number = evidence.code.graph, values["graph_ops"]
+    if isinstance(graph, Unknown) or max(graph.after.values(), default=0) < _MANY:
+        return values
+    ops = evidence.code.ops
+    made = Made() if isinstance(ops, Unknown) else _repeated_in(ops)
+    if number.number is None or not made.where:
+        return values
+    detail = {"where": f"{number.detail['where']}{made.where}", "try": made.remedy}
+    return values | {"graph_ops": replace(number, detail={**number.detail, **detail})}
+
+
+def _repeated_in(graph: OpGraph) -> Made:
+    """Name the op that is most often in a graph, if that is very often."""
     made = ((op.op_type, scope_of(op.name), op.line) for op in graph.ops if op.op_type != "Const")
-    return _constants(constants) or _repeated(made)
+    return _repeated(made)
 
 
 def _of_programs(evidence: Evidence) -> Made:

@@ -71,7 +71,11 @@ def test_an_op_of_a_python_loop_is_counted_in_the_graph(profile):
             x = tf.sin(x)
         return x
 
-    found = first_causes(profile(tf.function(unrolled), [tf.ones(4)] * 4))
+    profiled = profile(tf.function(unrolled), [tf.ones(4)] * 4)
+    found = first_causes(profiled)
+    detail = profiled.value("graph_ops").detail
+    assert re.search(r"400 Sin at test_time_causes\.py:\d+", detail["where"])
+    assert "tf.range" in detail["try"]
     assert any(re.search(r"400 Sin at test_time_causes\.py:\d+", row["where"]) for row in found)
     assert all("tf.range" in row["try"] for row in found if "Sin" in row["where"])
 
