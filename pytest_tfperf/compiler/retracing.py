@@ -149,7 +149,8 @@ class _Seen:
             return _NEW_FUNCTION if is_known else _FIRST
         # private: what Keras' function of a step holds (2.18 to 2.21, and 3.0 to 3.15)
         held = inspect.getclosurevars(function).nonlocals if code else {}
-        model, step = held.get("self"), getattr(held.get("step_function"), "__name__", "")
+        model = held.get("self")
+        step = f"{function.__qualname__} {getattr(held.get('step_function'), '__name__', '')}"
         steps = self._steps_of.setdefault(model, set()) if model is not None else {step}
         is_compiled = step in steps and model is not None
         steps.add(step)

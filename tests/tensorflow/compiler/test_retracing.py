@@ -231,7 +231,7 @@ def test_a_model_that_is_compiled_again_is_told_from_another_one():
     test = lambda: one.test_on_batch(np.ones((4, 3)), np.ones((4, 1)))  # noqa: E731
     found = changes(train(one), test, again, train(one), train(model()))
     kinds = [kind for [change] in found if (kind := change.kind) != FIRST]
-    assert kinds == [KERAS_COMPILE, KERAS_MODEL]
+    assert [*dict.fromkeys(kinds)] == [KERAS_COMPILE, KERAS_MODEL]
 
 
 def test_an_object_that_cannot_be_shown_disturbs_no_trace():
