@@ -121,6 +121,8 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
     if value.number is None:
         verdict = Verdict.UNKNOWN
         sentence = f"{name} is unknown, {_asked(limit)}: {value.why}"
+        if profile.ended and value.why == profile.ended:
+            details, advice = _why_ended(profile)
     elif (
         limit.metric.scope == MACHINE
         and (why := why_disturbed(profile, shared_cpu, name))
@@ -204,6 +206,13 @@ def explanation(value: Value) -> tuple[tuple[Labelled, ...], tuple[Labelled, ...
         over = f"{n_steps} steps after the first and {n_ends} epoch ends{ended}"
         details.insert(0, ("over", over))
     return tuple(details), (("try", str(detail["try"])),) if detail.get("try") else ()
+
+
+def _why_ended(profile: Profile) -> tuple[tuple[Labelled, ...], tuple[Labelled, ...]]:
+    """Explain windows that ended since each step was traced or compiled anew."""
+    counts = (profile.metrics.get(name) for name in ("retraces", "xla_compiles"))
+    found = (explanation(count) for count in counts if count is not None and count.number)
+    return next(found, ((), ()))
 
 
 def _causes_of_time(

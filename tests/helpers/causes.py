@@ -10,6 +10,7 @@ A file has the literal EXPECTED, tests named `test_broken…` that must fail wit
     try         for its lines `try`: the remedy of this cause
     never       for the whole message of the test: a wrong cause or remedy; optional
     tier        `full`, if the case runs in the full tier and not only each night; optional
+    unknown     true if the value cannot be known, since the cause ends the profile early; optional
     unmet       why the message is not as expected, so far; optional
 """
 
@@ -27,7 +28,7 @@ from helpers.sources import tree
 FOLDER = SUITES / "causes"
 OPTIONS = ("-q", "-p", "pytest_tfperf.plugin.hooks")
 FAILING = {"FAIL", "REGRESSION", "UNKNOWN", "MISSING"}
-KEYS = {"metric", "headline", "where", "try", "never", "tier", "unmet"}
+KEYS = {"metric", "headline", "where", "try", "never", "tier", "unmet", "unknown"}
 LIMIT_S = 300
 
 
@@ -104,8 +105,8 @@ def _wrong(wanted, check, message):
     """What is wrong with the message of a broken form."""
     if check["metric"] != wanted["metric"]:
         yield f"metric is not {wanted['metric']}"
-    elif check["verdict"] == "UNKNOWN":
-        yield "is unknown"
+    elif (check["verdict"] == "UNKNOWN") != bool(wanted.get("unknown")):
+        yield f"is {check['verdict']}"
     pairs = [*check["details"], *check["advice"]]
     lines = {
         key: "\n".join(text for label, text in pairs if label == key) for key in ("where", "try")

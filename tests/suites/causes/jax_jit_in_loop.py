@@ -12,6 +12,7 @@ import pytest
 
 EXPECTED = {
     "metric": "step_time",
+    "unknown": True,
     "where": r"(?i)(trac|compil|jit).*(lambda|loss|jax_jit_in_loop\.py:\d+)",
     "try": r"(?i)(outside|once|before).*(step|loop|jit|once|function)|(jit|function).*(once|outside)",
     "never": r"(?i)pad the last batch|larger batch|lax\.scan",

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from helpers.builders import profile, value
@@ -478,3 +479,16 @@ def test_a_remedy_that_leaves_the_limit_broken_says_so():
         found = value("batch_padding", 0.6, **({} if left is None else {"left": left}))
         check = the_check(profile(batch_padding=found), max_batch_padding=0.3)
         assert any("which is above the limit" in line for line in check.lines) == said, left
+
+
+def test_a_value_that_traces_of_each_step_made_unknown_has_their_cause():
+    why = "stopped after 6 steps, each traced again"
+    traced = value("retraces", 5, where="traced again: step at t.py:3", **{"try": "make it once"})
+    ended = {"retraces": traced, "step_time": Value.unknown("step_time", why)}
+    check = the_check(replace(profile(**ended), ended=why), max_step_time=1)
+    assert (check.verdict, check.lines) == (
+        Verdict.UNKNOWN,
+        ("where: traced again: step at t.py:3", "try: make it once"),
+    )
+    once = {**ended, "retraces": value("retraces", 0, where="")}
+    assert the_check(replace(profile(**once), ended=why), max_step_time=1).lines == ()
