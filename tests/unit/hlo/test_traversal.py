@@ -26,7 +26,7 @@ def test_dead_code_is_removed_but_parameters_and_callees_stay():
 def test_source_line_ignores_installed_packages():
     for file, line in [
         ("model.py", "model.py:7"),
-        ("/home/me/model.py", "/home/me/model.py:7"),
+        ("/home/me/model.py", "model.py:7"),
         ("", None),
         ("dummy_file_name", None),
         ("/venv/lib/python3.11/site-packages/tensorflow/python/framework/ops.py", None),
