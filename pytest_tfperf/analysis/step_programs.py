@@ -15,7 +15,7 @@ from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.host.shown import JAX
 from pytest_tfperf.analysis.time_remedies import UNROLLED
 from pytest_tfperf.hlo.inlining import with_calls_inlined
-from pytest_tfperf.hlo.module import HloComputation, HloInstruction, source_line
+from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
 from pytest_tfperf.quantities import BYTES, format_quantity
 from pytest_tfperf.recorded_graphs import OpGraph, OpNode
 from pytest_tfperf.values import Unknown, Value
@@ -24,13 +24,12 @@ _AS_ARGUMENT = (
     "pass it as an argument: a constant is a part of the program, which is copied and compiled "
     "with it (TensorFlow: or hold it in a tf.Variable that is made outside of the function)"
 )
-_SCOPE = re.compile(
-    r"(?:StatefulPartitionedCall/)?(?:gradient_tape/)?"
-    r"(?:(?:[^/]*model|functional|sequential)[^/]*/)*([^/:]+)/"
-)
+_CALLED = re.compile(r"(StatefulPartitionedCall/)?(gradient_tape/)?")
+_SCOPE = re.compile(r"(?:(?:[^/]*model|functional|sequential)[^/]*/)*([^/:]+)/")
 _MANY = 100
 """Ops of one kind, line and layer from which a loop of Python is likely to have made them."""
 _LARGE_BYTES, _LARGE_ELEMENTS = 4 << 20, 1024
+_DEAR = ("dot", "convolution", "sort", "scatter", "gather", "reduce-window", "reduce")
 _LAID_OUT = frozenset(
     {
         *("parameter", "constant", "get-tuple-element", "tuple", "bitcast", "broadcast", "iota"),
@@ -56,7 +55,7 @@ def made_of(evidence: Evidence) -> Made:
 
 def scope_of(name: str) -> str:
     """Return the layer or optimizer in an op's name, empty without one."""
-    match = _SCOPE.match(name)
+    match = _SCOPE.match(_CALLED.sub("", name, count=1))
     return match[1] if match else ""
 
 
@@ -106,6 +105,16 @@ def _of_programs(evidence: Evidence) -> Made:
     made = ((op.opcode, "", source_line(op)) for op in ops if op.opcode not in _LAID_OUT)
     folded = next(filter(None, map(_folded, parts)), None)
     return _constants(constants) or folded or _repeated(made)
+
+
+def fused_in(fusion: HloInstruction, module: HloModule) -> tuple[str, ...]:
+    """Return the kinds of op that compute in a fusion, the dearest first; none of another op."""
+    if fusion.opcode != "fusion":
+        return ()
+    parts = (module.computations[key] for key in fusion.called)
+    kinds = {op.opcode for part in parts for op in part.instructions.values()} - _LAID_OUT
+    rank = {kind: place for place, kind in enumerate(_DEAR)}
+    return tuple(sorted(kinds, key=lambda kind: (rank.get(kind, len(rank)), kind)))
 
 
 def _constants(found: Iterable[tuple[int, str, str | None]]) -> Made | None:

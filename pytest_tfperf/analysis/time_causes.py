@@ -11,14 +11,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_tfperf.analysis.advice.step_advice import PART_REMEDIES
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.calls import retraces
 from pytest_tfperf.analysis.host.op_times import OpTime, host_ops
 from pytest_tfperf.analysis.host.shown import JAX
-from pytest_tfperf.analysis.step_programs import made_of, scope_of
+from pytest_tfperf.analysis.step_programs import fused_in, made_of, scope_of
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.steps.shares import host_values
 from pytest_tfperf.analysis.time_remedies import (
@@ -143,7 +143,7 @@ def _ops(evidence: Evidence, seconds: float) -> Iterator[Cause]:
         if loops:
             (name, n_runs), *_ = loops.most_common(1)
             runs = f"{n_runs} iterations{'' if n_runs < _VANISH else ' or more'} a step"
-            line, _ = _made(evidence, name)
+            line = _made(evidence, name).at
             short = name.removesuffix("/while").rpartition("/")[2]
             layer = f" of {scope_of(name)}" if scope_of(name) not in ("", short) else ""
             where = f"the loop {short}{layer}{line} runs small ops one by one ({runs})"
@@ -157,9 +157,11 @@ def _named(ops: Sequence[OpTime], evidence: Evidence, seconds: float, part: str)
     total_s = sum(op.self_s for op in ops)
     for group in _grouped(ops) if total_s else ():
         self_s = sum(op.self_s for op in group)
-        where, dtype = _described(group, evidence, evidence.launched.n_steps)
+        made = _made(evidence, group[0].name)
+        where = _described(group, made, evidence.launched.n_steps)
         kinds = [op.kind for op in group]
-        remedy = op_remedy(group[0].kind, scope_of(group[0].name), kinds, dtype)
+        kind = made.inside[0] if made.inside else kinds[0]
+        remedy = op_remedy(kind, scope_of(group[0].name), kinds, made.dtype)
         if sum(op.eager_s for op in group) > _SHOWS * self_s:
             where += _called_from(evidence.recording.stacks)
         yield part, seconds * self_s / total_s, where, remedy
@@ -180,46 +182,60 @@ def _grouped(ops: Sequence[OpTime]) -> list[list[OpTime]]:
     return [groups[key] for key in sorted(groups, key=lambda key: -sums[key])]
 
 
-def _described(group: list[OpTime], evidence: Evidence, n_steps: int) -> tuple[str, str]:
-    """Describe a group of ops, and return the type of its first."""
+class _Made(NamedTuple):
+    """What a program says of an op."""
+
+    at: str = ""
+    """As in ` at model.py:12`: the user's line."""
+    dtype: str = ""
+    """The type of its result."""
+    inside: tuple[str, ...] = ()
+    """The kinds of op in a fusion of XLA, the dearest first."""
+
+
+def _described(group: list[OpTime], made: _Made, n_steps: int) -> str:
     first, scope = group[0], scope_of(group[0].name)
     kinds = Counter[str]()
     for op in group:
         kinds[op.kind] += op.self_s  # type: ignore[assignment]
     named = and_more([kind for kind, _ in kinds.most_common()], _NAMED)
-    at, dtype = _made(evidence, first.name)
-    wide = f" of {dtype}" if dtype in WIDE else ""
+    wide = f" of {made.dtype}" if made.dtype in WIDE else ""
+    inside = f" ({and_more(list(made.inside), _NAMED)})" if made.inside else ""
     if len(group) == 1:
         times = f" ×{first.count / n_steps:.3g}" if first.count > n_steps else ""
         node = f" {first.name!r}" if first.name != first.kind else ""
-        return f"op {first.kind}{times}{wide}{node}{at}", dtype
-    return f"ops of {scope} ({named}){wide}{at}" if scope else f"ops {named}{wide}{at}", dtype
+        return f"op {first.kind}{times}{wide}{node}{inside}{made.at}"
+    return f"ops of {scope} ({named}){wide}{made.at}" if scope else f"ops {named}{wide}{made.at}"
 
 
-def _made(evidence: Evidence, name: str) -> tuple[str, str]:
-    """Return ` at model.py:12`, the user's line of an op, and its type, each empty if unknown."""
+def _made(evidence: Evidence, name: str) -> _Made:
+    """Return what the step's programs say of an op."""
     if evidence.framework == JAX:
         ops = (
-            op
+            (module, op)
             for module in evidence.executables.values()
             for computation in module.computations.values()
             for op in computation.instructions.values()
+            if op.name == name
         )
-        found = next((op for op in ops if op.name == name), None)
-        line = source_line(found) if found is not None else None
+        module, found = next(ops, (None, None))
+        if module is None or found is None:
+            return _Made()
+        line = source_line(found)
         at = f" at {line}" if line else ""
-        return at, getattr(getattr(found, "shape", None), "dtype", "")
+        return _Made(at, found.shape.dtype, fused_in(found, module))
     graph = evidence.code.ops
     if isinstance(graph, Unknown):
-        return "", ""
+        return _Made()
     short = name.removeprefix(CALL)
     nodes = {op.name.removeprefix(CALL): op for op in graph.ops}
     node = nodes.get(short) or next(
         (op for one, op in nodes.items() if op.line and one.startswith(f"{short}/")), None
     )
     if node is None:
-        return "", ""
-    return f" at {node.line}" if node.line else "", node.outputs[0].dtype if node.outputs else ""
+        return _Made()
+    at = f" at {node.line}" if node.line else ""
+    return _Made(at, node.outputs[0].dtype if node.outputs else "")
 
 
 def _loops(cold: Trace) -> Counter[str]:

@@ -35,8 +35,8 @@ _OPTIMIZERS = re.compile(
 _OPS = (
     (
         r"(Eager)?PyFunc|\w*callback\w*",
-        "Python runs inside the graph: write it with TensorFlow ops or jax.numpy, or run it once "
-        "in many steps",
+        "Python runs inside the graph: write it with TensorFlow ops or jax.numpy, or call it in "
+        "each n-th step or iteration alone (tf.cond, jax.lax.cond)",
     ),
     (
         r"While|StatelessWhile|Enter|NextIteration",
@@ -62,7 +62,34 @@ _OPS = (
         "a decomposition in each step: power iteration, or once in many steps",
     ),
     (
-        r"Sort|TopK(V2)?|Unique\w*|ArgSort",
+        r"\w*NonMaxSuppression\w*",
+        "give it fewer candidates: tf.math.top_k or a least score before it",
+    ),
+    (
+        r"Extract(Image|Volume)Patches",
+        "a convolution (tf.nn.conv2d) computes patches and their product in one op",
+    ),
+    (
+        r"Resize\w+|CropAndResize|ImageProjectiveTransform\w*|Adjust\w+|RGBToHSV|HSVToRGB|Encode\w+",
+        "do it in the input pipeline: dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE), on "
+        "smaller images or of 8 bits",
+    ),
+    (
+        r"CTC\w+|SparseSoftmax\w+|(Log)?Softmax",
+        "fewer classes or a loss of some of them (tf.nn.sampled_softmax_loss), or decode once in "
+        "many steps",
+    ),
+    (
+        r"Random\w+|StatelessRandom\w+|\w*TruncatedNormal\w*|StatelessMultinomial|Multinomial|"
+        r"rng\S*",
+        "draw fewer random numbers, or by a cheaper generator (JAX: jax_default_prng_impl='rbg')",
+    ),
+    (
+        r"Tile|BroadcastTo",
+        "let the next op broadcast it: most ops take operands of size 1 in place of copies",
+    ),
+    (
+        r"Sort|TopK(V2)?|Unique\w*|ArgSort|sort|topk|top-k",
         "sort or select less: tf.math.top_k with a small k, on fewer elements, or in the pipeline",
     ),
     (r"Assert|CheckNumerics\w*|VerifyTensorAll\w*", "switch the checks off outside of debugging"),
@@ -75,8 +102,15 @@ _OPS = (
         r"Gather\w*|ResourceGather|Scatter\w*|ResourceScatter\w*|UnsortedSegment\w*|SegmentSum\w*",
         "fewer rows, or a table that fits the cache",
     ),
+    (
+        r"Add(V2|N)?|Sub|Mul|RealDiv|Div\w*|Pow|Square\w*|R?sqrt|Sqrt|Exp|Expm1|Log|Log1p|Tanh|"
+        r"Sigmoid|Relu\w*|S?Elu|Gelu|LeakyRelu|Soft(plus|sign)|Neg|Abs|Sign|Maximum|Minimum|"
+        r"Select(V2)?|Cast|Sin|Cos|Erf|Reciprocal|Inv|BiasAdd|Sum|Mean|Max|Min|Prod|L2Loss|"
+        r"Logical\w+|Greater\w*|Less\w*|Equal|NotEqual|ClipByValue|(Tanh|Sigmoid|Relu|Rsqrt|Sqrt|"
+        r"Softplus|Elu|BiasAdd)\w*Grad|_UnaryOpsComposition",
+        "compile the ops into one kernel: jit_compile=True on the tf.function or in model.compile",
+    ),
 )
-_FUSE = "compile the ops into one kernel: jit_compile=True on the tf.function or in model.compile"
 _PYTHON = (
     (
         r"jax/_src/numpy/array_constructors\.py|jax/_src/dtypes\.py",
@@ -128,8 +162,7 @@ def op_remedy(kind: str, scope: str, kinds: Sequence[str], dtype: str = "") -> s
         return _NARROW
     if _OPTIMIZERS.search(scope) and any("Segment" in one for one in kinds):
         return _DENSE
-    fuse = "" if kind.islower() else _FUSE  # XLA's own ops are compiled already
-    return next((text for pattern, text in _OPS if re.fullmatch(pattern, kind)), fuse)
+    return next((text for pattern, text in _OPS if re.fullmatch(pattern, kind)), "")
 
 
 def python_remedy(stacks: Iterable[StackTime]) -> str:

@@ -17,7 +17,8 @@ from pytest_tfperf.recording import StackTime
         ("Mul", "dense", ["Mul", "UnsortedSegmentSum"], "jit_compile"),  # no optimizer
         ("SaveV2", "", [], "less often"),
         ("MatMul", "dense", [], "arithmetic"),
-        ("MatMulOfSomebody", "", [], "jit_compile"),  # a whole type, not a start
+        ("NonMaxSuppressionV3", "", [], "fewer candidates"),
+        ("sort", "", [], "top_k"),
         ("StringSplit", "", [], "input pipeline"),
         ("pure_callback", "", [], "jax.numpy"),
         ("convolution", "", [], "arithmetic"),
@@ -46,6 +47,10 @@ def test_python_has_the_remedy_of_what_it_calls(called, callback, told):
 
 def test_ops_that_xla_compiled_are_not_told_to_be_compiled():
     assert op_remedy("wrapped_multiply", "", []) == ""
+
+
+def test_a_type_of_which_nothing_is_known_has_no_remedy():
+    assert op_remedy("MatMulOfSomebody", "", []) == ""
 
 
 def test_arrays_of_python_s_objects_are_no_ops_that_run_eagerly():
