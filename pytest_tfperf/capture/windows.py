@@ -43,7 +43,7 @@ from pytest_tfperf.values import Unknown
 __tracebackhide__ = True
 
 _MAX_ROUNDS, _MAX_PROBES = 3, 10
-_WAITED = "another test was measured on this machine first, so this one began later"
+_WAITED = "the input buffers could fill while this test waited for another one of this machine"
 _WARM_UP_SHARE, _TRACED_SHARE = 0.2, 0.3  # of the time limit, for one round of windows
 
 

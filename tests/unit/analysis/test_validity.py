@@ -52,11 +52,13 @@ def test_times_hold_whatever_ran_elsewhere():
 def test_a_value_has_the_notes_on_the_window_that_it_is_of():
     found = evidence(window_notes={"warm-up": "a", "timed": "b", "lock": "c", "traced": "d"})
     for value, notes in [
-        (Value.of("step_time", 1.0, Source.TIMED), ("a", "b", "c")),
+        (Value.of("step_time", 1.0, Source.TIMED), ("a", "b")),
         (Value.of("input_bound", 0.5, Source.TRACE, notes=["e"]), ("e", "d")),
         (Value.of("flops", 1.0, Source.HLO), ()),
         (Value.unknown("step_time", "nothing ran"), ()),
     ]:
         assert valid({"a_metric": value}, found)["a_metric"].notes == notes, value
+    waits = valid({"input_wait": Value.of("input_wait", 1.0, Source.TIMED)}, found)
+    assert waits["input_wait"].notes == ("a", "b", "c")
     first = valid({"first_step_time": Value.of("first_step_time", 1.0, Source.TIMED)}, found)
     assert first["first_step_time"].notes == ()  # no window holds it
