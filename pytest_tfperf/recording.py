@@ -101,8 +101,28 @@ class MemorySamples:
     """Bytes of the process' other private mappings."""
     devices: tuple[int, ...] = ()
     """Bytes that TensorFlow holds on GPUs; empty without GPUs."""
+    tensors: tuple[int, ...] = ()
+    """Bytes that TensorFlow's allocator of the CPU has given out; empty if it does not tell."""
     first_call: int = 0
     """Calls of the step before the window."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A container of Python that holds more objects after each step."""
+
+    kind: str
+    """The name of its type."""
+    place: str
+    """Its variable or attribute, and the function or class of that."""
+    holds: str
+    """What it holds more after a step: number, type and shape of arrays, or of other objects."""
+    is_array: bool
+    """True if these are arrays for the most part."""
+    is_model: bool
+    """True if they are models of Keras."""
+    size: float
+    """Bytes a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +257,8 @@ class Recording:
     """The same in a step of the warm-up."""
     memory: MemorySamples | Unknown = UNSEEN
     """The memory over the timed window."""
+    kept: tuple[Kept, ...] = ()
+    """What the process keeps from step to step, the largest first; only where memory grows."""
     memory_bound: int | Unknown = UNSEEN
     """Bytes that a step held at most, as the process grew in the windows."""
     target_step_time_s: float | None = None

@@ -47,7 +47,7 @@ class BlockTimer:
     def __init__(self, plan: Plan) -> None:
         self.lap_timer = Stopwatch()
         self.steps_per_call = plan.steps_per_call  # of the running call
-        self._plan = plan
+        self.plan = plan
         self._next_s = self._stood_s = self._gap_s = 0.0  # of the running call
         self._fetches = False  # whether any call fetched
         self._call_ended, self._fetched_ns = 0.0, 0
@@ -69,7 +69,7 @@ class BlockTimer:
             next_seconds.append(self._next_s)
             stood_seconds.append(self._stood_s)
             gap_seconds.append(self._gap_s)
-        if not self._plan.latency:
+        if not self.plan.latency:
             synchronise()
         seconds += self.lap_timer.lap()
         return Block(seconds, n_steps, step_seconds, next_seconds, stood_seconds, gap_seconds)
@@ -103,10 +103,11 @@ class BlockTimer:
             epoch: Calls of an epoch, or None. Blocks of steps hold whole short epochs, so that none
                 has the first step of an epoch by chance.
         """
-        plan = self._plan
+        plan = self.plan
         n_left, n_timed, n_run = plan.timed_at_most(n_before), 0, 0
         target_s = least_block(period_s, n_left)
         size = plan.block_size(target_s, period_s, epoch)
+        size = max(min(size, n_left // plan.least_blocks), 1)
         deadline = perf_counter() + plan.max_seconds * _TIMED_SHARE
         timed = _TimedCalls()
         timed.lengthen(_MOST_BLOCKS * size)
@@ -126,7 +127,8 @@ class BlockTimer:
                 block = yield from self.block(min(size, n_left), deadline)
                 n_left -= len(block.step_seconds)
                 n_run += block.n_steps
-                if self._is_too_short(block, size, target_s):
+                is_room = 2 * size * plan.least_blocks <= n_left
+                if is_room and self._is_too_short(block, size, target_s):
                     size *= 2
                     timed.lengthen(_MOST_BLOCKS * size)
                     continue
@@ -153,8 +155,8 @@ class BlockTimer:
         return (
             block.seconds < target_s / 2
             and len(block.step_seconds) == size
-            and self._plan.steps is None
-            and not self._plan.latency
+            and self.plan.steps is None
+            and not self.plan.latency
         )
 
 

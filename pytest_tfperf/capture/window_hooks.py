@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pytest_tfperf.capture.sessions import ReadTraces
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.recording import Fetches
+from pytest_tfperf.stats.slope import FEWEST
 from pytest_tfperf.turns import TurnClient
 
 _LONG_S = 1.0
@@ -35,6 +36,13 @@ class WindowHooks:
     """Largest number of retraces that no limit forbids."""
     most_compiles: float = math.inf
     """Same of compilations by XLA."""
+    most_growth: float = math.inf
+    """Largest growth of the memory that no limit forbids, in bytes a step."""
+
+    @property
+    def fewest_samples(self) -> int:
+        """Samples of the memory that decide a limit on its growth; the first is left out."""
+        return FEWEST + 1 if self.most_growth < math.inf else 0
 
 
 class Progress:

@@ -8,6 +8,7 @@ step that shows its graphs) → counted (calls of Python functions). The driver 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from threading import get_ident
@@ -17,6 +18,7 @@ from typing import Any
 from pytest_tfperf.capture.blocks import BlockTimer, mean_period_s, run_turns
 from pytest_tfperf.capture.elements import elements_to_keep
 from pytest_tfperf.capture.garbage_collector import garbage_held_off
+from pytest_tfperf.capture.kept_objects import Containers
 from pytest_tfperf.capture.new_executables import Executables
 from pytest_tfperf.capture.observations import Epochs, Observations
 from pytest_tfperf.capture.plan import Plan
@@ -35,7 +37,7 @@ from pytest_tfperf.machine.conditions import coverage_paused, is_traced
 from pytest_tfperf.machine.interference import conditions_noted
 from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.machine.thread_times import any_ran, cpu_ns
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import Kept, Recording
 from pytest_tfperf.trace.function_calls import n_events, runs_functions
 from pytest_tfperf.turns import Ready
 from pytest_tfperf.values import Unknown
@@ -79,6 +81,8 @@ class Windows:
         self._n_traced = self._most_elements = 0  # steps, and elements to keep, of a session
         self._anew = TracedAnew(plan.warmup, hooks.most_retraces, hooks.most_compiles)
         self._executables, self._others = Executables(folder), other_threads()
+        self._containers: Containers | None = None  # before the timed window, if growth is limited
+        self._kept: tuple[Kept, ...] = ()
         self._sequence = self._run_windows()
         next(self._sequence)
 
@@ -110,7 +114,8 @@ class Windows:
         self._in_step = False
         self.n_steps += 1
         why = self._anew.end_step(self.n_steps)
-        if why and not self.enough:
+        samples = self.observations.memory.n_samples
+        if why and not self.enough and samples >= self._hooks.fewest_samples:
             self._end_early(why)
         else:
             self.done = next(self._sequence, True) is True  # the sequence yields None
@@ -184,6 +189,7 @@ class Windows:
 
     def _end_early(self, why: str) -> None:
         """End the windows with the counts so far, and without times."""
+        self._look_for_kept()
         self.close(why)
         self.done = True
         self.observations.blocks, self.observations.step_seconds = [], []
@@ -208,15 +214,23 @@ class Windows:
             epoch_calls=self.epochs.length,
             compiled=late,
             traced=tuple(self.observations.retraces) if ran[0] in self.watched else None,
+            kept=self._kept,
             **others,
         )
+
+    def _look_for_kept(self) -> None:
+        """Find what the process keeps from step to step, if its growth may break a limit."""
+        limit = self._hooks.most_growth
+        if self._containers is not None and self.observations.memory.most_growth > limit:
+            n_calls = self.n_steps - self._containers.n_calls
+            self._kept = self._containers.kept(n_calls * self.plan.steps_per_call, limit / 10)
 
     def _run_windows(self) -> Generator[None]:
         """Run all windows; each `yield` is one step, and code between two runs between steps."""
         yield from self._cold_window()
         self._total_timer.restart()
         period_s = yield from self._warm_up_window()
-        self.plan = self.plan.in_epochs(self.epochs.length, period_s)
+        self.plan = self._timer.plan = self.plan.in_epochs(self.epochs.length, period_s)
         drain, steps_before = 0, self.n_steps - 1
         for rounds_left in reversed(range(_MAX_ROUNDS)):
             began = self.n_steps + drain
@@ -253,6 +267,8 @@ class Windows:
                 yield
             n_planned = max(self.plan.timed_steps + self.plan.traced_steps, 1)
             self._progress.begin("measuring", n_planned * period_s)
+            if self._hooks.most_growth < math.inf:
+                self._containers = Containers(self.n_steps)
             with coverage_paused():
                 noted = conditions_noted(self.observations.conditions)
                 with garbage_held_off() as collect, noted:
@@ -262,6 +278,7 @@ class Windows:
                 self.observations.instrumented |= is_traced()
                 yield from self._traced_window()
         self.observations.memory.end()
+        self._look_for_kept()  # what the loop keeps may be freed when it ends
         if waited:
             self.observations.window_notes["lock"] = _WAITED
         return waited

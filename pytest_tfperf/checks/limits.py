@@ -149,6 +149,7 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
         if left is not None and limit.relation == "max" and left > limit.bound:
             rest = format_quantity(left, limit.metric.unit)
             details = (*details, ("note", f"that leaves {rest}, which is above the limit"))
+        accounted = {key: value.detail[key] for key in ("accounted",) if key in value.detail}
         if name in _OF_THE_STEP or name == "first_step_time":
             more, remedies, accounted = _causes_of_time(profile, limit, value)
             details, advice = (*details, *more), advice or remedies

@@ -7,7 +7,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
@@ -173,7 +173,15 @@ def n_gpus() -> int:
 
 def gpu_bytes() -> int | None:
     """Return the bytes that the frameworks hold on GPUs, or None without GPUs."""
-    held = [framework.gpu_bytes() for framework in in_use()]
+    return _sum(framework.gpu_bytes() for framework in in_use())
+
+
+def tensor_bytes() -> int | None:
+    """Return the bytes that allocators of frameworks have given out on the CPU, or None."""
+    return _sum(framework.tensor_bytes() for framework in in_use())
+
+
+def _sum(held: Iterable[int | None]) -> int | None:
     known = [number for number in held if number is not None]
     return sum(known) if known else None
 

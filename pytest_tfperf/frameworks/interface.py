@@ -69,6 +69,13 @@ class Framework(Protocol):
     def gpu_bytes(self) -> int | None:
         """Return the bytes that its allocators hold on GPUs, or None without GPUs."""
 
+    def tensor_bytes(self) -> int | None:
+        """
+        Return the bytes that an allocator of its own has given out on the CPU, or None.
+
+        Such an allocator takes memory from malloc in regions that double in size.
+        """
+
     def takes_whole_gpus(self) -> bool:
         """Return whether this process takes all memory of a GPU, which then no other can use."""
 

@@ -197,6 +197,9 @@ class Jax:
         stats = [gpu.memory_stats() or {} for gpu in _gpus()]
         return sum(int(one.get("bytes_in_use", 0)) for one in stats) if stats else None
 
+    def tensor_bytes(self) -> None:
+        """Return None: malloc tells what it holds on the CPU."""
+
     def takes_whole_gpus(self) -> bool:
         """Return whether this process takes most memory of a GPU when it starts."""
         preallocates = os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "").lower()

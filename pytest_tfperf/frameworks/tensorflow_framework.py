@@ -78,6 +78,10 @@ class TensorFlow:
         """Return the bytes held on GPUs."""
         return runtime.gpu_bytes()
 
+    def tensor_bytes(self) -> int | None:
+        """Return the bytes of tensors on the CPU, as far as oneDNN's allocator holds them."""
+        return runtime.tensor_bytes()
+
     def takes_whole_gpus(self) -> bool:
         """Return whether this process takes all memory of a GPU."""
         return runtime.takes_whole_gpus()

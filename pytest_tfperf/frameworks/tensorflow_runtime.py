@@ -128,6 +128,14 @@ def gpu_bytes() -> int | None:
     return sum(int(info(f"GPU:{number}")["current"]) for number in range(n))
 
 
+def tensor_bytes() -> int | None:
+    """Return the bytes that the CPU's allocator has given out; only oneDNN's (mklcpu) tells."""
+    try:
+        return int(load_tensorflow().config.experimental.get_memory_info("CPU:0")["current"])
+    except Exception:  # ValueError without statistics, or what a damaged context raises
+        return None
+
+
 def takes_whole_gpus() -> bool:
     """Return whether this process takes all memory of a GPU, which then no other can use."""
     if os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "").lower() == "true":

@@ -88,6 +88,9 @@ class PyTorch:
         n_gpus, cuda = self.n_gpus(), _torch().cuda
         return sum(cuda.memory_allocated(one) for one in range(n_gpus)) if n_gpus else None
 
+    def tensor_bytes(self) -> None:
+        """Return None: malloc tells what it holds on the CPU."""
+
     def takes_whole_gpus(self) -> bool:
         """Return False: it allocates what it needs."""
         return False

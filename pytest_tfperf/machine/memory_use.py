@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from array import array
 
-from pytest_tfperf.frameworks.in_use import gpu_bytes
+from pytest_tfperf.frameworks.in_use import gpu_bytes, tensor_bytes
 from pytest_tfperf.machine.process_memory import (
     Resident,
     most_growth,
@@ -14,6 +14,7 @@ from pytest_tfperf.machine.process_memory import (
     reset_most,
 )
 from pytest_tfperf.recording import UNSEEN, MemorySamples
+from pytest_tfperf.stats.slope import slope_with_interval
 from pytest_tfperf.values import Unknown
 
 
@@ -28,6 +29,7 @@ class MemoryUse:
         # arrays of numbers, since objects would count as growth
         self._n_steps, self._heap = array("q"), array("q")
         self._python, self._mapped, self._devices = array("q"), array("q"), array("q")
+        self._tensors = array("q")
 
     def begin(self) -> None:
         """Read the memory before the first step."""
@@ -42,14 +44,15 @@ class MemoryUse:
         """Discard the samples of an earlier timed window, before one behind `first_call` calls."""
         self._first_call = first_call
         self._may_collect = gc.isenabled() and bool(gc.get_threshold()[0]) and not _any_frozen()
-        for column in (self._n_steps, self._heap, self._python, self._mapped, self._devices):
+        columns = (self._n_steps, self._heap, self._python, self._mapped, self._devices)
+        for column in (*columns, self._tensors):
             del column[:]
 
     def sample(self, n_steps: int) -> None:
         """Read the memory after `n_steps` of the timed window, without young garbage."""
         if self._may_collect:
             _clear_garbage()
-        held, on_devices = read_held(), gpu_bytes()
+        held, on_devices, of_tensors = read_held(), gpu_bytes(), tensor_bytes()
         if isinstance(held, Unknown):
             self._why = held
             return
@@ -59,6 +62,21 @@ class MemoryUse:
         self._mapped.append(held.mapped)
         if on_devices is not None:
             self._devices.append(on_devices)
+        if of_tensors is not None:
+            self._tensors.append(of_tensors)
+
+    @property
+    def most_growth(self) -> float:
+        """Bytes that the process may have held more after a step, by the slope of the samples."""
+        columns = (self._heap, self._python, self._mapped, self._devices)
+        held = [sum(each) for each in zip(*filter(None, columns), strict=True)]
+        slope = slope_with_interval(self._n_steps, held, 0.99)
+        return 0.0 if slope is None else slope.high
+
+    @property
+    def n_samples(self) -> int:
+        """The number of samples of the timed window."""
+        return len(self._n_steps)
 
     @property
     def samples(self) -> MemorySamples | Unknown:
@@ -71,6 +89,7 @@ class MemoryUse:
             python=tuple(self._python),
             mapped=tuple(self._mapped),
             devices=tuple(self._devices),
+            tensors=tuple(self._tensors),
             first_call=self._first_call,
         )
 

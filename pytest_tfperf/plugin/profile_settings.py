@@ -194,4 +194,5 @@ def window_hooks(settings: Settings, name: str, wanted: Wanted) -> WindowHooks:
         turn_client=turn_clients(name, wanted.max_regression) if turn_clients else None,
         most_retraces=wanted.most("retraces"),
         most_compiles=wanted.most("xla_compiles"),
+        most_growth=wanted.most("memory_growth"),
     )

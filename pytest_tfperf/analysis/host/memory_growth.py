@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.timing import NO_TIMES
 from pytest_tfperf.quantities import BYTES, format_quantity
-from pytest_tfperf.recording import MemorySamples, Recording
+from pytest_tfperf.recording import Kept, MemorySamples, Recording
 from pytest_tfperf.stats.slope import FEWEST, Slope, slope_with_interval
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import Source, Unknown, Value
@@ -25,6 +27,9 @@ Bytes by which caches of Python, malloc and TensorFlow still grow without a leak
 
 Measured: 8 to 46 KiB in steady steps (tests/tensorflow/capture/test_memory_growth.py).
 """
+_EXPLAINS = 0.25
+"""Least share of the growth of a container that is named as its cause."""
+_NAMED = 2
 _SINGLE = 3
 """Increases of other mappings that may be something else than a leak."""
 _DRAINING = "the input buffers were still draining, and their memory with them"
@@ -34,6 +39,9 @@ _KEEPS = {
     "step",
     JAX: "a list of losses that are jax.Arrays, a cache, a jax.jit function made in each step",
 }
+_ONE_MODEL = "make and compile the model once, before the steps"
+_CLEAR = "call keras.backend.clear_session() after each, since TensorFlow keeps its functions"
+_MAKES_MODELS = re.compile(r"(keras|tf_keras)/src/(models|engine)/\w+\.py:\w+\.__init__$")
 _KEEPS_ANYWHERE = "a list of losses, a cache"
 
 
@@ -60,38 +68,82 @@ def _growth(recording: Recording) -> Value:
         return Value.unknown("memory_growth", why)
     n_steps = settled.n_steps[-1] - settled.n_steps[0]
     least, most = _mapped(settled)
+    low, estimate = used.low, used.estimate
+    if tensors := _slope(settled, settled.tensors):  # its own regions are in the heap
+        low, estimate = max(low, tensors.low), max(estimate, tensors.estimate)
     return Value.of(
         "memory_growth",
-        used.estimate + most,
+        estimate + most,
         Source.TIMED,
-        low=used.low + least - _CACHED / n_steps,
-        high=used.high + most,
+        low=low + least - _CACHED / n_steps,
+        high=max(used.high, estimate) + most,
         bounds=f"{_CONFIDENCE:.0%} interval over {n_steps} steps",
         n_steps=n_steps,
-        **_cause(settled, recording),
+        **_cause(settled, recording, estimate + most),
     )
 
 
-def _cause(samples: MemorySamples, recording: Recording) -> dict[str, str]:
+def _cause(samples: MemorySamples, recording: Recording, growth: float) -> dict[str, Any]:
     """
-    Return `where` and `try`: retraces in the same steps, or what keeps objects.
+    Return `where` and `try`: what is kept, retraces in the same steps, models made in them.
 
     Traces are the cause if blocks without them have less than half of the growth.
     """
-    where = _where(samples)
+    kept = [one for one in recording.kept if one.size >= _EXPLAINS * growth][:_NAMED]
+    where = [_described(one) for one in kept]
+    remedies = [_remedy(one, recording.framework) for one in kept]
     traced = [one for one in recording.traced or () if one.step >= samples.first_call]
     at = [one.step - samples.first_call for one in traced]
     counts, _ = np.histogram(at, bins=[*samples.n_steps[:-1], samples.n_steps[-1] - 0.5])
     grown = np.diff(np.sum([readings for _, readings in _kinds(samples)], axis=0))
-    if not counts.sum() or 2 * grown[counts == 0].sum() > grown.sum():
-        keeps = _KEEPS.get(recording.framework, _KEEPS_ANYWHERE)
-        return {"where": where, "try": _TRY.format(keeps)}
-    n, each = int(counts.sum()), format_quantity(float(grown.sum() / counts.sum()), BYTES)
-    traces = (
-        f"{plural(n, 'retrace')} in the same steps, {each} each, as the process keeps each trace"
-    )
-    where = f"{traces}; {where}"
-    return {**retrace_cause(traced, recording.framework), "where": where}
+    if counts.sum() and 2 * grown[counts == 0].sum() <= grown.sum():
+        n, each = int(counts.sum()), format_quantity(float(grown.sum() / counts.sum()), BYTES)
+        retraces = f"{plural(n, 'retrace')} in the same steps"
+        where.append(f"{retraces}, {each} each, as the process keeps each trace")
+        remedies += filter(None, [retrace_cause(traced, recording.framework).get("try")])
+    elif not kept and (made := _models_made(recording)):
+        where.append(f"Keras makes a model in the steps ({made})")
+        remedies.append(_ONE_MODEL if recording.framework == JAX else f"{_ONE_MODEL}; {_CLEAR}")
+    elif not kept:
+        remedies.append(_TRY.format(_KEEPS.get(recording.framework, _KEEPS_ANYWHERE)))
+    found: dict[str, Any] = {"where": "; ".join([*where, _where(samples)])}
+    if remedies:
+        found["try"] = "; ".join(dict.fromkeys(remedies))
+    if kept and growth > 0:
+        found["accounted"] = min(sum(one.size for one in kept) / growth, 1.0)
+    return found
+
+
+def _models_made(recording: Recording) -> str:
+    """Return the function that makes a model of Keras in half of the steps or more, or nothing."""
+    calls = recording.python_calls
+    functions = () if isinstance(calls, Unknown) else calls.functions
+    names = [one.name for one in functions if one.calls >= 0.5]
+    return next((name for name in names if _MAKES_MODELS.match(name)), "").partition(":")[2]
+
+
+def _described(kept: Kept) -> str:
+    """Tell what a container keeps: the list history of train (a.py:3) keeps 1 jax.Array more."""
+    size = format_quantity(kept.size, BYTES)
+    return f"the {kept.kind} {kept.place} keeps {kept.holds} more a step ({size})"
+
+
+def _remedy(kept: Kept, framework: str) -> str:
+    """Return the remedy of a container that keeps objects, by their kind."""
+    name = kept.place.partition(" of ")[0]
+    if kept.is_model:
+        remedy = f"{_ONE_MODEL}; or leave old ones out of {name}"
+        return remedy if framework == JAX else f"{remedy}, and {_CLEAR}"
+    if "dict" in kept.kind.lower():
+        return (
+            f"delete old entries of {name}, or limit their number: functools.lru_cache(maxsize=n)"
+        )
+    if kept.is_array:
+        return (
+            f"keep in {name} what is needed of each array, a number as float(x) or a copy of a "
+            "part, or write the arrays away and clear it"
+        )
+    return f"drop old entries of {name}, as collections.deque(maxlen=n) does"
 
 
 def _settled(samples: MemorySamples) -> MemorySamples:
@@ -103,6 +155,7 @@ def _settled(samples: MemorySamples) -> MemorySamples:
         python=samples.python[first:],
         mapped=samples.mapped[first:],
         devices=samples.devices[first:],
+        tensors=samples.tensors[first:],
         first_call=samples.first_call,
     )
 
@@ -127,6 +180,8 @@ def _mapped(samples: MemorySamples) -> tuple[float, float]:
 
 
 def _slope(samples: MemorySamples, *readings: tuple[int, ...]) -> Slope | None:
+    if not all(map(len, readings)):
+        return None
     held = np.sum(readings, axis=0).tolist()
     return slope_with_interval(samples.n_steps, held, _CONFIDENCE)
 
@@ -135,6 +190,9 @@ def _where(samples: MemorySamples) -> str:
     """Tell the growth of each kind of memory."""
     slopes = [(name, _slope(samples, readings)) for name, readings in _kinds(samples)]
     found = [(name, slope.estimate) for name, slope in slopes if slope is not None]
+    tensors = _slope(samples, samples.tensors)
+    if tensors is not None and tensors.estimate > 0:
+        found.insert(0, ("tensors in regions of the C heap", tensors.estimate))
     return "a step: " + ", ".join(
         f"{name} {format_quantity(number, BYTES)}"
         for name, number in (*found, ("other mappings", _mapped(samples)[1]))

@@ -131,6 +131,7 @@ def run_of(monkeypatch):
         "conditions_noted": lambda notes: nullcontext(),
     }
     monkeypatch.setattr(memory_use, "gpu_bytes", lambda: None)
+    monkeypatch.setattr(memory_use, "tensor_bytes", lambda: None)
     monkeypatch.setattr(sessions.Fetching, "of", lambda self, from_python, in_trace: self)
     for name, fake in fakes.items():
         monkeypatch.setattr(windows, name, fake)

@@ -120,6 +120,7 @@ def test_a_reading_that_fails_makes_all_samples_unknown(monkeypatch):
     ]
     monkeypatch.setattr(memory_use, "read_held", lambda: readings.pop(0))
     monkeypatch.setattr(memory_use, "gpu_bytes", lambda: None)
+    monkeypatch.setattr(memory_use, "tensor_bytes", lambda: None)
     use = memory_use.MemoryUse()
     assert use.samples == Unknown("")
     for n_steps in range(3):
@@ -131,6 +132,7 @@ def test_a_new_window_forgets_the_samples_of_the_last(monkeypatch):
     held = Held(heap=1, python=2, mapped=3)
     monkeypatch.setattr(memory_use, "read_held", lambda: held)
     monkeypatch.setattr(memory_use, "gpu_bytes", lambda: 5)
+    monkeypatch.setattr(memory_use, "tensor_bytes", lambda: 7)
     use = memory_use.MemoryUse()
     use.sample(9)
     use.begin_timed()
