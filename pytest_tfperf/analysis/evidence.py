@@ -17,6 +17,7 @@ from pytest_tfperf.analysis.device.device_parts import DeviceParts, find_device_
 from pytest_tfperf.analysis.device.op_events import device_ops, with_costs
 from pytest_tfperf.analysis.host.activity import eager_ops, model_processes
 from pytest_tfperf.analysis.host.function_times import FunctionUse, function_uses
+from pytest_tfperf.analysis.host.memory_peaks import MemoryPeak, memory_peaks
 from pytest_tfperf.analysis.host.op_times import OpTime, host_ops
 from pytest_tfperf.analysis.host.shown import (
     JAX,
@@ -328,6 +329,11 @@ class Evidence:
     def host_ops(self) -> list[OpTime]:
         """The ops that the host ran in the steps."""
         return host_ops(self._trace, self.launched, self.steps)
+
+    @cached_property
+    def memory_peaks(self) -> list[MemoryPeak]:
+        """The peak of each allocator that held memory in the steps, the largest first."""
+        return memory_peaks(self._trace, self.launched)
 
     @cached_property
     def device_ops(self) -> list[OpTime]:

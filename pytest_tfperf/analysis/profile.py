@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_tfperf.analysis import graph_ops, step_code, time_causes, timing
+from pytest_tfperf.analysis import graph_ops, memory_causes, step_code, time_causes, timing
 from pytest_tfperf.analysis.absent_ops import why_absent
 from pytest_tfperf.analysis.advice import pipeline_advice
 from pytest_tfperf.analysis.advice.step_advice import advise, by_saving
@@ -28,7 +28,7 @@ from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.recording import Fetches, Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.trace.xspace import Trace
-from pytest_tfperf.values import TIME_CAUSES, Step
+from pytest_tfperf.values import MEMORY_CAUSES, TIME_CAUSES, Step
 
 ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
     timing.analyse,
@@ -66,6 +66,7 @@ ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
     Expensive(step_code.analyse_op_guide, metrics=("op_guide_findings",), tables=("op_guide",)),
     batch_padding.analyse,
     Expensive(time_causes.analyse, tables=(TIME_CAUSES,)),
+    Expensive(memory_causes.analyse, tables=(MEMORY_CAUSES,)),
 )
 """Every analysis; each metric is a finding of exactly one."""
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pytest_tfperf.metrics import MACHINE, Metric
-from pytest_tfperf.quantities import SECONDS, SHARE, format_quantity, told_apart
+from pytest_tfperf.quantities import BYTES, SECONDS, SHARE, format_quantity, told_apart
 from pytest_tfperf.results import Check, Profile, Verdict, part_title
 from pytest_tfperf.text import Labelled
-from pytest_tfperf.values import LEFT, PARTS, TIME_CAUSES, Value
+from pytest_tfperf.values import LEFT, MEMORY_CAUSES, PARTS, TIME_CAUSES, Value
 
 __tracebackhide__ = True
 
@@ -150,8 +150,8 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
             rest = format_quantity(left, limit.metric.unit)
             details = (*details, ("note", f"that leaves {rest}, which is above the limit"))
         accounted = {key: value.detail[key] for key in ("accounted",) if key in value.detail}
-        if name in _OF_THE_STEP or name == "first_step_time":
-            more, remedies, accounted = _causes_of_time(profile, limit, value)
+        if name in _OF_THE_STEP or name in ("first_step_time", "peak_memory"):
+            more, remedies, accounted = _causes(profile, limit, value)
             details, advice = (*details, *more), advice or remedies
     return Check(
         profile=profile.name,
@@ -216,33 +216,37 @@ def _why_ended(profile: Profile) -> tuple[tuple[Labelled, ...], tuple[Labelled, 
     return next(found, ((), ()))
 
 
-def _causes_of_time(
+def _causes(
     profile: Profile, limit: Limit, value: Value
 ) -> tuple[tuple[Labelled, ...], tuple[Labelled, ...], dict[str, float]]:
     """
-    Explain a time by its causes, the largest and any other of a quarter of it.
+    Explain a time or a memory by its causes, the largest and any other of a tenth of it.
 
     Returns:
-        Lines `where`, the remedy of each, and the share of the time that they account for.
+        Lines `where`, the remedy of each, and the share of the value that they account for.
     """
-    metric = "first_step_time" if limit.metric.name == "first_step_time" else "step_time"
-    table = profile.tables.get(TIME_CAUSES)
+    name = limit.metric.name
+    of_memory = name == "peak_memory"
+    metric = name if name in ("first_step_time", "peak_memory") else "step_time"
+    table = profile.tables.get(MEMORY_CAUSES if of_memory else TIME_CAUSES)
     rows = [] if table is None else [row for row in table.records() if row["metric"] == metric]
     named = [row for row in rows[:_MOST_NAMED] if row["share"] >= _BESIDE]
     named = named if rows and rows[0]["share"] >= _ALONE else []
     if not named:
         return tuple(_largest_part(profile)) if metric == "step_time" else (), (), {}
+    whole, takes = ("memory", "needs") if of_memory else ("time", "takes")
     where = tuple(
-        ("where", f"{format_quantity(row['share'], SHARE)} of the time: {row['where']}")
+        ("where", f"{format_quantity(row['share'], SHARE)} of the {whole}: {row['where']}")
         for row in named
     )
     remedies = dict.fromkeys(str(row["try"]) for row in named if row["try"])
     share = sum(row["share"] for row in named)
     left = value.high() * (1 - share)
-    is_time = limit.metric.unit == SECONDS and limit.relation == "max"
-    if remedies and is_time and left > limit.bound:
-        rest = format_quantity(left, SECONDS)
-        where = (*where, ("note", f"without all of that it takes {rest}, which is above the limit"))
+    is_sum = limit.metric.unit in (SECONDS, BYTES) and limit.relation == "max"
+    if remedies and is_sum and left > limit.bound:
+        rest = format_quantity(left, limit.metric.unit)
+        note = f"without all of that it {takes} {rest}, which is above the limit"
+        where = (*where, ("note", note))
     return where, tuple(("try", text) for text in remedies), {"accounted": min(share, 1.0)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from pytest_tfperf.hlo.collective_ops import Participants, participants_at
 from pytest_tfperf.hlo.decode import module_at, shape_at
@@ -159,6 +160,62 @@ def buffer_sizes(trace: Trace) -> dict[str, Buffers]:
         return {}
     parts = {name: list(_allocations(plane, name)) for name in plane.metadata_stats}
     return {name: _buffers(found) for name, found in parts.items() if found}
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBuffer:
+    """An array in XLA's plan of an executable."""
+
+    role: str
+    """`argument`, `result` or `temporary`; what is updated in place is an argument."""
+    size: int
+    """Its bytes."""
+    instruction: int
+    """Id of the instruction that makes it."""
+
+
+def planned_buffers(trace: Trace, name: str) -> list[PlannedBuffer]:
+    """
+    Return the arrays of an executable that lie side by side in its plan.
+
+    Of those that share memory one after the other it is the largest. Of equal ones it is the first,
+    or the program's result.
+
+    Fields: HloProto buffer_assignment = 3 → logical_buffers = 1 (id = 1, defined_at = 3 →
+    instruction_id = 4), buffer_allocations = 3 (assigned = 9 → logical_buffer_id = 1, offset = 2,
+    size = 3).
+    """
+    plane = trace.plane(_PLANE)
+    if plane is None:
+        return []
+    message, found = plane.message, []
+
+    def numbers(span: tuple[int, int], where: str) -> dict[int, int]:
+        fields = message.fields(*span, where)
+        return {number: value for number, wire, value, _ in fields if wire == VARINT}
+
+    protos = (proto for stat in plane.metadata_stats[name] for proto in message.inside(*stat, 6))
+    for assignment in (span for proto in protos for span in message.inside(*proto, 3)):
+        made_by = {}
+        for span in message.inside(*assignment, 1):
+            for place in message.inside(*span, 3):
+                key = numbers(span, "LogicalBufferProto").get(1, 0)
+                made_by[key] = numbers(place, "Location").get(4, 0)
+        for span in message.inside(*assignment, 3):
+            part = numbers(span, "BufferAllocationProto")
+            if part.get(8) == _HOST_MEMORY or part.get(3) or part.get(12):
+                continue
+            role = "argument" if part.get(5) else "result" if part.get(7) else "temporary"
+            held = [numbers(one, "Assigned") for one in message.inside(*span, 9)]
+            order = -1 if role == "result" else 1  # the last value is the result
+            held.sort(key=lambda one: (-one.get(3, 0), order * one.get(1, 0)))
+            taken: list[tuple[int, int]] = []
+            for one in held:
+                begin, end = one.get(2, 0), one.get(2, 0) + one.get(3, 0)
+                if all(end <= other[0] or begin >= other[1] for other in taken):
+                    taken.append((begin, end))
+                    found.append(PlannedBuffer(role, end - begin, made_by.get(one.get(1, 0), 0)))
+    return found
 
 
 def argument_shapes(trace: Trace, names: Collection[str]) -> dict[str, tuple[Shape, ...]]:

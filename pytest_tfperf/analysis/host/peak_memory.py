@@ -13,7 +13,6 @@ from pytest_tfperf.analysis.host.memory import (
 )
 from pytest_tfperf.analysis.host.memory_peaks import (
     live_table,
-    memory_peaks,
     memory_table,
     over_step_table,
 )
@@ -51,7 +50,7 @@ def analyse_allocators(evidence: Evidence) -> Findings:
     trace = evidence.trace
     if trace is None or why_not_followed(trace):
         return Findings()
-    peaks = memory_peaks(trace, evidence.launched)
+    peaks = evidence.memory_peaks
     if not peaks:
         return Findings()
     tables = {
