@@ -167,6 +167,18 @@ class StackTime:
     """Seconds a step."""
 
 
+@dataclass(frozen=True, slots=True)
+class BetweenEpochs:
+    """What Keras runs between two epochs: a method of a callback, or the validation."""
+
+    callback: str = ""
+    """The class and the method, empty for the validation."""
+    line: str = ""
+    """The user's line that defines the method, empty for a library's."""
+    kind: str = ""
+    """The class of Keras of such a callback."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetches:
     """Seconds of each call of the timed window."""
@@ -213,6 +225,8 @@ class Recording:
     """Calls of the step in an epoch, None if unknown."""
     epoch_iters_s: tuple[float, ...] = ()
     """Seconds of freeing the iterator and of the next `iter()` in each, if `tf_profile` did it."""
+    epoch_work_s: Mapping[BetweenEpochs, tuple[float, ...]] = field(default_factory=dict)
+    """Seconds in each gap of what Keras runs there."""
     n_steps: int = 0
     """Steps up to the end of the last window."""
     n_epochs: int = 0

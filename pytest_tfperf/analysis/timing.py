@@ -6,10 +6,10 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from pytest_tfperf.analysis.epoch_causes import gap_cause
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.quantities import SECONDS, format_quantity
@@ -24,9 +24,6 @@ _INSTRUMENTED = (
     "no time is recorded as a baseline"
 )
 _DRAINING = "the input buffers were still draining: step_time is not recorded as a baseline"
-_ONE_ITER = (
-    "repeat() the dataset, before a strategy distributes it, so that one iter() serves all epochs"
-)
 _OF_THE_STEP = ("step_time", "step_time_p90", "step_time_p99", "throughput")
 _UNEVEN = 1.25  # mean ÷ median of steps, from which rare long steps matter
 _SLOWER = 1.05  # first blocks ÷ those that count, from which it is said
@@ -165,15 +162,7 @@ def _epoch_gap(recording: Recording) -> Value:
     if not recording.epoch_gaps_s:
         return Value.unknown("epoch_gap", "no epoch ended in the timed window")
     gap = statistics.median(recording.epoch_gaps_s)
-    detail: dict[str, Any] = {"n_gaps": len(recording.epoch_gaps_s)}
-    if 2 * sum(recording.epoch_iters_s) > sum(recording.epoch_gaps_s):
-        seconds = statistics.median(recording.epoch_iters_s)
-        detail |= {
-            "iter_s": seconds,
-            "where": "freeing the iterator of an epoch and iter() of the data take "
-            f"{format_quantity(seconds, SECONDS)} of it",
-            "try": _ONE_ITER,
-        }
+    detail = {"n_gaps": len(recording.epoch_gaps_s), **gap_cause(recording, gap)}
     return Value.of("epoch_gap", gap, Source.TIMED, **detail)
 
 

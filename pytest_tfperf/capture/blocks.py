@@ -206,7 +206,9 @@ class _TimedCalls:
         observations.step_seconds = self._step_seconds[: self._n_calls].tolist()
         gaps = enumerate(self._gap_seconds[: self._n_calls])
         observations.epoch_gaps_s = {call: seconds for call, seconds in gaps if seconds}
-        observations.epoch_iters_s = observations.iterations.last(len(observations.epoch_gaps_s))
+        n_gaps = len(observations.epoch_gaps_s)
+        observations.epoch_iters_s = observations.iterations.last(n_gaps)
+        observations.epoch_work_s = observations.epoch_work.last(n_gaps)
 
     def fetches(self, steps_per_call: int, last_ns: int) -> Fetches:
         """Return the seconds of each call, and the time of the last `next()`."""

@@ -21,6 +21,7 @@ from pytest_tfperf.machine.memory_use import MemoryUse
 from pytest_tfperf.recording import (
     UNSEEN,
     Batches,
+    BetweenEpochs,
     Fetches,
     PipelineStage,
     PythonCalls,
@@ -28,6 +29,8 @@ from pytest_tfperf.recording import (
     StackTime,
 )
 from pytest_tfperf.values import Unknown
+
+_EPOCHS = 1 << 10  # that have room beforehand
 
 
 class Epochs:
@@ -58,6 +61,28 @@ class Epochs:
         return True
 
 
+class EpochWork:
+    """Seconds of what runs between epochs."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[BetweenEpochs, Durations] = {}
+        self._n_epochs = 0
+
+    def add(self, seconds: Mapping[BetweenEpochs, float]) -> None:
+        """Add the seconds of one epoch's end."""
+        for what in seconds.keys() - self._seconds.keys():
+            self._seconds[what] = Durations(_EPOCHS)
+            for _ in range(self._n_epochs):
+                self._seconds[what].append(0.0)
+        for what, durations in self._seconds.items():
+            durations.append(seconds.get(what, 0.0))
+        self._n_epochs += 1
+
+    def last(self, n: int) -> dict[BetweenEpochs, tuple[float, ...]]:
+        """Return the seconds of the last n epochs."""
+        return {what: tuple(durations.last(n)) for what, durations in self._seconds.items()}
+
+
 @dataclass(slots=True)
 class Observations:
     """Observations of one profile; `Recording` explains the fields of the same names."""
@@ -76,6 +101,10 @@ class Observations:
     """Seconds of freeing an epoch's iterator and of the next `iter()` on the data, so far."""
     epoch_iters_s: list[float] = field(default_factory=list)
     """Seconds of those in `epoch_gaps_s`."""
+    epoch_work: EpochWork = field(default_factory=EpochWork)
+    """What ran between all epochs so far."""
+    epoch_work_s: dict[BetweenEpochs, tuple[float, ...]] = field(default_factory=dict)
+    """Seconds of it in each of `epoch_gaps_s`."""
     retraces: list[FunctionTrace] = field(default_factory=list)
     """Traces after the first step."""
     made_elsewhere: list[str] = field(default_factory=list)
@@ -159,6 +188,7 @@ class Observations:
             made_elsewhere=tuple(dict.fromkeys(self.made_elsewhere)),
             other_threads=self.other_threads,
             epoch_iters_s=tuple(self.epoch_iters_s),
+            epoch_work_s=self.epoch_work_s,
             cold=self.cold.get(ran[0]),
             eager=tuple(
                 (op_type, line, count) for (op_type, line), count in self.probe.eager.items()

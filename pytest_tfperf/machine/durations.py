@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from array import array
 
-_AT_FIRST = 1 << 16
-
 
 class Durations:
     """
     Seconds in an array that has its length beforehand.
 
     A list would hold an object for each, and these would count as growth of the memory.
+
+    Args:
+        at_first: Number of durations that have room beforehand.
     """
 
-    def __init__(self) -> None:
-        self._seconds = array("d", bytes(8 * _AT_FIRST))
+    def __init__(self, at_first: int = 1 << 16) -> None:
+        self._seconds = array("d", bytes(8 * at_first))
         self._n = 0
 
     def __len__(self) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
+from pytest_tfperf.capture.keras_loops.epoch_work import EpochWorkTimer
 from pytest_tfperf.capture.keras_loops.keras_data import KerasCall, steps_per_execution
 from pytest_tfperf.capture.keras_loops.keras_epochs import FurtherEpochs
 from pytest_tfperf.capture.keras_loops.keras_library import epoch_iterators, libraries_in_use
@@ -133,6 +134,7 @@ class _Loop:
         self._has_own_iterators = bool(epoch_iterators())
         self._per_execution = 1
         self._in_batch = self._in_end = False
+        self._epoch_work = EpochWorkTimer(call.model, call.library)
 
     def n_steps(self) -> int:
         """Return the number of steps so far."""
@@ -164,6 +166,8 @@ class _Loop:
             for name, hook, before in hooks:
                 wrapped = self._wrap(getattr(owner, name), hook, before)
                 stack.enter_context(replaced(owner, name, wrapped))
+            if kind == "train":
+                stack.enter_context(self._epoch_work.watching(lambda: self._in_end))
             yield
 
     def _wrap(
@@ -211,6 +215,8 @@ class _Loop:
             windows.abort()
         elif batch == 0 and windows.n_steps:
             windows.end_epoch()
+        if batch == 0:
+            self._epoch_work.end_epoch(windows.observations.epoch_work)
         self._in_batch = True
         windows.begin(self._batches_from(batch))
 
