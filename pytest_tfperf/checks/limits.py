@@ -145,7 +145,6 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
         )
         sentence = f"{name} is {_shown(value, limit)}, {broken}{_exactly(value, limit)}"
         details, advice = explanation(value)
-        accounted = {key: value.detail[key] for key in ("accounted",) if key in value.detail}
         left = value.detail.get(LEFT)
         if left is not None and limit.relation == "max" and left > limit.bound:
             rest = format_quantity(left, limit.metric.unit)
