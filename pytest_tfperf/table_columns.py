@@ -35,6 +35,14 @@ _READ: Mapping[str, Mapping[str, str]] = {
         "fusions": NUMBER,
         "hlo": MAYBE_TEXT,
     },
+    "op_work": {
+        "type": TEXT,
+        "key": TEXT,
+        "place": TEXT,
+        "dtype": TEXT,
+        "ops": NUMBER,
+        "flops": NUMBER,
+    },
     "graph": {"type": TEXT, "after": NUMBER},
     "outside_xla": {"type": TEXT, "why": TEXT},
 }

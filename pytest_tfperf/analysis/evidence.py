@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -104,6 +104,9 @@ class StepCode(Protocol):
     @property
     def grappler(self) -> GrapplerPasses:
         """Contributions of Grappler's passes."""
+
+    def places(self, names: Iterable[str]) -> Mapping[str, tuple[str, str]]:
+        """Return the user's line and function of ops of TensorFlow by name."""
 
     def programs(self, module: str) -> Sequence[LoweredProgram] | Unknown:
         """Return the programs that JAX holds of executables of a module's name."""

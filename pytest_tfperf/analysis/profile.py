@@ -23,7 +23,7 @@ from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.trace_errors import faults, remarks
 from pytest_tfperf.analysis.validity import valid
-from pytest_tfperf.analysis.xla import compile_time, counts, executables, step_flops
+from pytest_tfperf.analysis.xla import compile_time, counts, executables, op_work, step_flops
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.recording import Fetches, Recording
 from pytest_tfperf.results import Profile
@@ -50,7 +50,11 @@ ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
     counts.analyse,
     compile_time.analyse,
     executables.analyse,
-    Expensive(step_flops.analyse, metrics=("flops", "half_precision", "flops_utilization")),
+    Expensive(
+        step_flops.analyse,
+        metrics=("flops", "half_precision", "flops_utilization"),
+        tables=(op_work.TABLE,),
+    ),
     Expensive(
         graph_ops.analyse,
         metrics=("graph_ops", "graph_reduction", "xla_coverage"),

@@ -52,6 +52,32 @@ def user_line(op: Any) -> str | None:
     return _first_user_line((frame.filename, frame.lineno) for frame in frames)
 
 
+def places(graphs: Iterable[Any], names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """
+    Return the user's line and function (`model.py:12`, `model.py:block`) of ops by name.
+
+    Args:
+        graphs: The FuncGraphs whose ops they are, or whose callees'.
+        names: The names, without those of calls.
+    """
+    owners = [owner for graph in graphs for owner in (graph, *_graphs(graph).values())]
+    found = {}
+    for name in names:
+        ops = (op for owner in owners if (op := _op(owner, name)) is not None)
+        for frame in reversed(getattr(next(ops, None), "traceback", None) or ()):
+            if line := user_line_of(frame.filename, frame.lineno):
+                found[name] = line, f"{line.rpartition(':')[0]}:{frame.name}"
+                break
+    return found
+
+
+def _op(graph: Any, name: str) -> Any:
+    try:
+        return graph.get_operation_by_name(name)
+    except (AttributeError, KeyError, ValueError):
+        return None
+
+
 def user_line_of(file: str, line: int) -> str | None:
     """Return a line as `model.py:12`, None if it is not of the user's code."""
     return _first_user_line([(file, line)])

@@ -17,7 +17,9 @@ from pytest_tfperf.hlo.custom_calls import (
 from pytest_tfperf.hlo.flops import applications, matmul_flops, own_flops
 from pytest_tfperf.hlo.matmuls import Operands
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
+from pytest_tfperf.hlo.one_hot import one_hot_products
 from pytest_tfperf.hlo.operand_types import OperandTypes
+from pytest_tfperf.hlo.traffic import traffic
 from pytest_tfperf.hlo.traversal import bodies
 from pytest_tfperf.hlo.trip_counts import with_trip_counts
 
@@ -72,6 +74,12 @@ class OpCost:
     """False if FLOPs of a custom call in it are unknown."""
     line: str = ""
     """The user's source line, if the module names it."""
+    op_type: str = ""
+    """Type of the framework's op, if the module names it."""
+    runs: int = 1
+    """Number of its runs in one run of the module."""
+    looks_up: bool = False
+    """True for a product with one-hot rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +154,13 @@ def _costs(module: HloModule) -> Costs:
         }
         totals[part.id] = sum(works[part.id].values(), Work())
     executed, unknown = bodies(module), hidden_computations(module)
+    runs = _runs(module, executed, totals)
+    looked_up = frozenset() if module.scheduled else one_hot_products(module)
     ops = [(part, op) for part in executed for op in part.instructions.values()]
     return Costs(
         work=totals[module.entry_id],
         ops=tuple(
-            _cost(module, part, op, works[part.id][op.id], unknown)
+            _cost(module, part, op, works[part.id][op.id], unknown, runs[part.id], looked_up)
             for part, op in ops
             if op.opcode not in ("parameter", "constant")
         ),
@@ -192,6 +202,32 @@ def _work(
     return sum(inside, Work(own_flops(op, operands)))
 
 
+def _runs(
+    module: HloModule, executed: list[HloComputation], totals: dict[int, Work]
+) -> dict[int, int]:
+    """
+    Count the runs of each executed computation in one run of the module, as `_work` counts them.
+
+    Args:
+        module: The module.
+        executed: The computations that run as such.
+        totals: Work of each computation, by id.
+    """
+    runs = dict.fromkeys((part.id for part in executed), 0)
+    runs[module.entry_id] = 1
+    for part in reversed(module.computations.values()):  # callers come before their callees
+        for op in part.instructions.values():
+            if not op.called or not runs.get(part.id):
+                continue
+            called = list(zip(op.called, applications(op, part.operands(op)), strict=False))
+            if op.opcode == "conditional":
+                called = [(max(op.called, key=lambda key: totals[key].flops), 1)]
+            for key, times in called:
+                if key in runs:
+                    runs[key] += runs[part.id] * times
+    return runs
+
+
 def _targets(
     module: HloModule,
     executed: list[HloComputation],
@@ -221,7 +257,13 @@ def _targets(
 
 
 def _cost(
-    module: HloModule, part: HloComputation, op: HloInstruction, work: Work, unknown: set[int]
+    module: HloModule,
+    part: HloComputation,
+    op: HloInstruction,
+    work: Work,
+    unknown: set[int],
+    runs: int,
+    looked_up: frozenset[tuple[str, str]],
 ) -> OpCost:
     """
     Return the cost of one run of an instruction.
@@ -232,123 +274,22 @@ def _cost(
         op: The instruction.
         work: Its FLOPs, as far as they are known.
         unknown: Ids of the computations whose FLOPs are unknown.
+        runs: Number of runs of the computation.
+        looked_up: Names of the products with one-hot rows.
     """
     array = next(op.shape.arrays(), op.shape)
     counted = not hides_flops(op, part.operands(op)) and unknown.isdisjoint(op.called)
     moved = traffic(module, part, op)
-    line = source_line(op) or ""
-    return OpCost(op.name, op.opcode, op.op_name, array.dtype, work, moved, counted, line)
-
-
-_FREE = frozenset(
-    [
-        "parameter",
-        "constant",
-        "get-tuple-element",
-        "tuple",
-        "bitcast",
-        "after-all",
-        "add-dependency",
-        "domain",
-        "while",
-        "call",
-        "conditional",
-        "partition-id",
-        "replica-id",
-        "opt-barrier",
-    ]
-)
-
-
-_IMMEDIATE = 16
-"""Elements of a constant that is part of a fusion's code (immediate_constant_max_elements)."""
-
-
-def traffic(module: HloModule, computation: HloComputation, op: HloInstruction) -> int:
-    """
-    Count the bytes that an instruction reads and writes in one run.
-
-    Args:
-        module: The module.
-        computation: The computation of the instruction.
-        op: The instruction.
-
-    Returns:
-        0 for instructions that move nothing, and for loops and calls, whose bodies count instead.
-    """
-    operands = [operand.shape.bytes for operand in computation.operands(op)]
-    result = op.shape.bytes
-    if op.opcode in _FREE:
-        return 0
-    if op.opcode == "fusion":
-        return _fusion(module.computations[op.called[0]])
-    if op.opcode == "slice":
-        return 2 * result
-    if op.opcode in ("dynamic-slice", "gather"):
-        return 2 * result + operands[1]
-    if op.opcode == "dynamic-update-slice":
-        return 2 * operands[1] + operands[2]
-    if op.opcode == "scatter":
-        n = len(operands) // 2
-        return 3 * sum(operands[n + 1 :]) + operands[n]
-    if op.opcode.endswith("-start"):
-        return sum(operands)
-    if op.opcode.endswith(("-done", "-update")):
-        return result if op.opcode.endswith("-done") else 0
-    if op.opcode == "custom-call" and op.custom_call_target.startswith("__cu"):
-        result = next(op.shape.arrays(), op.shape).bytes  # without scratch memory
-    return sum(operands) + result
-
-
-def _fusion(inside: HloComputation) -> int:
-    """
-    Count the bytes that a fusion reads of parameters and large constants, and writes.
-
-    Values in between stay in registers.
-    """
-    users: dict[int, list[HloInstruction]] = {}
-    for op in inside.instructions.values():
-        for key in dict.fromkeys(op.operands):
-            users.setdefault(key, []).append(op)
-    constants = [
-        op.shape
-        for op in inside.instructions.values()
-        if op.opcode == "constant" and op.shape.elements > _IMMEDIATE
-    ]
-    read = sum(_read(parameter, users) for parameter in inside.parameters.values()) + sum(
-        shape.bytes for shape in constants
-    )
-    roots = inside.operands(inside.root) if inside.root.opcode == "tuple" else (inside.root,)
-    return read + sum(_written(inside, root) for root in roots)
-
-
-def _read(value: HloInstruction, users: dict[int, list[HloInstruction]]) -> int:
-    """
-    Count the bytes read of a parameter.
-
-    Of a slice only the part that is cut out counts, of a buffer that is updated in place nothing.
-    All other uses read the whole parameter, once.
-    """
-    if value.shape.dtype == "tuple":
-        return sum(
-            _read(user, users)
-            for user in users.get(value.id, ())
-            if user.opcode == "get-tuple-element"
-        )
-    total, whole = 0, False
-    for user in users.get(value.id, ()):
-        first = user.operands[0] == value.id
-        if user.opcode == "slice" or (user.opcode in ("dynamic-slice", "gather") and first):
-            total += user.shape.bytes
-        elif user.opcode != "dynamic-update-slice" or not first:
-            whole = True
-    return min(total, value.shape.bytes) if not whole else value.shape.bytes
-
-
-def _written(inside: HloComputation, root: HloInstruction) -> int:
-    """Count the bytes written of a result; of a buffer that is updated in place only the update."""
-    return (
-        inside.operands(root)[1].shape.bytes
-        if root.opcode == "dynamic-update-slice"
-        else root.shape.bytes
+    return OpCost(
+        name=op.name,
+        opcode=op.opcode,
+        op_name=op.op_name,
+        dtype=array.dtype,
+        work=work,
+        bytes=moved,
+        counted=counted,
+        line=source_line(op) or "",
+        op_type=op.op_type,
+        runs=runs,
+        looks_up=(op.name, op.op_name) in looked_up,
     )

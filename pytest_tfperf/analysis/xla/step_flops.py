@@ -7,25 +7,22 @@ They come from its functions lowered to HLO, else from the executables that it r
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
 from pytest_tfperf.analysis.device.roofline import flops_utilization
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
+from pytest_tfperf.analysis.host.shown import JAX
 from pytest_tfperf.analysis.timing import timed_step
 from pytest_tfperf.analysis.xla.executions import XlaUse
+from pytest_tfperf.analysis.xla.op_work import TABLE, OpWork, Programs, ops_of, table_of, with_ops
 from pytest_tfperf.analysis.xla.unoptimised import on_its_platform
-from pytest_tfperf.hlo.cost import Costs, OpCost, module_costs
+from pytest_tfperf.hlo.cost import Costs, module_costs
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.op_types import multiplies_matrices
-from pytest_tfperf.recorded_graphs import CALL
 from pytest_tfperf.recording import Modules, Recording
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
@@ -35,8 +32,6 @@ _MEAN = "mean"
 """Detail of flops: the mean of steps that differ, which the time of all of them is of."""
 ON_CPU = "by_xla_on_cpu"
 """Detail of half_precision; true where XLA's CPU compiler computes the products."""
-Programs = Sequence[tuple[Costs, float]]
-"""The costs of each module of a step, and how often it runs in one, on all devices together."""
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -44,17 +39,24 @@ def analyse(evidence: Evidence) -> Findings:
     if evidence.trace is None:
         return evidence.untraced("flops", "half_precision", "flops_utilization")
     if evidence.recording.framework == JAX:
-        values = _of_jax(evidence)
+        values, programs = _of_jax(evidence)
     else:
-        values = work_values(_programs(evidence), evidence.recording.op_lines, evidence.framework)
+        programs = _programs(evidence)
+        values = work_values(programs)
         values = {**values, "flops": _over_kinds(values["flops"], evidence)}
+    ops: list[OpWork] = []
+    if not isinstance(programs, Unknown):
+        ops = ops_of(programs, evidence.code.places, evidence.launched.in_keras)
+    values = {name: with_ops(name, one, ops, evidence.framework) for name, one in values.items()}
     if _is_of_xla_on_cpu(evidence):
         half = values["half_precision"]
         values["half_precision"] = replace(half, detail={**half.detail, ON_CPU: True})
     flops = values["flops"].detail.get(_MEAN, values["flops"].number)
     utilization = _utilization(evidence, flops)
     return Findings(
-        values={**values, "flops_utilization": utilization}, notes=evidence.code.lowering_notes
+        values={**values, "flops_utilization": utilization},
+        tables={TABLE: table_of(ops)} if ops and values["flops"].number is not None else {},
+        notes=evidence.code.lowering_notes,
     )
 
 
@@ -66,19 +68,20 @@ def _is_of_xla_on_cpu(evidence: Evidence) -> bool:
     return not any(map(multiplies_matrices, outside))
 
 
-def _of_jax(evidence: Evidence) -> dict[str, Value]:
+def _of_jax(evidence: Evidence) -> tuple[dict[str, Value], Programs | Unknown]:
     """
-    Return flops and half_precision of a step of JAX.
+    Return flops and half_precision of a step of JAX, and the programs that they are of.
 
     They are of its programs before optimisation. Where these are unknown, they are of its
     executables, and hold on their platform only.
     """
     programs = _before_optimisation(evidence)
-    found = work_values(programs, framework=JAX)
+    found = work_values(programs)
     if found["flops"].number is not None:
-        return evidence.on_its_platform(_over_steps(found, programs, evidence))
+        return evidence.on_its_platform(_over_steps(found, programs, evidence)), programs
     programs = _executables(evidence)
-    return on_its_platform(_over_steps(work_values(programs, framework=JAX), programs, evidence))
+    found = _over_steps(work_values(programs), programs, evidence)
+    return on_its_platform(found), programs
 
 
 def _over_steps(
@@ -203,23 +206,16 @@ def _utilization(evidence: Evidence, flops: float | None) -> Value:
     return flops_utilization(flops, period_s, specs)
 
 
-def work_values(
-    programs: Programs | Unknown,
-    lines: Mapping[str, str] = MappingProxyType({}),
-    framework: str = TENSORFLOW,
-) -> dict[str, Value]:
+def work_values(programs: Programs | Unknown) -> dict[str, Value]:
     """
     Return flops and half_precision of a step of these modules.
 
     Args:
         programs: The modules, or the reason why they are unknown.
-        lines: The user's source lines by op name.
-        framework: The framework that ran the step.
     """
     if isinstance(programs, Unknown):
         return {name: Value.unknown(name, programs.why) for name in ("flops", "half_precision")}
-    half = _half_precision(programs, lines, framework)
-    return {"flops": _flops(programs), "half_precision": half}
+    return {"flops": _flops(programs), "half_precision": _half_precision(programs)}
 
 
 def lowered_programs(recording: Recording, eager: Iterable[str] = ()) -> Programs | Unknown:
@@ -300,7 +296,7 @@ def _whole(number: float) -> float:
     return float(round(number)) if math.isclose(number, round(number), rel_tol=1e-12) else number
 
 
-def _half_precision(programs: Programs, lines: Mapping[str, str], framework: str) -> Value:
+def _half_precision(programs: Programs) -> Value:
     matmul = sum(costs.matmul_flops * runs for costs, runs in programs)
     opaque = sorted({target for costs, _ in programs for target in costs.opaque})
     if opaque:
@@ -321,52 +317,10 @@ def _half_precision(programs: Programs, lines: Mapping[str, str], framework: str
             "half_precision",
             "some are in 16 bits, and the program does not say how often its loops run",
         )
-    detail: dict[str, Any] = {"half_flops": half, "matmul_flops": matmul}
-    if half < matmul:
-        detail["where"] = _by_width(programs, lines)
-    if not half:
-        detail["try"] = _IN_16_BITS[framework]
-    return Value.of("half_precision", half / matmul, Source.HLO, **detail)
-
-
-def _by_width(programs: Programs, lines: Mapping[str, str]) -> str:
-    """Name the matmuls and convolutions with more than 16 bits, then the others."""
-    wide: Counter[str] = Counter()
-    narrow: Counter[str] = Counter()
-    for costs, runs in programs:
-        for op in costs.ops:
-            if op.work.matmul_flops and op.opcode not in _CALLERS:
-                found = narrow if op.work.half_flops == op.work.matmul_flops else wide
-                found[_named(op, lines)] += round(op.work.matmul_flops * runs)
-    parts = {"more than 16 bits": wide, "16 bits": narrow}
-    return "; ".join(
-        f"{title}: {and_more([name for name, _ in found.most_common()], _N_NAMED)}"
-        for title, found in parts.items()
-        if found
-    )
-
-
-def _named(op: OpCost, lines: Mapping[str, str]) -> str:
-    """
-    Return the name of an op with its line.
-
-    A gradient has the name of the op that it belongs to.
-    """
-    name = op.op_name.removeprefix(CALL)
-    if name.startswith(_GRADIENT):
-        name = name.removeprefix(_GRADIENT).rpartition("/")[0]
-    line = lines.get(name) or op.line
-    return f"{name or op.name} at {line}" if line else name or op.name
+    counts = {"half_flops": half, "matmul_flops": matmul}
+    return Value.of("half_precision", half / matmul, Source.HLO, **counts)
 
 
 _OUTSIDE = (
     "the steps also ran ops outside XLA, and the trace says nothing of their shapes and types"
 )
-_IN_16_BITS = {
-    TENSORFLOW: "keras.mixed_precision.set_global_policy('mixed_bfloat16'), or cast the operands",
-    JAX: "cast parameters and inputs to jnp.bfloat16; in Keras, "
-    "keras.mixed_precision.set_global_policy('mixed_bfloat16')",
-}
-_CALLERS = ("while", "call", "conditional")
-_GRADIENT = "gradient_tape/"
-_N_NAMED = 2

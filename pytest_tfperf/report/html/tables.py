@@ -18,7 +18,7 @@ _GROUPS = (
     ("Variants", ("comparison",)),
     ("Events of the median step", (_TIMELINE,)),
     ("Input pipeline", ("stages", "pipeline")),
-    ("Ops", ("host_ops", "device_ops", "functions", "kernels")),
+    ("Ops", ("op_work", "host_ops", "device_ops", "functions", "kernels")),
     ("Op profile", ("op_profile", "roofline")),
     (
         "Devices and collectives",

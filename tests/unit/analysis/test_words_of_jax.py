@@ -17,6 +17,7 @@ from pytest_tfperf.analysis.input import pipeline
 from pytest_tfperf.analysis.input.causes import no_stage_cause, with_keras_source
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.analysis.steps import shares
+from pytest_tfperf.analysis.xla.op_work import with_ops
 from pytest_tfperf.analysis.xla.step_flops import work_values
 from pytest_tfperf.hlo.cost import Costs, Work
 from pytest_tfperf.recording import (
@@ -60,7 +61,8 @@ def python_stages(framework):
 
 def half_precision(framework):
     costs = Costs(work=Work(235, 235, 0), ops=(), uncounted=(), once=())
-    return work_values([(costs, 1.0)], framework=framework)["half_precision"]
+    value = work_values([(costs, 1.0)])["half_precision"]
+    return with_ops("half_precision", value, [], framework)
 
 
 def test_remedies_name_the_means_of_the_framework():

@@ -4,7 +4,7 @@ import pytest
 
 from pytest_tfperf.analysis.xla.executions import XlaUse
 from pytest_tfperf.analysis.xla.step_flops import lowered_programs, traced_programs, work_values
-from pytest_tfperf.hlo.cost import Costs, OpCost, Work
+from pytest_tfperf.hlo.cost import Costs, Work
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Unknown
 
@@ -49,49 +49,6 @@ def test_what_is_not_known_is_said():
         value = work_values(programs)[metric]
         assert value.number is None, (metric, why)
         assert why in value.why, (metric, why)
-
-
-def op(op_name, matmul, half, opcode="dot", line=""):
-    return OpCost("dot.1", opcode, op_name, "f32", Work(matmul, matmul, half), 8, line=line)
-
-
-CALL = "StatefulPartitionedCall/"
-LAYERS = (
-    op(f"{CALL}model/wide/MatMul", 60, 0),
-    op(f"{CALL}gradient_tape/model/wide/MatMul/MatMul_1", 60, 0),
-    op("model/attention/einsum", 100, 0, line="model.py:9"),
-    op("model/small/MatMul", 10, 0),
-    op("", 5, 5, opcode="fusion"),
-    op("loop", 235, 5, opcode="while"),  # its body counts
-    op("model/relu", 0, 0),
-)
-
-
-def test_a_mixed_step_names_the_ops_of_either_width():
-    """The gradient counts for its layer, and lines of the graph come before those of the module."""
-    mixed = Costs(work=Work(235, 235, 5), ops=LAYERS, uncounted=(), once=())
-    lines = {"model/wide/MatMul": "layers.py:3"}
-    (wide, narrow) = work_values([(mixed, 1.0)], lines)["half_precision"].detail["where"].split(";")
-    assert wide == (
-        "more than 16 bits: model/wide/MatMul at layers.py:3, "
-        "model/attention/einsum at model.py:9, and 1 more"
-    )
-    assert narrow == " 16 bits: dot.1"
-
-
-def precision(half):
-    costs = Costs(work=Work(235, 235, half), ops=LAYERS, uncounted=(), once=())
-    return work_values([(costs, 1.0)])["half_precision"].detail
-
-
-def test_a_step_in_16_bits_names_no_ops():
-    assert not {"where", "try"} & precision(235).keys()
-
-
-def test_a_step_without_16_bits_names_its_ops_and_the_policy():
-    detail = precision(0)
-    assert detail["where"].startswith("more than 16 bits: model/wide/MatMul, ")
-    assert "mixed_bfloat16" in detail["try"]
 
 
 @pytest.mark.parametrize(("half", "share"), [(0, 0.0), (80, 1.0)])
