@@ -13,9 +13,11 @@ from pytest_tfperf.analysis.differences.profile_differences import (
     with_differences,
     workload_differences,
 )
+from pytest_tfperf.analysis.differences.work_differences import work_differences
+from pytest_tfperf.analysis.xla.op_work import TABLE
 from pytest_tfperf.baseline.history import commits_of, history_of
 from pytest_tfperf.baseline.step_time import StoredRuns, figures, judge, next_step, why_not_timed
-from pytest_tfperf.baseline.store import Place, entry_key, read_structure
+from pytest_tfperf.baseline.store import OPS, Place, entry_key, read_structure
 from pytest_tfperf.baseline.structure import Reference, changed_setting, check, structure_checks
 from pytest_tfperf.baseline.timings import ACCEPT, UPDATE, TimingFiles, Timings
 from pytest_tfperf.baseline.xla_ops import lost_compilation
@@ -79,6 +81,7 @@ def compare_with_baseline(
                 shared_cpu,
                 changed,
                 called,
+                entry.get(OPS, {}).get(environment["platform"]),
                 lost,
                 timings or TimingFiles(),
             )
@@ -156,6 +159,7 @@ def _timing(
     shared_cpu: bool,
     changed: str,
     called: Mapping[str, float] | None,
+    ops: Mapping[str, float] | None,
     lost: tuple[tuple[Labelled, ...], tuple[Labelled, ...]],
     timings: Timings,
 ) -> Iterator[Check]:
@@ -190,7 +194,9 @@ def _timing(
         )
         shares = metric_differences(entry["runs"], profile)
         functions = function_differences(entry["runs"], called, profile)
-        yield with_differences(timed, (*shares, *functions), lead=lost)
+        is_slower = timed.verdict is Verdict.REGRESSION
+        work = work_differences(ops, profile.tables.get(TABLE)) if ops and is_slower else ()
+        yield with_differences(timed, (*work, *shares, *functions), lead=lost)
 
 
 def _stored_runs(entry: Json, timings: Timings) -> StoredRuns:

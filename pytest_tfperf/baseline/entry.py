@@ -8,20 +8,24 @@ from typing import Any
 from pytest_tfperf.analysis.differences.call_differences import called_functions
 from pytest_tfperf.analysis.differences.compiler_differences import op_type_counts
 from pytest_tfperf.analysis.differences.stage_differences import pipeline_labels
+from pytest_tfperf.analysis.differences.work_differences import op_counts
+from pytest_tfperf.analysis.xla import op_work
 from pytest_tfperf.baseline.counted_totals import counted_steps
 from pytest_tfperf.baseline.history import rounded
+from pytest_tfperf.baseline.store import OPS
 from pytest_tfperf.baseline.xla_ops import IN_XLA, OUTSIDE_XLA, xla_ops
 from pytest_tfperf.metrics import MACHINE, PLATFORM, PROGRAM, Metric
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import OF_PLATFORM, Json, Value
 
 LISTS_OF_PLATFORMS = {
+    OPS: "FLOPs and types by op",
     "op_types": "ops by type",
     IN_XLA: "ops in XLA by type",
     OUTSIDE_XLA: "ops outside XLA by type",
     "python_functions": "calls by Python function",
 }
-"""Lists that an entry has for each platform, with their titles."""
+"""Lists that an entry has for each platform, with their titles; they lie in the detail file."""
 LISTS = {"pipeline": "the input pipeline's stages", **LISTS_OF_PLATFORMS}
 """All lists of an entry, with their titles."""
 
@@ -60,6 +64,7 @@ def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
     pipeline = pipeline_labels(profile.tables.get("pipeline"))
     platform = environment["platform"]
     lists = {
+        OPS: _ops(profile),
         "op_types": op_type_counts(profile.tables.get("graph")),
         "python_functions": _functions(profile),
         **xla_ops(profile.metrics.get("xla_coverage")),
@@ -73,6 +78,12 @@ def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
         **({} if pipeline is None else {"pipeline": pipeline}),
         **{name: {platform: found} for name, found in lists.items() if found is not None},
     }
+
+
+def _ops(profile: Profile) -> dict[str, float | int] | None:
+    """Return the ops of a step by type, place and work, if they are known."""
+    counts = op_counts(profile.tables.get(op_work.TABLE))
+    return counts and {name: rounded(n_ops) for name, n_ops in counts.items()}
 
 
 def _functions(profile: Profile) -> dict[str, float | int] | None:

@@ -25,7 +25,7 @@ def refuse_links(place: Place) -> None:
         BaselineError: If one does, or puts them among the files of a version control system.
     """
     for root in (place.project, place.root):
-        for path in (place.structure, place.timing):
+        for path in (place.structure, place.detail, place.timing):
             link = leaving_link(path.absolute(), root.resolve())
             if link is not None:
                 raise BaselineError(
@@ -33,7 +33,7 @@ def refuse_links(place: Place) -> None:
                     "was written. Remove the link, or name a folder with --tfperf-baseline-dir "
                     "(tfperf accept: --baseline-dir)"
                 )
-    for path in (place.structure, place.timing):
+    for path in (place.structure, place.detail, place.timing):
         real = Path(os.path.realpath(path.parent))
         if REPOSITORIES & set(_below(real, place).parts):
             raise BaselineError(

@@ -17,11 +17,16 @@ from pytest_tfperf.baseline.recorded import EntryChange, Recorded
 from pytest_tfperf.baseline.step_time import why_not_recorded
 from pytest_tfperf.baseline.store import (
     BASELINE_FORMAT,
+    DETAIL,
+    STRUCTURE,
+    TIMES,
     Place,
     entry_key,
     is_step_time,
     locked,
     refuse_other_kind,
+    split,
+    with_lists,
 )
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
 from pytest_tfperf.errors import BaselineError
@@ -112,8 +117,8 @@ def _record(
     draft, done = Draft(), Recorded()
     for place, runs in wanted.items():
         try:
-            for path in _files(place, runs):
-                refuse_other_kind(path, draft.content(path), path != place.structure)
+            for path, kind in _files(place, runs).items():
+                refuse_other_kind(path, draft.content(path), kind)
         except BaselineError as error:
             if not also_partly:
                 raise
@@ -124,14 +129,15 @@ def _record(
     return done
 
 
-def _files(place: Place, runs: Iterable[Run]) -> list[Path]:
-    """Return the files that the profiles of these runs go into, as far as they may be recorded."""
+def _files(place: Place, runs: Iterable[Run]) -> dict[Path, str]:
+    """Return files and kinds that the profiles of these runs go into, if they may be recorded."""
     tests = [test for run in runs for test in run.tests if test.profiles]
     passed = [test for test in tests if test.outcome == "passed"]
     timing = [
         place.timing_file(test.environment["machine"]) for test in passed if place.keeps_times
     ]
-    return list(dict.fromkeys([place.structure, *timing])) if passed else []
+    kinds = {place.structure: STRUCTURE, place.detail: DETAIL, **dict.fromkeys(timing, TIMES)}
+    return kinds if passed else {}
 
 
 def _of_file(
@@ -203,8 +209,11 @@ def _good(found: Sequence[_Found]) -> tuple[list[_Found], Recorded]:
 
 def _structure(found: Sequence[_Found], only_new: bool, draft: Draft) -> Recorded:
     path, key, workload = found[0].place.structure, found[0].key, found[0].profile.workload
+    detail = found[0].place.detail
     content = draft.content(path) or {"format": BASELINE_FORMAT, "tests": {}}
-    old = content["tests"].get(key)
+    more = draft.content(detail) or {"format": BASELINE_FORMAT, "lists": {}}
+    stored_here, lists_here = content["tests"].get(key), more["lists"].get(key)
+    old = None if stored_here is None else with_lists(stored_here, lists_here)
     if only_new and old is not None and old["workload"] != workload:
         return Recorded()
     entry = old if old is not None and old["workload"] == workload else None
@@ -213,9 +222,15 @@ def _structure(found: Sequence[_Found], only_new: bool, draft: Draft) -> Recorde
     assert entry is not None
     if old is not None and _values(old) == _values(entry):
         return Recorded()
-    draft.change(path, {**content, "tests": {**content["tests"], key: entry}})
+    figures, lists = split(entry)
     what = _what_changed(old, entry, found[-1].profile.registry)
-    return Recorded(entries=(EntryChange(path=path, key=key, what=what),))
+    if lists != (lists_here or {}):
+        others = {name: one for name, one in more["lists"].items() if name != key}
+        draft.change(detail, {**more, "lists": {**others, **({key: lists} if lists else {})}})
+    if stored_here is None or _values(stored_here) != _values(figures):
+        draft.change(path, {**content, "tests": {**content["tests"], key: figures}})
+        detail = path
+    return Recorded(entries=(EntryChange(path=detail, key=key, what=what),))
 
 
 def _values(entry: Json) -> Json:

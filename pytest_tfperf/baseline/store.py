@@ -1,7 +1,8 @@
 """
-Baseline files: structure beside each test file, timing per machine class in a folder next to it.
+Baseline files: structure beside each test file, detail and timing in folders next to it.
 
 `__tfperf__/<test file>.json` is for reviewers: sorted, rounded, one line a metric.
+`__tfperf__/detail/<test file>.py.json` holds lists that explain changes: ops, Python functions.
 `__tfperf__/timing/<class>.json` holds the last runs and the medians of the first five. Files are
 updated under a lock.
 """
@@ -29,6 +30,11 @@ from pytest_tfperf.json_file import JsonFileError, parse_json, read_text
 from pytest_tfperf.values import Json
 
 FOLDER = "__tfperf__"
+OPS = "ops"
+"""The list of an entry with the FLOPs and types of its ops."""
+_LISTS = (OPS, "op_types", IN_XLA, OUTSIDE_XLA, "python_functions")
+STRUCTURE, DETAIL, TIMES = "structure", "detail", "step times of a machine"
+"""Kinds of baseline files."""
 BASELINE_FORMAT = 1
 """Version of the baseline files."""
 _LOCK_SECONDS = 60
@@ -74,6 +80,11 @@ class Place:
             root=root,
         )
 
+    @property
+    def detail(self) -> Path:
+        """File of the lists that explain changes of the structure."""
+        return detail_file(self.structure)
+
     def timing_file(self, machine: Mapping[str, Any]) -> Path:
         """Return the timing file of a machine class."""
         return self.timing / f"{machine_slug(machine)}.json"
@@ -88,17 +99,47 @@ def entry_key(test: str, profile: str) -> str:
     return f"{test}/{profile}" if profile else test
 
 
+def detail_file(structure: Path) -> Path:
+    """Return the detail file beside a structure file; no test file has that name for its own."""
+    return structure.parent / DETAIL / f"{structure.stem}.py.json"
+
+
 def read_structure(path: Path) -> dict[str, Json]:
     """
-    Return the entries of a structure file by key; none if the file does not exist.
+    Return the entries of a structure file by key, with their lists; none without the file.
+
+    Args:
+        path: The structure file; the lists are in the detail file beside it.
 
     Raises:
-        BaselineError: If it is not a structure file, damaged, in conflict, or of a newer format.
+        BaselineError: If one is of another kind, damaged, in conflict, or of a newer format.
     """
-    content = read_file(path)
-    refuse_other_kind(path, content, of_times=False)
-    entries: dict[str, Json] = content.get("tests", {})
-    return entries
+    content, detail = read_file(path), read_file(detail_file(path))
+    refuse_other_kind(path, content, STRUCTURE)
+    refuse_other_kind(detail_file(path), detail, DETAIL)
+    lists = detail.get("lists", {})
+    return {key: with_lists(one, lists.get(key)) for key, one in content.get("tests", {}).items()}
+
+
+def with_lists(entry: Json, lists: Json | None) -> Json:
+    """
+    Return an entry with its lists, unless they are those of another workload.
+
+    Args:
+        entry: The entry; one of an earlier version has lists itself.
+        lists: Its entry of the detail file.
+    """
+    if lists is None or lists["workload"] != entry["workload"]:
+        return entry
+    both = {name: {**entry.get(name, {}), **lists.get(name, {})} for name in _LISTS}
+    return {**entry, **{name: found for name, found in both.items() if found}}
+
+
+def split(entry: Json) -> tuple[Json, Json]:
+    """Return the parts of an entry in the structure file and, if it has any, in the detail file."""
+    lists = {name: part for name, part in entry.items() if name in _LISTS}
+    figures = {name: part for name, part in entry.items() if name not in _LISTS}
+    return figures, {"workload": entry["workload"], **lists} if lists else {}
 
 
 def read_times(path: Path) -> dict[str, Json]:
@@ -109,7 +150,7 @@ def read_times(path: Path) -> dict[str, Json]:
         BaselineError: If it is not a timing file, damaged, in conflict, or of a newer format.
     """
     content = read_file(path)
-    refuse_other_kind(path, content, of_times=True)
+    refuse_other_kind(path, content, TIMES)
     entries: dict[str, Json] = content.get("tests", {})
     return entries
 
@@ -125,21 +166,26 @@ def read_machine(path: Path) -> Json:
     return machine if isinstance(machine, dict) else {}
 
 
-def refuse_other_kind(path: Path, content: Json, of_times: bool) -> None:
+def refuse_other_kind(path: Path, content: Json, kind: str) -> None:
     """
-    Refuse a file of times in the place of a structure, and the reverse.
+    Refuse a file of times in the place of a structure, and the like.
 
     Args:
         path: The file.
         content: Its content, empty without the file.
-        of_times: Whether its place is that of times, which name their machine.
+        kind: The kind that belongs there.
 
     Raises:
-        BaselineError: If it is of the other kind.
+        BaselineError: If it is of another kind.
     """
-    if content and ("machine" in content) != of_times:
-        kind = "step times of a machine" if of_times else "structure"
+    if content and _kind(content) != kind:
         raise BaselineError(f"baseline {path}: not a file of the {kind}; {_RESTORE}")
+
+
+def _kind(content: Json) -> str:
+    if "lists" in content:
+        return DETAIL
+    return TIMES if "machine" in content else STRUCTURE
 
 
 def machine_slug(machine: Mapping[str, Any]) -> str:
@@ -186,8 +232,9 @@ def read_file(path: Path) -> Json:
 
 
 def _well_formed(content: Json) -> bool:
-    """Return whether its entries have the right types; only a timing file names its machine."""
-    entries, shape = content.get("tests"), _is_history if "machine" in content else _is_structure
+    """Return whether its entries have the right types."""
+    shape = {TIMES: _is_history, DETAIL: _has_lists}.get(_kind(content), _is_structure)
+    entries = content.get("lists", content.get("tests"))
     return isinstance(entries, dict) and all(
         _are_dicts(entry, "workload") and shape(entry) for entry in entries.values()
     )
@@ -195,20 +242,20 @@ def _well_formed(content: Json) -> bool:
 
 def _is_structure(entry: Json) -> bool:
     pipeline = entry.get("pipeline", [])  # this and the lists of platforms are optional
-    names = ("op_types", "python_functions", IN_XLA, OUTSIDE_XLA)
-    of_platforms = [entry.get(name, {}) for name in names]
     return (
         _are_dicts(entry, "program", "platform", "setting")
         and tells_steps(entry)
         and isinstance(pipeline, list)
         and all(isinstance(stage, str) for stage in pipeline)
-        and all(isinstance(lists, dict) for lists in of_platforms)
-        and all(
-            _are_numbers(numbers)
-            for one in ({"": entry["program"]}, entry["platform"], *of_platforms)
-            for numbers in one.values()
-        )
+        and all(map(_are_numbers, (entry["program"], *entry["platform"].values())))
+        and _has_lists(entry)
     )
+
+
+def _has_lists(entry: Json) -> bool:
+    """Return whether the lists of an entry, if it has them, are numbers by platform and name."""
+    lists = [entry.get(name, {}) for name in _LISTS]
+    return all(isinstance(one, dict) and all(map(_are_numbers, one.values())) for one in lists)
 
 
 def _is_history(entry: Json) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from pytest_tfperf.analysis.differences.call_differences import added_calls, call_differences
@@ -15,10 +16,13 @@ from pytest_tfperf.analysis.differences.compiler_differences import (
 from pytest_tfperf.analysis.differences.difference import added_counts
 from pytest_tfperf.analysis.differences.profile_differences import setting_differences, with_reasons
 from pytest_tfperf.analysis.differences.stage_differences import pipeline_differences
+from pytest_tfperf.analysis.differences.work_differences import dtype_differences, flop_differences
+from pytest_tfperf.analysis.xla import op_work
 from pytest_tfperf.baseline.counted_totals import TOTALS, compared, counted_in, stored_total
 from pytest_tfperf.baseline.entry import scope_of, structure_of
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.step_time import next_step
+from pytest_tfperf.baseline.store import OPS
 from pytest_tfperf.baseline.xla_ops import moved_out, no_longer_compiled
 from pytest_tfperf.checks.limits import explanation
 from pytest_tfperf.checks.roots import ADDED, MOVED_OUT
@@ -118,6 +122,7 @@ def _with_lists(found: Check, profile: Profile, entry: Json, platform: str) -> C
     """
     is_worse = found.verdict is Verdict.REGRESSION
     functions = entry.get("python_functions", {}).get(platform)
+    ops = entry.get(OPS, {}).get(platform)
     shown_only = found.detail.get("gates") is False
     added: Mapping[str, float] = {}
     if found.metric == "python_calls" and functions and (is_worse or shown_only):
@@ -127,9 +132,15 @@ def _with_lists(found: Check, profile: Profile, entry: Json, platform: str) -> C
         return found
     elif found.metric == "input_python_stages" and "pipeline" in entry:
         reasons = pipeline_differences(entry["pipeline"], profile.tables.get("pipeline"))
+    elif found.metric == "flops" and ops:
+        reasons = iter(flop_differences(ops, profile.tables.get(op_work.TABLE)))
+    elif found.metric in ("half_precision", "peak_memory") and ops:
+        reasons = iter(dtype_differences(ops, profile.tables.get(op_work.TABLE)))
     elif found.metric == "graph_ops" and platform in entry.get("op_types", {}):
         table = profile.tables.get("graph")
-        reasons = op_type_differences(entry["op_types"][platform], table)
+        of_types = op_type_differences(entry["op_types"][platform], table)
+        work = profile.tables.get(op_work.TABLE) if ops else None
+        reasons = chain(dtype_differences(ops, work), of_types)
         added = added_counts(entry["op_types"][platform], op_type_counts(table) or {})
     else:
         return found

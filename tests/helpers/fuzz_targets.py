@@ -227,14 +227,19 @@ class Baselines(Target):
     A baseline gives checks, or a check of one sentence that is UNKNOWN. It is replaced as a whole, or stays as it is.
     """
 
-    kinds, format = ("structure", "timing"), "json"
+    kinds, format = ("structure", "detail", "timing"), "json"
 
     def take(self, name, raw):
         root, kind, file = self.folder / "project", name.partition("/")[0], "test_model.py"
         place = Place.of(file, root, None)
         place.timing.mkdir(parents=True)
+        place.detail.parent.mkdir()
         (root / file).write_text("")
-        paths = {"structure": place.structure, "timing": place.timing_file(LAPTOP["machine"])}
+        paths = {
+            "structure": place.structure,
+            "detail": place.detail,
+            "timing": place.timing_file(LAPTOP["machine"]),
+        }
         for one, path in paths.items():
             path.write_bytes(raw if one == kind else self.seeds[f"{one}/seven_runs.json"])
         try:
@@ -265,7 +270,9 @@ class Baselines(Target):
         assert status != USAGE or err.startswith("tfperf: baseline "), err
         assert status == GOOD or after == before, "what was not accepted changed a file"
         for path in (path for path in after if after[path] != before.get(path)):
-            assert path.parent.name in ("__tfperf__", "timing"), path
+            assert path.parent.name in ("__tfperf__", "detail", "timing"), path
+            if path.name == ".gitattributes":
+                continue
             strict_json(path.read_text("utf-8"))
             read_file(path)
 

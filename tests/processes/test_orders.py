@@ -1,11 +1,12 @@
 """An entry of a baseline is the same in whatever order the tests of a process run, and alone."""
 
-import json
 import os
 import subprocess
 import sys
 
 import pytest
+
+from pytest_tfperf.baseline.store import read_structure
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
 
@@ -99,7 +100,7 @@ def recorded(folder, *names):
     assert done.returncode == 0, done.stdout[-3000:]
     entries = {}
     for path in into.glob("*.json"):
-        entries |= json.loads(path.read_text())["tests"]
+        entries |= read_structure(path)
     assert set(entries) == set(names)
     for entry in entries.values():
         entry["setting"].pop("commit")

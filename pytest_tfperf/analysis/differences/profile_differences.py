@@ -28,6 +28,8 @@ from pytest_tfperf.analysis.differences.stage_differences import (
     python_differences,
     stage_differences,
 )
+from pytest_tfperf.analysis.differences.work_differences import op_counts, work_differences
+from pytest_tfperf.analysis.xla.op_work import TABLE
 from pytest_tfperf.quantities import SHARE, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict, part_title
 from pytest_tfperf.text import Labelled, and_more
@@ -73,6 +75,7 @@ def differences(before: Profile, after: Profile) -> tuple[Difference, ...]:
     return (
         *timed,
         *python_differences(before.tables, after.tables),
+        *work_differences(op_counts(before.tables.get(TABLE)), after.tables.get(TABLE)),
         *function_differences(
             [_numbers(before)], called_functions(before.tables.get("python_calls")), after
         ),

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from pytest_tfperf.baseline.store import read_structure
+
 pytestmark = pytest.mark.usefixtures("processes")  # git, for the commit of a run
 
 SUITE = """
@@ -64,8 +66,8 @@ def test_a_slower_step_names_the_function_that_is_called_forty_times_more(suite,
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.syspath_prepend(suite.path)
     recorded(suite)
-    structure = json.loads((suite.path / "__tfperf__" / "test_suite.json").read_text())
-    [functions] = structure["tests"]["test_step"]["python_functions"].values()
+    stored = read_structure(suite.path / "__tfperf__" / "test_suite.json")
+    [functions] = stored["test_step"]["python_functions"].values()
     assert functions["test_suite.py:plain"] == 40
     write(suite, PLANTED)
     result = suite("--tfperf-baseline")

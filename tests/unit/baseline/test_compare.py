@@ -9,6 +9,7 @@ from helpers.refusals import refusal
 
 from pytest_tfperf.baseline.compare import compare_with_baseline
 from pytest_tfperf.baseline.record import record
+from pytest_tfperf.baseline.store import read_structure
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.metrics import Metric
@@ -706,16 +707,12 @@ def test_new_op_types_come_first_with_their_lines_and_replace_the_most_frequent(
 
 def test_lists_of_another_platform_and_entries_without_lists_explain_nothing(place):
     store(place, graph(Mul=1), environment=SERVER)
-    entry = json.loads(place.structure.read_text())["tests"]["test_step"]
+    entry = read_structure(place.structure)["test_step"]
     assert entry["op_types"] == {SERVER["platform"]: {"Mul": 1}}
     store(place, graph(Mul=1))
-    content = json.loads(place.structure.read_text())
-    assert set(content["tests"]["test_step"]["op_types"]) == {
-        SERVER["platform"],
-        LAPTOP["platform"],
-    }
-    del content["tests"]["test_step"]["op_types"]  # as the version before wrote it
-    place.structure.write_text(json.dumps(content))
+    entry = read_structure(place.structure)["test_step"]
+    assert set(entry["op_types"]) == {SERVER["platform"], LAPTOP["platform"]}
+    place.detail.unlink()
     [found] = compare(place, graph(Mul=2))
     assert (found.verdict, found.details) == (Verdict.REGRESSION, (("where", "most: Mul"),))
 
@@ -750,12 +747,48 @@ def test_damaged_lists_are_an_error_of_the_baseline(new_place):
     ]
     for damaged in cases:
         place = new_place()
-        store(place, profile(retraces=0))
-        content = json.loads(place.structure.read_text())
-        content["tests"]["test_step"].update(damaged)
-        place.structure.write_text(json.dumps(content))
-        found = refusal(BaselineError, compare, place, profile(retraces=0))
-        assert "not a baseline file" in found, damaged
+        store(place, graph(Mul=1))
+        for path, entries in ((place.structure, "tests"), (place.detail, "lists")):
+            before = path.read_text()
+            content = json.loads(before)
+            content[entries]["test_step"].update(damaged)
+            path.write_text(json.dumps(content))
+            if path == place.structure or "pipeline" not in damaged:
+                found = refusal(BaselineError, compare, place, profile(retraces=0))
+                assert f"{path}: not a baseline file" in found, damaged
+            path.write_text(before)
+
+
+def test_lists_lie_apart_from_the_figures_that_people_review(place):
+    store(place, graph(Mul=1))
+    assert "Mul" not in place.structure.read_text()
+    assert "linguist-generated" in (place.detail.parent / ".gitattributes").read_text()
+    figures = place.structure.read_bytes()
+    [changed] = record({place: [run_of(record_of(graph(Add=1)))]}, False).entries
+    assert (changed.path, changed.what) == (place.detail, "updated: ops by type")
+    assert place.structure.read_bytes() == figures
+
+
+def test_lists_are_read_where_the_version_before_wrote_them(place):
+    store(place, graph(Mul=1))
+    structure, detail = (json.loads(path.read_text()) for path in (place.structure, place.detail))
+    structure["tests"]["test_step"]["op_types"] = detail["lists"]["test_step"]["op_types"]
+    place.detail.unlink()
+    place.structure.write_text(json.dumps(structure))
+    assert "graph: Mul 1 → 2" in compare(place, graph(Mul=2))[0].lines
+    store(place, graph(Mul=2))
+    assert "Mul" not in place.structure.read_text()
+    assert "Mul" in place.detail.read_text()
+
+
+def test_lists_of_another_workload_explain_nothing(place):
+    """As where a merge took the structure of one branch, and the lists of another."""
+    store(place, graph(Mul=1))
+    place.detail.write_text(place.detail.read_text().replace('"batch": 8', '"batch": 9'))
+    assert not read_structure(place.structure)["test_step"].get("op_types")
+    place.detail.write_text(place.structure.read_text())
+    found = refusal(BaselineError, compare, place, graph(Mul=1))
+    assert f"baseline {place.detail}: not a file of the detail" in found
 
 
 def test_two_versions_of_a_program_name_new_ops_once():

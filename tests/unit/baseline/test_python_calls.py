@@ -10,6 +10,7 @@ from helpers.refusals import refusal
 from pytest_tfperf.baseline.compare import compare_with_baseline
 from pytest_tfperf.baseline.compare_runs import compare_runs
 from pytest_tfperf.baseline.record import record
+from pytest_tfperf.baseline.store import read_structure
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.results import Verdict
@@ -44,7 +45,7 @@ def store(place, measured, environment=LAPTOP, times=1):
 
 
 def stored(place):
-    return json.loads(place.structure.read_text())["tests"]["test_step"]
+    return read_structure(place.structure)["test_step"]
 
 
 def compared(place, measured, only="structural", environment=LAPTOP):
@@ -180,8 +181,8 @@ def test_a_damaged_list_is_an_error_of_the_baseline(new_place):
     for damaged in [["a"], {"cpu": {"a": "one"}}, {"cpu": 3}]:
         place = new_place()
         store(place, calling(BEFORE))
-        content = json.loads(place.structure.read_text())
-        content["tests"]["test_step"]["python_functions"] = damaged
-        place.structure.write_text(json.dumps(content))
+        content = json.loads(place.detail.read_text())
+        content["lists"]["test_step"]["python_functions"] = damaged
+        place.detail.write_text(json.dumps(content))
         found = refusal(BaselineError, compared, place, calling(BEFORE))
         assert "not a baseline file" in found, damaged

@@ -1,13 +1,12 @@
 """An executable that vanished while its ops run outside XLA: a regression, and never praised."""
 
-import json
-
 import pytest
 from helpers.builders import LAPTOP, profile, record_of, run_of
 
 from pytest_tfperf.baseline.compare import compare_with_baseline
 from pytest_tfperf.baseline.compare_runs import compare_runs
 from pytest_tfperf.baseline.record import record
+from pytest_tfperf.baseline.store import read_structure
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.values import Source, Value
 
@@ -135,7 +134,7 @@ def test_an_entry_says_what_xla_compiles_and_is_silent_where_that_is_nothing(pla
         (untold(1), [None, None]),
     ):
         record({place: [run_of(record_of(measured))]}, False)
-        entry = json.loads(place.structure.read_text())["tests"]["test_step"]
+        entry = read_structure(place.structure)["test_step"]
         assert [entry.get(name) for name in ("in_xla", "outside_xla")] == wanted
 
 

@@ -1,0 +1,5 @@
+"""Fuzz the lists of baselines that explain changes: comparison and accept."""
+
+from guided import fuzz
+
+fuzz("baselines", "detail")
