@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pytest_tfperf.baseline.store import DETAIL, read_file
+from pytest_tfperf.baseline.store import read_file
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.files import NotReplacedError, replace_files
 from pytest_tfperf.temporary import remove_left
@@ -20,7 +20,7 @@ from pytest_tfperf.values import Json
 
 _NAMED = 3
 _GENERATED = b"""# Written by pytest-tfperf. Reviews fold these files.
-*.json linguist-generated gitlab-generated
+*.py.json linguist-generated gitlab-generated
 """
 
 
@@ -61,7 +61,7 @@ class Draft:
         for folder in {path.parent for path in self._read}:
             remove_left(folder)  # also where nothing changes
         texts = {path: _text(content) for path, content in self._changed.items()}
-        for folder in {path.parent for path in texts if path.parent.name == DETAIL}:
+        for folder in {path.parent for path, one in self._changed.items() if "lists" in one}:
             if not (folder / ".gitattributes").exists():
                 texts[folder / ".gitattributes"] = _GENERATED
         try:
