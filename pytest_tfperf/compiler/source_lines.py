@@ -66,7 +66,8 @@ def places(graphs: Iterable[Any], names: Iterable[str]) -> dict[str, tuple[str, 
         ops = (op for owner in owners if (op := _op(owner, name)) is not None)
         for frame in reversed(getattr(next(ops, None), "traceback", None) or ()):
             if line := user_line_of(frame.filename, frame.lineno):
-                found[name] = line, f"{line.rpartition(':')[0]}:{frame.name}"
+                function = frame.name.replace("<lambda>", "")  # AutoGraph leaves its name empty
+                found[name] = line, f"{line.rpartition(':')[0]}:{function}".rstrip(":")
                 break
     return found
 

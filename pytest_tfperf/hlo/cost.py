@@ -4,10 +4,11 @@ The cost of an XLA module: FLOPs, those of matrix multiplications, their bits, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.hlo.avoidable import avoidable_products
 from pytest_tfperf.hlo.custom_calls import (
     declared_flops,
     hidden_computations,
@@ -17,7 +18,6 @@ from pytest_tfperf.hlo.custom_calls import (
 from pytest_tfperf.hlo.flops import applications, matmul_flops, own_flops
 from pytest_tfperf.hlo.matmuls import Operands
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
-from pytest_tfperf.hlo.one_hot import one_hot_products
 from pytest_tfperf.hlo.operand_types import OperandTypes
 from pytest_tfperf.hlo.traffic import traffic
 from pytest_tfperf.hlo.traversal import bodies
@@ -78,8 +78,10 @@ class OpCost:
     """Type of the framework's op, if the module names it."""
     runs: int = 1
     """Number of its runs in one run of the module."""
-    looks_up: bool = False
-    """True for a product with one-hot rows."""
+    avoidable: str = ""
+    """Kind of a product of which most is not needed (`hlo/avoidable.py`), else empty."""
+    needed: float = 1.0
+    """Share of its FLOPs that is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +157,12 @@ def _costs(module: HloModule) -> Costs:
         totals[part.id] = sum(works[part.id].values(), Work())
     executed, unknown = bodies(module), hidden_computations(module)
     runs = _runs(module, executed, totals)
-    looked_up = frozenset() if module.scheduled else one_hot_products(module)
+    avoidable = {} if module.scheduled else avoidable_products(module)
     ops = [(part, op) for part in executed for op in part.instructions.values()]
     return Costs(
         work=totals[module.entry_id],
         ops=tuple(
-            _cost(module, part, op, works[part.id][op.id], unknown, runs[part.id], looked_up)
+            _cost(module, part, op, works[part.id][op.id], unknown, runs[part.id], avoidable)
             for part, op in ops
             if op.opcode not in ("parameter", "constant")
         ),
@@ -263,7 +265,7 @@ def _cost(
     work: Work,
     unknown: set[int],
     runs: int,
-    looked_up: frozenset[tuple[str, str]],
+    avoidable: Mapping[tuple[str, str], tuple[str, float]],
 ) -> OpCost:
     """
     Return the cost of one run of an instruction.
@@ -275,11 +277,12 @@ def _cost(
         work: Its FLOPs, as far as they are known.
         unknown: Ids of the computations whose FLOPs are unknown.
         runs: Number of runs of the computation.
-        looked_up: Names of the products with one-hot rows.
+        avoidable: Kind and needed share of the products that are mostly not needed, by name.
     """
     array = next(op.shape.arrays(), op.shape)
     counted = not hides_flops(op, part.operands(op)) and unknown.isdisjoint(op.called)
     moved = traffic(module, part, op)
+    kind, needed = avoidable.get((op.name, op.op_name), ("", 1.0))
     return OpCost(
         name=op.name,
         opcode=op.opcode,
@@ -291,5 +294,6 @@ def _cost(
         line=source_line(op) or "",
         op_type=op.op_type,
         runs=runs,
-        looks_up=(op.name, op.op_name) in looked_up,
+        avoidable=kind,
+        needed=needed,
     )

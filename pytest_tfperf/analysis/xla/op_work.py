@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
+from pytest_tfperf.hlo.avoidable import DIAGONAL, LOOK_UP, SLICED
 from pytest_tfperf.hlo.cost import Costs, OpCost, Work
 from pytest_tfperf.quantities import COUNT, FLOP, SHARE, format_quantity
 from pytest_tfperf.text import and_more
@@ -25,16 +26,21 @@ CASTS = ("Cast", "convert_element_type")
 CALLERS = ("while", "call", "conditional", "async-start")
 _CALLS = re.compile(r"^((Stateful)?PartitionedCall(_\d+)?/)+")
 _GRADIENT = "gradient_tape/"
+_GRADIENTS = re.compile(r"(?:^|/)gradients/(.+)_grad/[^/]+$")
 _WRAPPED = re.compile(r"^(\w+)\((.*)\)$")
 _NUMBERS = re.compile(r"(_\d+)+$")
+_CONTROL = frozenset({"", "while", "body", "cond", "then", "else", "closed_call"})
+"""Scopes that loops, branches and functions make, and no layer."""
 _NAMES = {"f": "float", "bf": "bfloat", "s": "int", "u": "uint", "c": "complex"}
 _MOST = 5_000
 _N_LARGEST, _LEAST, _N_OF_WIDTH = 3, 0.1, 2
-_LOOK_UP = {
-    TENSORFLOW: "look up the rows by tf.gather(weights, ids) or a keras.layers.Embedding, in place "
-    "of the product with one-hot rows",
-    JAX: "look up the rows by weights[ids] (in Keras a keras.layers.Embedding), in place of the "
-    "product with one-hot rows",
+_GATHER = {TENSORFLOW: "tf.gather(weights, ids)", JAX: "weights[ids]"}
+_NEEDLESS = {
+    LOOK_UP: "look up the rows by {gather} or a keras.layers.Embedding, in place of the product "
+    "with one-hot rows",
+    DIAGONAL: "multiply elementwise by the diagonal (d[:, None] * x), in place of the product with "
+    "a diagonal matrix",
+    SLICED: "slice before the product, since most of its result is not used",
 }
 _IN_16_BITS = {
     TENSORFLOW: "keras.mixed_precision.set_global_policy('mixed_bfloat16'), or cast the operands",
@@ -65,8 +71,10 @@ class OpWork:
     """FLOPs a step."""
     has_gradient: bool
     """Whether gradients are among them."""
-    looked_up: int
-    """FLOPs of products with one-hot rows, with their gradients where all products are such."""
+    avoidable: str
+    """Kind of its products of which most is not needed (`hlo/avoidable.py`), else empty."""
+    saved: int
+    """FLOPs that are not needed, with those of gradients where all products are of that kind."""
 
     @property
     def title(self) -> str:
@@ -92,7 +100,8 @@ def ops_of(programs: Programs, places: Places, in_keras: bool = False) -> list[O
         if cost.opcode not in CALLERS and (cost.work.flops or _is_cast(cost))
     ]
     types = {_own_name(cost): cost.op_type for cost, _ in costs if not _is_gradient(cost)}
-    found = places(sorted({_own_name(cost) for cost, _ in costs if not cost.line} - {""}))
+    # a place takes a fifth of a millisecond, and of most ops of a layer its name says enough
+    found = places(sorted({name for cost, _ in costs if (name := _to_find(cost))}))
     lines = Counter(line for line, _ in found.values())
     of_loop = lines.most_common(1)[0][0] if in_keras and lines else None
 
@@ -126,8 +135,11 @@ def _op(
         *(round(sum(getattr(one.work, kind) * runs for one, runs in costs)) for kind in kinds)
     )
     products = [one for one in own if one[0].work.matmul_flops]
-    looked_up = [one for one in products if one[0].looks_up]
-    flops = sum(cost.work.flops * runs for cost, runs in looked_up)
+    kind = next((cost.avoidable for cost, _ in products if cost.avoidable), "")
+    of_kind = [one for one in products if kind and one[0].avoidable == kind]
+    saved = sum(cost.work.flops * (1 - cost.needed) * runs for cost, runs in of_kind)
+    if of_kind == products and of_kind:
+        saved *= work.flops / sum(cost.work.flops * runs for cost, runs in of_kind)
     return OpWork(
         op_type=op_type,
         key=key,
@@ -136,7 +148,8 @@ def _op(
         n_ops=round(sum(ops.values()), 2),
         work=work,
         has_gradient=any(_is_gradient(cost) for cost, _ in costs),
-        looked_up=work.flops if looked_up and looked_up == products else round(flops),
+        avoidable=kind,
+        saved=round(saved),
     )
 
 
@@ -176,21 +189,39 @@ def with_ops(metric: str, value: Value, ops: Sequence[OpWork], framework: str) -
 
 
 def _largest(ops: Sequence[OpWork], framework: str) -> dict[str, Any]:
-    total = sum(op.work.flops for op in ops)
+    total = _flops(ops)
     if not total:
         return {}
     named = [op for op in ops[:_N_LARGEST] if op.work.flops >= _LEAST * total]
-    shares = [format_quantity(op.work.flops / total, SHARE) for op in named]
+    sums = [(op.title, op.work.flops) for op in named] or _types(ops)
     where = [
-        f"{op.title}: {format_quantity(op.work.flops, FLOP)} ({share} of all)"
-        for op, share in zip(named, shares, strict=True)
+        f"{title}: {format_quantity(flops, FLOP)} ({format_quantity(flops / total, SHARE)} of all)"
+        for title, flops in sums
     ]
-    named_flops = sum(op.work.flops for op in named)
-    detail = {"where": "; ".join(where), "accounted": named_flops / total}
-    if looked_up := sum(op.looked_up for op in named):
-        left = format_quantity(total - looked_up, FLOP)
-        detail["try"] = f"{_LOOK_UP[framework]}; without it flops is {left}"
+    accounted = sum(flops for _, flops in sums) / total
+    detail: dict[str, Any] = {"where": "; ".join(where), "accounted": accounted}
+    if kind := next((op.avoidable for op in named if op.avoidable), ""):
+        left = total - sum(op.saved for op in named if op.avoidable == kind)
+        remedy = _NEEDLESS[kind].format(gather=_GATHER[framework])
+        detail["try"] = f"{remedy}; flops is {format_quantity(left, FLOP)} then"
     return detail
+
+
+def _types(ops: Sequence[OpWork]) -> list[tuple[str, int]]:
+    """Return the types of op with the most FLOPs, where no op alone has many."""
+    of_type: dict[str, list[OpWork]] = {}
+    for op in ops:  # the largest first
+        of_type.setdefault(op.op_type, []).append(op)
+    sums = [
+        (f"{name} in {len(found)} places, the largest {found[0].place}", _flops(found))
+        for name, found in of_type.items()
+    ]
+    least = _LEAST * _flops(ops)
+    return sorted((one for one in sums if one[1] >= least), key=lambda one: -one[1])[:_N_LARGEST]
+
+
+def _flops(ops: Sequence[OpWork]) -> int:
+    return sum(op.work.flops for op in ops)
 
 
 def _by_width(ops: Sequence[OpWork]) -> str:
@@ -205,6 +236,14 @@ def _by_width(ops: Sequence[OpWork]) -> str:
     )
 
 
+def _to_find(cost: OpCost) -> str:
+    """Return the name of an op whose place is to be found, empty if that is known."""
+    name = _own_name(cost)
+    is_simple = not cost.work.matmul_flops and not _is_cast(cost)
+    is_told = cost.line or (is_simple and _scopes(name)[0])
+    return "" if is_told else name
+
+
 def _is_cast(cost: OpCost) -> bool:
     return cost.opcode == "convert" and (
         cost.op_type in CASTS or cost.op_name.rpartition("/")[2] in CASTS
@@ -212,12 +251,15 @@ def _is_cast(cost: OpCost) -> bool:
 
 
 def _is_gradient(cost: OpCost) -> bool:
-    return _GRADIENT in cost.op_name or "transpose(" in cost.op_name
+    name = cost.op_name
+    return _GRADIENT in name or "transpose(" in name or bool(_GRADIENTS.search(name))
 
 
 def _own_name(cost: OpCost) -> str:
     """Return the name of an op, for a gradient that of the op that it belongs to."""
     name = _CALLS.sub("", cost.op_name.rpartition(";")[2])  # `caller's name;name` if inlined
+    if inner := _GRADIENTS.search(name):  # in a loop, and of tf.gradients
+        return inner[1]
     if name.startswith(_GRADIENT):
         name = name.removeprefix(_GRADIENT).rpartition("/")[0]
     return name
@@ -234,7 +276,10 @@ def _scopes(name: str) -> tuple[list[str], str, list[str]]:
             is_function = is_function or wrapped[1] in ("jit", "pjit", "pmap")
             part = wrapped[2]
         (functions if is_function else scopes).append(part)
-    return list(filter(None, scopes)), last, [one for one in functions if one != "main"]
+    scopes = [one for one in scopes if _NUMBERS.sub("", one) not in _CONTROL]
+    if scopes and _NUMBERS.sub("", scopes[-1]).lower() == _NUMBERS.sub("", last).lower():
+        del scopes[-1]  # the op's own: `einsum_1/Einsum`
+    return scopes, last, [one for one in functions if one != "main"]
 
 
 def _parts(name: str) -> list[str]:

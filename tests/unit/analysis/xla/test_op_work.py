@@ -3,6 +3,7 @@
 from pytest_tfperf.analysis.host.shown import TENSORFLOW
 from pytest_tfperf.analysis.xla.op_work import ops_of, with_ops
 from pytest_tfperf.analysis.xla.step_flops import work_values
+from pytest_tfperf.hlo.avoidable import LOOK_UP
 from pytest_tfperf.hlo.cost import Costs, OpCost, Work
 
 
@@ -63,9 +64,9 @@ def test_flops_name_the_largest_ops_with_their_share_and_no_remedy_by_guess():
 
 
 def test_a_product_with_one_hot_rows_is_to_be_a_look_up():
-    rows = (op("words/MatMul", 200, 0, looks_up=True), op("out/MatMul", 35, 0))
-    assert explained("flops", layers=rows)["try"].endswith("without it flops is 35 FLOP")
-    rare = (op("words/MatMul", 20, 0, looks_up=True), op("out/MatMul", 215, 0))
+    rows = (op("words/MatMul", 200, 0, avoidable=LOOK_UP, needed=0.0), op("out/MatMul", 35, 0))
+    assert explained("flops", layers=rows)["try"].endswith("; flops is 35 FLOP then")
+    rare = (op("words/MatMul", 20, 0, avoidable=LOOK_UP, needed=0.0), op("out/MatMul", 215, 0))
     assert "try" not in explained("flops", layers=rare)
 
 
