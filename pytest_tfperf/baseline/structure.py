@@ -128,14 +128,14 @@ def _with_lists(found: Check, profile: Profile, entry: Json, platform: str) -> C
     if found.metric == "python_calls" and functions and (is_worse or shown_only):
         table = profile.tables.get("python_calls")
         reasons, added = call_differences(functions, table), added_calls(functions, table)
+    elif found.metric in ("half_precision", "peak_memory") and ops and (is_worse or shown_only):
+        reasons = iter(dtype_differences(ops, profile.tables.get(op_work.TABLE)))
     elif not is_worse:
         return found
     elif found.metric == "input_python_stages" and "pipeline" in entry:
         reasons = pipeline_differences(entry["pipeline"], profile.tables.get("pipeline"))
     elif found.metric == "flops" and ops:
         reasons = iter(flop_differences(ops, profile.tables.get(op_work.TABLE)))
-    elif found.metric in ("half_precision", "peak_memory") and ops:
-        reasons = iter(dtype_differences(ops, profile.tables.get(op_work.TABLE)))
     elif found.metric == "graph_ops" and platform in entry.get("op_types", {}):
         table = profile.tables.get("graph")
         of_types = op_type_differences(entry["op_types"][platform], table)

@@ -69,6 +69,20 @@ def test_casts_to_float64_are_named_with_their_line(suite):
 
 
 @pytest.mark.full
+def test_products_that_lose_their_16_bits_are_named_though_nothing_fails(suite):
+    before = STEP.replace(
+        "tf.matmul(x, w)", 'tf.matmul(tf.cast(x, "bfloat16"), tf.cast(w, "bfloat16"))'
+    )
+    suite.write(before)
+    suite("--tfperf-update").assert_outcomes(passed=1)
+    suite.write(STEP)
+    result = suite("--tfperf-baseline", "--tfperf-only=structural", "-vv")
+    result.stdout.fnmatch_lines(
+        ["changed *: half_precision fell *", "*MatMul at test_suite.py:*: bfloat16 → float32"]
+    )
+
+
+@pytest.mark.full
 def test_a_wider_layer_of_keras_is_named_without_the_line_of_fit(suite):
     after = FIT.replace("(32, 32, 32)", "(32, 96, 32)")
     suite.regresses(
