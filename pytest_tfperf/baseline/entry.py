@@ -81,7 +81,10 @@ def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
 
 
 def _ops(profile: Profile) -> dict[str, float | int] | None:
-    """Return the ops of a step by type, place and work, if they are known."""
+    """Return the ops of a step by type, place and work, unless they differ from step to step."""
+    value = profile.metrics.get("flops")
+    if value is None or "low" in value.detail:
+        return None
     counts = op_counts(profile.tables.get(op_work.TABLE))
     return counts and {name: rounded(n_ops) for name, n_ops in counts.items()}
 

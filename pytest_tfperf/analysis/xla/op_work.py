@@ -21,6 +21,7 @@ Programs = Sequence[tuple[Costs, float]]
 Places = Callable[[Iterable[str]], Mapping[str, tuple[str, str]]]
 """Finds the user's line (`model.py:12`) and function (`model.py:block`) of ops by name."""
 TABLE = "op_work"
+"""Key of the table of ops."""
 CASTS = ("Cast", "convert_element_type")
 """Types of ops that change the type of numbers, in TensorFlow and JAX."""
 CALLERS = ("while", "call", "conditional", "async-start")
@@ -38,8 +39,8 @@ _GATHER = {TENSORFLOW: "tf.gather(weights, ids)", JAX: "weights[ids]"}
 _NEEDLESS = {
     LOOK_UP: "look up the rows by {gather} or a keras.layers.Embedding, in place of the product "
     "with one-hot rows",
-    DIAGONAL: "multiply elementwise by the diagonal (d[:, None] * x), in place of the product with "
-    "a diagonal matrix",
+    DIAGONAL: "multiply elementwise by the diagonal (d[:, None] * x, from the right x * d), in "
+    "place of the product with a diagonal matrix",
     SLICED: "slice before the product, since most of its result is not used",
 }
 _IN_16_BITS = {
