@@ -19,6 +19,7 @@ from pytest_tfperf.function_traces import (
     GONE,
     KERAS_COMPILE,
     KERAS_MODEL,
+    LENGTH,
     NEW_FUNCTION,
     NEW_PIPELINE,
     OBJECT,
@@ -42,6 +43,13 @@ _NEW_PIPELINE = Change(NEW_PIPELINE, "a pipeline of tf.data was made anew")
 _OUTSIDE_JIT = "op outside jax.jit"
 _OF_JAX = (Change(_OUTSIDE_JIT, "an op outside jax.jit, with such arguments for the first time"),)
 _AXIS_0 = re.compile(r"(axis|axes) 0\b")
+_ONE_LENGTH = {
+    TENSORFLOW: "pass {of} as one tensor, since the number of items is a part of the signature: "
+    "tf.stack them, padded to one length or under an input_signature with None there, or make a "
+    "tf.RaggedTensor",
+    JAX: "pass {of} as one array, padded to one length (jnp.stack): jax.jit compiles anew for each "
+    "number of items",
+}
 _REMEDIES: Mapping[str, str] = {
     DTYPE: "cast {of} to one dtype before the call",
     WEAK_TYPE: (
@@ -61,8 +69,8 @@ _REMEDIES: Mapping[str, str] = {
     GONE: "keep the object that is {of}, and pass it in all steps",
     FUNCTION_ARGUMENT: "define the function that is {of} once, outside of the step",
     STRUCTURE: (
-        "give {of} one structure in all steps: the same keys, lengths and types, and None or "
-        "a value in always the same places"
+        "give {of} one structure in all steps: the same keys and types, and None or a value in "
+        "always the same places"
     ),
     NEW_FUNCTION: "make the {of} once, outside of the step",
     NEW_PIPELINE: MADE_ANEW,
@@ -243,6 +251,8 @@ def _remedy(
         what = and_more(list(filter(None, of[kind])), _CHANGES)
         if kind == SHAPE:
             remedies.append(_one_shape(what or "the shapes", framework, is_compiled))
+        elif kind == LENGTH:
+            remedies.append(_ONE_LENGTH[framework].format(of=what))
         elif kind in _REMEDIES:
             remedies.append(_REMEDIES[kind].format(of=what or "its arguments"))
     return {"try": "; ".join(filter(None, remedies))} if any(remedies) else {}

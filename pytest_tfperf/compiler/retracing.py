@@ -6,7 +6,7 @@ import inspect
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
 from pytest_tfperf.frameworks.nests import loaded_tensorflow
@@ -19,6 +19,7 @@ from pytest_tfperf.function_traces import (
     GONE,
     KERAS_COMPILE,
     KERAS_MODEL,
+    LENGTH,
     NEW_FUNCTION,
     OBJECT,
     SHAPE,
@@ -29,7 +30,7 @@ from pytest_tfperf.function_traces import (
     axes_of,
 )
 from pytest_tfperf.replaced import replaced
-from pytest_tfperf.text import elide
+from pytest_tfperf.text import elide, plural
 
 __tracebackhide__ = True
 
@@ -50,13 +51,24 @@ _COMPILED = Change(KERAS_COMPILE, "model.compile was called again")
 _OTHER_MODEL = Change(KERAS_MODEL, "another model")
 _KERAS = ("keras", "tf_keras")
 _NOTHING = "nothing"
-_LONGEST = 60
+_LONGEST, _FEW = 60, 3
 _SHOWN = reprlib.Repr()
 _SHOWN.maxother = _SHOWN.maxstring = _LONGEST
 """Shows objects of the user, also those whose `__repr__` raises."""
 
 Report = Callable[[str, Sequence[Change]], None]
 """Receives the name of a traced function, and what changed since its last trace."""
+
+
+class _Parts(NamedTuple):
+    """A list, tuple, dict or object that is taken apart."""
+
+    kind: str
+    """What it is, as `list`."""
+    names: tuple[str, ...]
+    """Its keys or indices."""
+    items: str
+    """What its parts are called."""
 
 
 @contextmanager
@@ -160,19 +172,31 @@ class _Seen:
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
-    """Return the change of each argument, or part of one: `x float32[8,3] → float32[5,3]`."""
-    return [
-        change
-        for path in dict.fromkeys((*now, *before))
-        for change in _change(path, before.get(path), now.get(path))
-    ]
+    """
+    Return the change of each argument, or part of one: `x float32[8,3] → float32[5,3]`.
+
+    Parts that only one side has are not named where the change of the whole says it.
+    """
+    found: list[Change] = []
+    whole: tuple[str, ...] = ()
+    for path in dict.fromkeys((*now, *before)):
+        was, is_now = before.get(path), now.get(path)
+        if None in (was, is_now) and path.startswith(whole):
+            continue
+        changes = list(_change(path, was, is_now))
+        found += changes
+        if changes and _Parts in (type(was), type(is_now)):
+            whole = (*whole, f"{path}[", f"{path}.")
+    return found
 
 
 def _change(path: str, before: Any, now: Any) -> Iterator[Change]:
     """Yield the changes of a part of an argument; None is a part that there is not."""
     was, is_now = (_NOTHING if kind is None else _text(kind) for kind in (before, now))
     text = f"{path} {was} → {is_now}"
-    if before is None or now is None:
+    if isinstance(before, _Parts) and isinstance(now, _Parts):
+        yield from _of_parts(path, before, now)
+    elif before is None or now is None:
         yield Change(STRUCTURE, text, path)
     elif _is_tensor(before) and _is_tensor(now):
         if before.dtype != now.dtype:
@@ -193,6 +217,17 @@ def _change(path: str, before: Any, now: Any) -> Iterator[Change]:
             yield _of_objects(path, before._ref(), now._ref())
     elif was != is_now:
         yield Change(STRUCTURE, text, path)
+
+
+def _of_parts(path: str, before: _Parts, now: _Parts) -> Iterator[Change]:
+    """Yield the change of a list, tuple, dict or object with parts, but few keys of a dict."""
+    n_before, n_now = len(before.names), len(now.names)
+    few = len({*before.names} ^ {*now.names}) <= _FEW and now.kind == "dict"
+    if before.kind != now.kind:
+        yield Change(STRUCTURE, f"{path} {before.kind} → {now.kind}", path)
+    elif n_before != n_now and not few:
+        text = f"{path}: a {now.kind} of {n_before} → {plural(n_now, now.items)}"
+        yield Change(LENGTH, text, path)
 
 
 def _of_objects(path: str, before: Any, now: Any) -> Change:
@@ -217,32 +252,48 @@ def _is_tensor(kind: Any) -> bool:
 
 
 def _leaves_of(function_type: Any) -> dict[str, Any]:
-    return {
-        path: part
-        for name, argument in function_type.parameters.items()
-        for path, part in _leaves(name, argument.type_constraint)
-    }
+    found: dict[str, Any] = {}
+    variadic: dict[str, dict[str, Any]] = {}
+    for name, argument in function_type.parameters.items():
+        base, _, index = name.rpartition("_")
+        parts = variadic.get(base, {})
+        # arguments of `*rows` are rows_0, rows_1 … (tensorflow/core/function/polymorphism)
+        if base not in function_type.parameters and index == str(len(parts)):
+            variadic[base] = {**parts, f"[{index}]": argument.type_constraint}
+        else:
+            found.update(_leaves(name, argument.type_constraint))
+    for base, parts in variadic.items():
+        found.update(_leaves_of_parts(base, "tuple", parts))
+    return found
 
 
 def _leaves(path: str, kind: Any) -> Iterator[tuple[str, Any]]:
     """
-    Yield the parts of an argument's trace type, each with its path.
+    Yield the parts of an argument's trace type, each with its path, a whole before its parts.
 
     Source: tensorflow/core/function/trace_type/default_types.py.
     """
+    name = type(kind).__name__.lower()  # list, tuple, dict, namedtuple, attrs
     kind = getattr(kind, "components_tuple", kind)  # a list
     kind = getattr(kind, "named_attributes", kind)  # an attrs class
     if hasattr(kind, "attribute_names"):
-        for name, part in zip(kind.attribute_names, kind.attributes.components, strict=True):
-            yield from _leaves(f"{path}.{name}", part)
+        attributes = zip(kind.attribute_names, kind.attributes.components, strict=True)
+        parts = {f".{one}": part for one, part in attributes}
     elif hasattr(kind, "components"):
-        for index, part in enumerate(kind.components):
-            yield from _leaves(f"{path}[{index}]", part)
+        parts = {f"[{index}]": part for index, part in enumerate(kind.components)}
     elif hasattr(kind, "mapping"):
-        for key, part in kind.mapping.items():
-            yield from _leaves(f"{path}[{key!r}]", part)
+        parts = {f"[{key!r}]": part for key, part in kind.mapping.items()}
     else:
         yield path, kind
+        return
+    yield from _leaves_of_parts(path, name, parts)
+
+
+def _leaves_of_parts(path: str, kind: str, parts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    are_tensors = bool(parts) and all(map(_is_tensor, parts.values()))
+    yield path, _Parts(kind, tuple(parts), "tensor" if are_tensors else "item")
+    for at, part in parts.items():
+        yield from _leaves(path + at, part)
 
 
 def _text(kind: Any) -> str:
@@ -252,5 +303,7 @@ def _text(kind: Any) -> str:
             return f"{kind.dtype.name}[…]"
         sizes = ",".join("?" if size is None else str(size) for size in kind.shape)
         return f"{kind.dtype.name}[{sizes}]"
+    if isinstance(kind, _Parts):
+        return f"{kind.kind} of {len(kind.names)}"
     text = repr(kind.value) if hasattr(kind, "value") else str(kind)
     return elide(text, _LONGEST)

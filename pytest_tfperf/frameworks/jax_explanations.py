@@ -11,6 +11,7 @@ from pytest_tfperf.function_traces import (
     EYE,
     FIRST,
     FUNCTION_ARGUMENT,
+    LENGTH,
     NEW_FUNCTION,
     OBJECT,
     SHAPE,
@@ -232,10 +233,11 @@ def _of_kinds(argument: str, before: str, now: str) -> Change:
         said = f"{argument}: the metadata of {kind}:"
         return _of_values(said, argument, was, is_now, STATIC)
     sizes = _size(before), _size(now)
-    text = f"{_with_article(kind)} of {sizes[0]} became one of {sizes[1]}"
-    if None in sizes:
+    if None in sizes or kind != other:
         text = f"{_with_article(kind)} became {_with_article(other)}"
-    return Change(STRUCTURE, f"{argument}: {text}", argument)
+        return Change(STRUCTURE, f"{argument}: {text}", argument)
+    text = f"{_with_article(kind)} of {sizes[0]} became one of {sizes[1]}"
+    return Change(LENGTH, f"{argument}: {text}", argument)
 
 
 def _kind(node: str) -> str:

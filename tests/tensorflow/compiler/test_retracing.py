@@ -15,6 +15,7 @@ from pytest_tfperf.function_traces import (
     FUNCTION_ARGUMENT,
     KERAS_COMPILE,
     KERAS_MODEL,
+    LENGTH,
     OBJECT,
     SHAPE,
     STRUCTURE,
@@ -74,6 +75,12 @@ CHANGES = [
     ((Pair(ONES((2,)), 1),), (Pair(ONES((3,)), 1),), "x.left float32[2] → float32[3]"),
     (({"a": ONES((2,))},), ({"a": ONES((3,))},), "x['a'] float32[2] → float32[3]"),
     (({"a": ONES((2,))},), ({"a": ONES((2,)), "b": 1},), "x['b'] nothing → 1"),
+    (([ONES(2)] * 3,), ([ONES(2)] * 7,), "x: a list of 3 → 7 tensors"),
+    (((1, 2.0),), ((1, 2.0, 3),), "x: a tuple of 2 → 3 items"),
+    (({"y": [ONES(2)] * 2},), ({"y": [ONES(2)]},), "x['y']: a list of 2 → 1 tensor"),
+    ((dict.fromkeys("abc", 1),), (dict.fromkeys("abcdefgh", 1),), "x: a dict of 3 → 8 items"),
+    (([ONES(2), ONES(2)],), ((ONES(2), ONES(2)),), "x list → tuple"),
+    (([ONES(2), ONES(2)],), (ONES((2, 2)),), "x list of 2 → float32[2,2]"),
     ((ONES((2,)), 1), (ONES((3,)), 2), "x float32[2] → float32[3], n 1 → 2"),
 ]
 
@@ -192,6 +199,8 @@ def test_each_change_has_a_kind_and_what_changed():
         ((x, 1), (x, 2), (VALUE, "n")),
         ((x, None), (x, 2), (STRUCTURE, "n")),
         (({"a": x},), ({"a": x, "b": 1},), (STRUCTURE, "x['b']")),
+        (([x],), ([x, x],), (LENGTH, "x")),
+        (([x, x],), ((x, x),), (STRUCTURE, "x")),
         ((x, kept[0]), (x, kept[1]), (OBJECT, "n")),
         ((x, kept[0]), (x, kept[2]), (VALUE, "n")),
         ((x, lambda: 1), (x, lambda: 2), (FUNCTION_ARGUMENT, "n")),
@@ -200,6 +209,12 @@ def test_each_change_has_a_kind_and_what_changed():
         f = make()
         [_, [change]] = changes(f(*first), f(*second))
         assert (change.kind, change.of) == expected, expected
+
+
+def test_the_number_of_arguments_is_the_length_of_what_takes_them():
+    f = tf.function(lambda *rows: tf.add_n(rows))
+    [_, [change]] = changes(lambda: f(ONES(2), ONES(2)), lambda: f(*[ONES(2)] * 3))
+    assert change == (LENGTH, "rows: a tuple of 2 → 3 tensors", "rows")
 
 
 def test_two_objects_that_read_alike_are_said_to_be_unequal():

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest_tfperf.function_traces as kinds
 from pytest_tfperf.analysis.compiler_causes import compile_cause, eager_cause, retrace_cause
-from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
+from pytest_tfperf.analysis.host.shown import JAX, PYTORCH, TENSORFLOW
 from pytest_tfperf.function_traces import Change, FunctionTrace
 
 N = Change(kinds.VALUE, "n 1 → 2", "n")
@@ -26,6 +26,7 @@ def test_a_kind_of_change_has_its_own_remedy_alone():
         kinds.DTYPE: "cast",
         kinds.SHARDING: "one sharding",
         kinds.STRUCTURE: "structure",
+        kinds.LENGTH: "jnp.stack",
         kinds.SHAPE: "keep axis 0",
     }
     for kind, word in words.items():
@@ -58,6 +59,12 @@ def test_a_size_that_an_op_makes_is_not_that_of_the_batch():
     assert "Where at t.py:9" in cause["where"]
     assert "mask" in cause["try"]
     assert "drop_remainder" not in cause["try"]
+
+
+def test_a_list_of_another_length_becomes_one_tensor():
+    change = Change(kinds.LENGTH, "rewards: a list of 3 → 4 tensors", "rewards")
+    assert "pass rewards as one tensor" in retrace_cause(traces(change), TENSORFLOW)["try"]
+    assert "recompiles" in retrace_cause(traces(change), PYTORCH)["try"]
 
 
 def test_ops_of_a_callback_are_run_less_often():
