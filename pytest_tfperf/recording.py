@@ -137,6 +137,10 @@ class PythonFunction:
     """Calls a step."""
     self_s: float
     """Seconds a step in its own code, longer than without counting."""
+    place: str = ""
+    """The user's file and line of its definition, empty if it is a library's."""
+    of_trees: bool = False
+    """True if JAX calls it to take a registered pytree apart, or to make one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +169,8 @@ class StackTime:
     """`tracing`, `lowering`, `compiling`, `importing`, or empty."""
     seconds: float
     """Seconds a step."""
+    n: int
+    """Number of samples, in all steps together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Name what traced, compiled or ran ops outside of functions, and the remedy of each such cause."""
+"""Name what traced or compiled functions, and ran outside of XLA, with the remedy of each cause."""
 
 from __future__ import annotations
 
@@ -277,77 +277,6 @@ def _one_shape(axes: str, framework: str, is_compiled: bool) -> str:
     return kept if is_compiled else f"{kept}, or leave the size open: {open_}"
 
 
-def dispatch_cause(
-    names: Counter[str], in_keras: bool = False, calls_function: bool = True
-) -> dict[str, str]:
-    """
-    Return `where` and `try` for functions of JAX's own that a step calls one by one.
-
-    Args:
-        names: The functions.
-        in_keras: True if the step is a batch of a loop of Keras.
-        calls_function: True if the step calls a jax.jit function of the user's too.
-    """
-    remedy = "wrap the step in jax.jit: it calls no such function"
-    if calls_function:
-        remedy = "move them into the jax.jit function that the step calls"
-    if in_keras:
-        remedy = "compile the model with jit_compile=True, and run_eagerly=False"
-    return {"where": f"outside jax.jit: {_tally(names.elements())}", "try": remedy}
-
-
-def transfer_cause(puts: Counter[str], n_reads: int) -> dict[str, str]:
-    """
-    Return `where` and `try` for arrays that steps of JAX pass to devices and read back.
-
-    Args:
-        puts: Arrays by the function whose argument they are, "" for all others.
-        n_reads: Number of arrays that Python read.
-    """
-    named = {name: f"arguments of {name}" if name else "other arrays put" for name in puts}
-    found = Counter({named[name]: number for name, number in puts.items()})
-    found["read by Python"] += n_reads
-    remedies = Counter({"jax.device_put the arrays before the step": puts.total()})
-    remedies["read results after the loop, or once in many steps"] = n_reads
-    return {
-        "where": f"to and from devices: {_tally(found.elements())}",
-        "try": "; ".join(text for text, number in remedies.most_common() if number),
-    }
-
-
-def eager_cause(
-    types: Counter[str],
-    seen: Iterable[tuple[str, str | None, int]],
-    callbacks: Mapping[str, str],
-    remedy: str,
-) -> dict[str, str]:
-    """
-    Return `where` and `try` for ops that run eagerly.
-
-    Args:
-        types: Number of ops by type.
-        seen: The user's lines that ran them in one step.
-        callbacks: The method of a Keras callback in which a line is, by line.
-        remedy: The remedy of ops that are in no callback.
-    """
-    lines: dict[str, dict[str, None]] = {}
-    n_in = Counter[str]()
-    for op_type, line, count in seen:
-        lines.setdefault(op_type, {}).update({line: None} if line else {})
-        n_in[callbacks.get(line or "", "")] += count if line else 0
-    n_out = n_in.pop("", 0)
-    named = {op: f"{op} at {and_more(list(lines[op]), 3)}" for op in types if lines.get(op)}
-    where = "eager: " + _tally(named.get(op, op) for op in types.elements())
-    methods = and_more([name for name, _ in n_in.most_common()], 3)
-    every_n = f"do it every n batches in {methods}, or at the end of the epoch"
-    remedies = [(n_out, remedy)] if n_out or not n_in else []
-    if n_in:
-        where += f"; in the callback {methods}"
-        remedies.append((n_in.total(), every_n))
-    remedies.sort(key=lambda one: -one[0])
-    return {"where": where, "try": "; ".join(text for _, text in remedies)}
-
-
 def outside_cause(outside: Sequence[tuple[str, str | None, str, int]]) -> dict[str, str]:
     """
     Return `where` and `try` for ops outside XLA: (type, place, reason, number).
@@ -363,9 +292,3 @@ def outside_cause(outside: Sequence[tuple[str, str | None, str, int]]) -> dict[s
         "where": f"outside XLA: {and_more(shown, _SHOWN, '; ', left)}",
         "try": _INTO_XLA[outside[0][2]],
     }
-
-
-def _tally(names: Iterable[str]) -> str:
-    counts = Counter(names)
-    shown = [name if count == 1 else f"{name} ×{count}" for name, count in counts.most_common()]
-    return and_more(shown, _SHOWN)

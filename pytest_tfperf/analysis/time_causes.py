@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pytest_tfperf.analysis.advice.step_advice import PART_REMEDIES
@@ -18,22 +17,27 @@ from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.calls import retraces
 from pytest_tfperf.analysis.host.op_times import OpTime, host_ops
 from pytest_tfperf.analysis.host.shown import JAX
+from pytest_tfperf.analysis.python_causes import (
+    NATIVE,
+    called_from,
+    described_python,
+    enough,
+    python_time,
+    timed,
+)
 from pytest_tfperf.analysis.step_programs import fused_in, made_of, scope_of
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.steps.shares import host_values
 from pytest_tfperf.analysis.time_remedies import (
-    LAUNCHES,
-    RUN_EAGERLY,
     WIDE,
     op_remedy,
     python_remedy,
-    runs_eagerly,
 )
 from pytest_tfperf.analysis.xla import counts
 from pytest_tfperf.analysis.xla.compile_time import compile_time
 from pytest_tfperf.hlo.module import source_line
 from pytest_tfperf.op_types import DATA_SIDE
-from pytest_tfperf.quantities import COUNT, SECONDS, SHARE, format_quantity
+from pytest_tfperf.quantities import SECONDS, SHARE
 from pytest_tfperf.recorded_graphs import CALL
 from pytest_tfperf.recording import StackTime
 from pytest_tfperf.text import and_more
@@ -49,10 +53,6 @@ _COLUMNS = (
     Column("where", "where"),
     Column("try", "try"),
 )
-_NATIVE = re.compile(
-    r"tensorflow/python/(eager/(execute|context)|ops/gen_\w+)\.py:|jax/_src/array\.py:"
-)
-"""Functions that call the runtime of a framework, and wait in it."""
 _LOOP = re.compile(
     r"(?:.*/body/_\d+/|(?:StatefulPartitionedCall/)*)(.*?)/body/_\d+/(?!.*/(body|cond)/_\d+/)"
 )
@@ -61,12 +61,11 @@ _COMPILE_LESS = "fewer ops or functions to compile, or a persistent compilation 
 _TRACE_LESS = "trace less: fewer ops, or fewer functions in the step"
 _LARGE = 0.3
 """Least share of a part that is named as its cause alone."""
-_LEAST = 0.05
+_LEAST = 0.03
 """Least share of the step of a cause that is listed."""
 _SHOWS = 0.5
 """Least share of a part that ops must cover to explain it."""
 _NAMED = 3
-_MANY_LAUNCHES, _MANY_CALLS = 20, 100
 _VANISH = 90
 """Least calls of which some may be missing in a trace."""
 
@@ -117,7 +116,7 @@ def _of_the_step(evidence: Evidence, period_s: float) -> Iterator[Cause]:
             stacks = [one for one in evidence.recording.stacks if one.line]
             if "where" in cause:
                 yield part, seconds, cause["where"], cause.get("try", "")
-            elif stacks:
+            elif enough(stacks):
                 yield from _python(stacks, evidence, seconds, part)
 
 
@@ -163,7 +162,7 @@ def _named(ops: Sequence[OpTime], evidence: Evidence, seconds: float, part: str)
         kind = made.inside[0] if made.inside else kinds[0]
         remedy = op_remedy(kind, scope_of(group[0].name), kinds, made.dtype)
         if sum(op.eager_s for op in group) > _SHOWS * self_s:
-            where += _called_from(evidence.recording.stacks)
+            where += called_from(evidence.recording.stacks)
         yield part, seconds * self_s / total_s, where, remedy
 
 
@@ -249,61 +248,12 @@ def _loops(cold: Trace) -> Counter[str]:
     return runs
 
 
-def _called_from(stacks: Iterable[StackTime]) -> str:
-    """Return the line of the user that most of the time is called from."""
-    lines = Counter[str]()
-    for one in stacks:
-        lines[one.line] += one.seconds  # type: ignore[assignment]
-    (line, seconds), *_ = lines.most_common(1) or [("", 0)]
-    return f", called at {line}" if line and seconds > _SHOWS * lines.total() else ""
-
-
 def _python(
-    stacks: Iterable[StackTime], evidence: Evidence, seconds: float, part: str = "other"
+    stacks: Sequence[StackTime], evidence: Evidence, seconds: float, part: str = "other"
 ) -> Iterator[Cause]:
-    """Name the user's lines and callbacks whose Python takes the time, by samples of the stack."""
-    python = [one for one in stacks if not _NATIVE.match(one.function)]
-    total = sum(one.seconds for one in python)
-    groups: dict[tuple[str, str, str], list[StackTime]] = {}
-    for one in python:
-        called = "" if one.callback else one.called
-        groups.setdefault((one.callback, one.line, called.partition(":")[0]), []).append(one)
-    ordered = sorted(groups.values(), key=lambda group: -sum(one.seconds for one in group))
-    for group in islice(ordered, _NAMED):
-        share = sum(one.seconds for one in group) / total
-        where, remedy = _described_python(group, evidence), python_remedy(group)
-        first, n_eager = group[0], _one_by_one(evidence)
-        if n_eager >= _MANY_LAUNCHES and not first.callback:
-            if not first.line and evidence.launched.in_keras:
-                where, remedy = f"Keras runs {n_eager:.0f} ops of the model eagerly", RUN_EAGERLY
-            elif runs_eagerly(first):
-                where = f"{n_eager:.0f} ops run eagerly, one by one: {where}"
-            elif not first.called and evidence.framework == JAX:
-                where, remedy = f"{where}, which launches {n_eager:.0f} programs a step", LAUNCHES
+    """Divide the seconds of a part among the user's lines, or else the functions of Python."""
+    for share, where, remedy in python_time(stacks, evidence):
         yield part, seconds * share, where, remedy
-
-
-def _one_by_one(evidence: Evidence) -> float:
-    """Return the ops, or programs of JAX, that Python runs one by one in a step."""
-    counts = evidence.xla.launches if evidence.framework == JAX else evidence.eager_ops[0]
-    return float(counts.mean()) if len(counts) else 0.0
-
-
-def _described_python(group: list[StackTime], evidence: Evidence) -> str:
-    first = group[0]
-    at = f" at {first.line}" if first.line else ""
-    if first.callback:
-        file, _, method = first.callback.rpartition(":")
-        return f"Keras callback {method}{at or f' of {file}'}"
-    calls, most = evidence.recording.python_calls, ""
-    functions = () if isinstance(calls, Unknown) else calls.functions
-    package = first.called.partition("/")[0]
-    inside = next((one for one in functions if one.name.partition("/")[0] == package), None)
-    if first.called and inside is not None and inside.calls >= _MANY_CALLS:
-        most = f"; called most there: {inside.name} ×{format_quantity(inside.calls, COUNT)}"
-    if not first.called:
-        return f"Python{at or ' of ' + first.function}{most}"
-    return f"Python{at} in {first.called}{most}"
 
 
 def _of_the_first_step(evidence: Evidence) -> Iterator[Cause]:
@@ -318,8 +268,8 @@ def _of_the_first_step(evidence: Evidence) -> Iterator[Cause]:
         where = f"TensorFlow starts the graph (placement, Grappler, copies){made}"
         yield "start", start_s, where, remedy or _TRACE_LESS
     groups: dict[tuple[str, str], list[StackTime]] = {}
-    for one in recording.first_stacks:
-        if one.phase != "compiling" and not _NATIVE.match(one.function):
+    for one in timed(recording.first_stacks):
+        if one.phase != "compiling":
             groups.setdefault((one.phase, one.line), []).append(one)
     for (phase, line), group in groups.items():
         seconds = sum(one.seconds for one in group)
@@ -329,7 +279,7 @@ def _of_the_first_step(evidence: Evidence) -> Iterator[Cause]:
         elif phase == "importing":
             yield phase, seconds, f"imports{at}", "import it before the step"
         else:
-            where = _described_python(group, evidence)
+            where = described_python(group, evidence)
             yield "other", seconds, where, python_remedy(group)
 
 
@@ -339,7 +289,7 @@ def _start(evidence: Evidence, compile_s: float) -> float:
     if trace is None or evidence.framework == JAX:
         return 0.0
     stacks = evidence.recording.first_stacks
-    native = (one.seconds for one in stacks if not one.phase and _NATIVE.match(one.function))
+    native = (one.seconds for one in stacks if not one.phase and NATIVE.match(one.function))
     ops_s = sum(op.self_s for op in host_ops(trace, find_steps(trace)))
     start_s = sum(native) - compile_s - ops_s
     return start_s if start_s > ops_s else 0.0  # ops may run on several threads

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
-from pytest_tfperf.recording import StackTime
+from pytest_tfperf.analysis.host.eager_causes import ARRAY_FIRST
+from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
+from pytest_tfperf.recording import PythonFunction, StackTime
+from pytest_tfperf.text import and_more
 
 CALLBACK = (
     "run the callback less often: every n batches or at the end of an epoch (save_freq='epoch', "
@@ -15,6 +19,16 @@ UNROLLED = (
     "a loop of Python is traced and compiled once for each iteration: jax.lax.scan, tf.range or "
     "tf.while_loop (unroll=False) do it once"
 )
+FLATTEN_ONCE = (
+    "pass a plain list or dict of arrays: take the pytree apart once, outside of the step "
+    "(leaves, structure = jax.tree.flatten(tree)), and put it together inside of jax.jit "
+    "(jax.tree.unflatten)"
+)
+LARGER_EXECUTIONS = "larger batches, or steps_per_execution=n in model.compile: one call runs n"
+LOOP_IN_FUNCTION = (
+    "loop inside one tf.function, over tf.range or a dataset: Python then makes one call for all"
+)
+NEXT_IN_FUNCTION = "larger batches, or a loop over the dataset inside one tf.function"
 LAUNCHES = "loop inside one jax.jit function: jax.lax.scan or jax.lax.fori_loop launch it once"
 MADE_ANEW = (
     "make the dataset and its iterator once, outside of the step; each predict or evaluate makes "
@@ -42,6 +56,10 @@ _OPS = (
         r"While|StatelessWhile|Enter|NextIteration",
         "ops on the whole batch (tf.vectorized_map), jit_compile=True, which makes one program of "
         "the loop, or fewer iterations",
+    ),
+    (
+        r"IteratorGetNext\w*|OptionalGetValue|MultiDeviceIteratorGetNext\w*",
+        NEXT_IN_FUNCTION,
     ),
     (
         r"MakeIterator|AnonymousIterator|\w*Dataset(V\d)?",
@@ -111,10 +129,16 @@ _OPS = (
         "compile the ops into one kernel: jit_compile=True on the tf.function or in model.compile",
     ),
 )
+ARRAYS = re.compile(r"jax/_src/numpy/array_constructors\.py|jax/_src/dtypes\.py")
+"""Functions with which JAX makes arrays of Python's objects."""
 _PYTHON = (
     (
-        r"jax/_src/numpy/array_constructors\.py|jax/_src/dtypes\.py",
-        "make one NumPy array first: jnp.asarray(np.asarray(rows))",
+        ARRAYS.pattern,
+        ARRAY_FIRST,
+    ),
+    (
+        r"keras/src/.*trainer\.py:.*_on_batch",
+        "larger batches, or one model.fit for all of them with steps_per_execution=n",
     ),
     (
         r"keras/src/.*trainer\.py:.*(predict|evaluate)",
@@ -132,20 +156,51 @@ _PYTHON = (
         "read results once in many steps, or after the loop",
     ),
     (
-        r"tensorflow/python/(data|util/options)|keras/src/trainers/data_adapters",
+        r"tensorflow/python/data/ops/iterator_ops\.py:OwnedIterator",
+        NEXT_IN_FUNCTION,
+    ),
+    (
+        r"tensorflow/python/data/ops/(\w+_op|dataset_ops)\.py:|keras/src/trainers/data_adapters",
         "make the dataset once, outside the step",
     ),
     (r"tensorflow/python/saved_model|keras/src/saving", "save less often: once an epoch"),
     (r"(logging|json|csv|pickle|pprint|copy|subprocess|urllib)\b", "run it once in many steps"),
 )
+_LESS_OVERHEAD = {
+    (False, False): (
+        "move the step's Python code into a tf.function, run it less often, or loop over "
+        "several steps inside one (steps_per_execution in Keras)"
+    ),
+    (False, True): (
+        "do more in each call of the tf.function (larger batches, or a loop over several steps: "
+        "steps_per_execution in Keras), and run less Python between the calls"
+    ),
+    (True, False): (
+        "move the step's Python code into one jax.jit function, loop over several steps "
+        "inside it (jax.lax.scan), or load the input ahead (Grain)"
+    ),
+    (True, True): (
+        "do more in each call of the jax.jit function (larger batches, or several steps in a "
+        "jax.lax.scan), or load the input ahead (Grain)"
+    ),
+}
+"""Remedies by framework, true for JAX, and true if each step is one call of a function."""
 _LIBRARIES_OF_OPS = (
     *("tensorflow/python/ops/", "tensorflow/python/framework/", "tensorflow/python/util/"),
     "tensorflow/python/eager/",
     *("keras/src/ops/", "jax/_src/numpy/", "jax/_src/lax/"),
 )
-_EAGER = "put the step into one tf.function: Python runs its ops one by one"
-_EAGER_JAX = "put the step into one jax.jit function: Python runs its ops one by one"
-_LESS = "run it less often, for a whole batch at once, or outside the step"
+CALL_OF_TENSORFLOW = "tensorflow/python/util/traceback_utils.py"
+"""File of the function in which TensorFlow calls ops and tf.functions alike."""
+_EAGER_OF_JAX = "jax/_src/dispatch.py:apply_primitive"
+_LONGEST_OP_S = 1e-4
+"""Seconds that Python takes at most to run a small op eagerly: 5 to 40 µs on a quiet machine."""
+_LEAST, _FEWEST = 0.1, 3
+"""Least share of the time, and least samples, of a line that is named."""
+_CALL_ALL_ELSE = ("keras/src/.*trainer", r"tensorflow/python/data/ops/(\w+_op|")
+"""Start of patterns of functions that call most of the others."""
+_LARGE = 0.3
+"""Least share of a library's functions whose remedy is told."""
 
 
 def op_remedy(kind: str, scope: str, kinds: Sequence[str], dtype: str = "") -> str:
@@ -179,11 +234,94 @@ def python_remedy(stacks: Iterable[StackTime]) -> str:
         if first.called and re.search(pattern, f"{first.called} {first.function}"):
             return text
     if runs_eagerly(first):
-        return _EAGER_JAX if first.called.startswith("jax/") else _EAGER
-    return _LESS
+        return into_one_function(JAX if first.called.startswith("jax/") else TENSORFLOW)
+    return less_often()
+
+
+def library_remedy(
+    functions: Sequence[PythonFunction], weight: Callable[[PythonFunction], float], in_keras: bool
+) -> tuple[str, str] | None:
+    """
+    Return the library that most of its functions are of, and its remedy, if one is known.
+
+    Args:
+        functions: The functions of libraries that a step calls.
+        weight: What is divided among them.
+        in_keras: True if Keras calls the step; methods of its trainer are then not the user's call.
+    """
+    total = sum(map(weight, functions))
+    for pattern, text in _PYTHON:
+        found = [one for one in functions if re.search(pattern, one.name)]
+        if not found or not total or (in_keras and pattern.startswith("keras")):
+            continue
+        if pattern.startswith(_CALL_ALL_ELSE):
+            return min((one.name for one in found), key=len), text
+        if sum(map(weight, found)) >= _LARGE * total:
+            return max(found, key=weight).name, text
+    return None
+
+
+def overhead_remedy(framework: str, is_function: bool) -> str:
+    """Return the remedy of Python around the calls of functions."""
+    return _LESS_OVERHEAD[framework == JAX, is_function]
+
+
+def into_one_function(framework: str) -> str:
+    """Return the remedy of ops that Python runs one by one."""
+    name = "jax.jit function" if framework == JAX else "tf.function"
+    return f"put the step into one {name}: Python runs its ops one by one"
+
+
+def less_often(function: str = "it") -> str:
+    """Return the remedy of Python that no other one is known of."""
+    return f"run {function} less often, for a whole batch at once, or outside the step"
 
 
 def runs_eagerly(place: StackTime) -> bool:
     """Return whether the user's line calls an op of a framework, outside of any function."""
-    is_array = re.match(_PYTHON[0][0], place.called)  # makes arrays of Python's objects
-    return place.called.startswith(_LIBRARIES_OF_OPS) and not is_array
+    is_array = ARRAYS.match(place.called)  # makes arrays of Python's objects
+    if place.called.startswith(CALL_OF_TENSORFLOW):
+        return place.function.startswith(("tensorflow/python/ops/", "tensorflow/python/framework/"))
+    is_op = place.called.startswith(_LIBRARIES_OF_OPS) or place.function.startswith(_EAGER_OF_JAX)
+    return is_op and not is_array
+
+
+def op_samples(
+    stacks: Iterable[StackTime], n_eager: float, n_calls: float, framework: str
+) -> list[StackTime]:
+    """
+    Return the samples of ops that the user's lines run eagerly.
+
+    Ops of JAX that are compiled functions themselves have no Python of their own. Samples of lines
+    that call no Python are theirs if such ops can take that long.
+
+    Args:
+        stacks: The samples.
+        n_eager: Ops that run eagerly in a step.
+        n_calls: Calls of compiled functions in a step.
+        framework: The framework of the steps.
+    """
+    own = [one for one in stacks if one.line and not one.callback]
+    lines_s = sum(one.seconds for one in own if not one.called)
+    in_lines = framework == JAX and n_calls <= n_eager and lines_s <= n_eager * _LONGEST_OP_S
+    eager_only = ("tensorflow/", "keras/") if n_eager and not n_calls else ()
+    return [
+        one
+        for one in own
+        if runs_eagerly(one) or (in_lines and not one.called) or one.called.startswith(eager_only)
+    ]
+
+
+def lines_of(samples: Iterable[StackTime]) -> str:
+    """Return the user's lines of samples, ` at train.py:7, train.py:9`, the longest time first."""
+    seconds, numbers = Counter[str](), Counter[str]()
+    for one in samples:
+        seconds[one.line] += one.seconds  # type: ignore[assignment]
+        numbers[one.line] += one.n
+    least_s = _LEAST * seconds.total()
+    lines = [
+        line
+        for line, taken in seconds.most_common()
+        if line and numbers[line] >= _FEWEST and taken >= least_s
+    ]
+    return f" at {and_more(lines, 3)}" if lines else ""

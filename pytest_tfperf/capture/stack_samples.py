@@ -43,11 +43,13 @@ _PHASES = (
     ("importing", "<frozen importlib._bootstrap>:_find_and_load"),
 )
 """What a framework does in a function of this name, and in all that it calls."""
-_FILTER = re.compile(r"traceback_utils?\.py:")
-"""Decorators of Keras, TensorFlow and JAX around the functions that users call."""
+_FILTER = re.compile(r"(keras/.*|jax/_src/)traceback_utils?\.py:")
+"""Decorators of Keras and JAX around the functions that users call."""
+_HOOK = re.compile(r"[.:]on_\w+$")
+"""End of the name of a callback's method; the list of callbacks calls other functions too."""
 _Stack = tuple[tuple[CodeType, int], ...]
-Samples = dict[object, tuple[_Stack, float]]
-"""Stacks with their seconds, by the identities of their code, which compares slowly by value."""
+Samples = dict[object, tuple[_Stack, float, int]]
+"""Stacks with seconds and number, by the identities of their code: it compares slowly by value."""
 
 
 @contextmanager
@@ -72,7 +74,8 @@ def stacks_sampled(interval_s: float) -> Iterator[Samples]:
         now = perf_counter()
         stack = _stack(frame, base)
         key = tuple([(id(code), line) for code, line in stack])
-        samples[key] = stack, samples[key][1] + now - last if key in samples else now - last
+        stack, seconds, n_before = samples.get(key, (stack, 0.0, 0))
+        samples[key] = stack, seconds + now - last, n_before + 1
         last = now
 
     handler = signal.signal(number, sample)
@@ -133,18 +136,16 @@ def stack_times(samples: Samples, n_steps: int) -> tuple[StackTime, ...]:
     Return where the user's code was in the samples, the longest time first.
 
     Args:
-        samples: Each stack with its seconds.
+        samples: Each stack with its seconds and number.
         n_steps: Steps that were sampled.
     """
-    found: defaultdict[tuple[str, str, str, str, str], float] = defaultdict(float)
-    for stack, taken in samples.values():
-        found[_place(stack)] += taken
-    ordered = sorted(found.items(), key=lambda one: -one[1])
-    return tuple(
-        StackTime(line, called, function, callback, phase, taken / n_steps)
-        for (line, called, function, callback, phase), taken in ordered
-        if function
-    )
+    found: defaultdict[tuple[str, str, str, str, str], tuple[float, int]]
+    found = defaultdict(lambda: (0.0, 0))
+    for stack, taken, n in samples.values():
+        place = _place(stack)
+        found[place] = found[place][0] + taken, found[place][1] + n
+    ordered = sorted(found.items(), key=lambda one: -one[1][0])
+    return tuple(StackTime(*place, taken / n_steps, n) for place, (taken, n) in ordered if place[2])
 
 
 def _place(stack: _Stack) -> tuple[str, str, str, str, str]:
@@ -157,8 +158,7 @@ def _place(stack: _Stack) -> tuple[str, str, str, str, str]:
     place, line = next(((n, line) for n, line in enumerate(lines) if line), (len(named), ""))
     inside = [name for name in names[:place] if not _FILTER.search(name)] or names[:place]
     called = inside[-1] if inside else ""
-    callback = next(
-        (name for name, by in pairwise(names) if by.partition(":")[0].endswith(CALLBACKS)), ""
-    )
+    hooks = ((name, by) for name, by in pairwise(names) if _HOOK.search(name))
+    callback = next((name for name, by in hooks if by.partition(":")[0].endswith(CALLBACKS)), "")
     phases = (phase for name in names for phase, start in _PHASES if name.startswith(start))
     return line, called, names[0], callback, next(phases, "")

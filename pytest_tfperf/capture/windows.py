@@ -27,9 +27,10 @@ from pytest_tfperf.capture.stack_samples import FIRST_S, WARM_S, stack_times, st
 from pytest_tfperf.capture.traced_anew import TracedAnew
 from pytest_tfperf.capture.window_hooks import Progress, WindowHooks
 from pytest_tfperf.compiler.probe import Probe, probed, why_not_probed
-from pytest_tfperf.compiler.source_lines import user_line_now
+from pytest_tfperf.compiler.source_lines import line_of_code, user_line_now
 from pytest_tfperf.compiler.step_calls import calls_recorded, other_threads
 from pytest_tfperf.frameworks.in_use import least_block, synchronise
+from pytest_tfperf.frameworks.jax_functions import tree_code
 from pytest_tfperf.frameworks.unfinished_calls import UnfinishedCalls
 from pytest_tfperf.function_traces import Change, FunctionTrace
 from pytest_tfperf.machine.call_counter import CallCounter
@@ -387,7 +388,7 @@ class Windows:
         with garbage_held_off(), self._counter:
             for _ in range(self.plan.counted_steps):
                 yield
-        self.observations.python_calls = self._counter.found()
+        self.observations.python_calls = self._counter.found(line_of_code, tree_code())
 
     def _computes(self) -> bool:
         return self._in_step and not self._fetching.runs

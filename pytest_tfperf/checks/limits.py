@@ -23,6 +23,8 @@ _OF_THE_STEP = frozenset({"step_time", "step_time_p90", "step_time_p99", "throug
 """Metrics that the parts of the traced step explain."""
 _ALONE, _BESIDE, _MOST_NAMED = 0.15, 0.1, 3
 """Least shares of a time that its largest cause and any other one must have to be named."""
+_PYTHON_BESIDE = 0.03
+"""The same of Python, which is told apart by a number of samples, and can be avoided whole."""
 _BOUNDS = {"max": "at most", "min": "at least", "equal": "exactly"}
 _BROKEN = {"max": "above the limit of", "min": "below the limit of", "equal": "not"}
 
@@ -220,7 +222,7 @@ def _causes(
     profile: Profile, limit: Limit, value: Value
 ) -> tuple[tuple[Labelled, ...], tuple[Labelled, ...], dict[str, float]]:
     """
-    Explain a time or a memory by its causes, the largest and any other of a tenth of it.
+    Explain a time or a memory by its causes: the largest, and others that are more than noise.
 
     Returns:
         Lines `where`, the remedy of each, and the share of the value that they account for.
@@ -230,7 +232,8 @@ def _causes(
     metric = name if name in ("first_step_time", "peak_memory") else "step_time"
     table = profile.tables.get(MEMORY_CAUSES if of_memory else TIME_CAUSES)
     rows = [] if table is None else [row for row in table.records() if row["metric"] == metric]
-    named = [row for row in rows[:_MOST_NAMED] if row["share"] >= _BESIDE]
+    least = {"other": _PYTHON_BESIDE}
+    named = [row for row in rows[:_MOST_NAMED] if row["share"] >= least.get(row["part"], _BESIDE)]
     named = named if rows and rows[0]["share"] >= _ALONE else []
     if not named:
         return tuple(_largest_part(profile)) if metric == "step_time" else (), (), {}

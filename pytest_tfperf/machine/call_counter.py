@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import cProfile
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from threading import get_ident
 from time import perf_counter
@@ -86,47 +86,50 @@ class CallCounter:
         if self._profiler is not None:
             self._profiler.end()
 
-    def found(self) -> PythonCalls | Unknown:
-        """Return the counts of the steps, or why there are none."""
+    def found(
+        self,
+        user_line: Callable[[CodeType], str | None] = lambda _: None,
+        of_trees: Collection[CodeType] = (),
+    ) -> PythonCalls | Unknown:
+        """
+        Return the counts of the steps, or why there are none.
+
+        Args:
+            user_line: Returns the first line of a function of the user's, else None.
+            of_trees: The code of functions that take pytrees apart, and make them.
+        """
         if self._why is not None:
             return Unknown(self._why)
         named = [_named(counts) for counts, _ in self._steps]
         sizes = [n_steps for _, n_steps in self._steps]
         totals = (sum(calls for calls, *_ in one.values()) for one in named)
-        return PythonCalls(
-            steps=tuple(zip(totals, sizes, strict=True)), functions=_functions(named, sum(sizes))
-        )
+        functions = []
+        for name in dict.fromkeys(name for one in named for name in one):
+            of_steps = [one[name] for one in named if name in one]
+            codes = of_steps[0][2]
+            functions.append(
+                PythonFunction(
+                    name=name,
+                    line=min(code.co_firstlineno for code in codes),
+                    calls=sum(calls for calls, *_ in of_steps) / sum(sizes),
+                    self_s=sum(self_s for _, self_s, _ in of_steps) / sum(sizes),
+                    place=next(filter(None, map(user_line, codes)), ""),
+                    of_trees=not codes.isdisjoint(of_trees),
+                )
+            )
+        functions.sort(key=lambda one: (-one.calls, one.name))
+        return PythonCalls(steps=tuple(zip(totals, sizes, strict=True)), functions=tuple(functions))
 
 
-def _named(counts: Counts) -> dict[str, tuple[int, float, int]]:
-    """Return calls, seconds and line of each function by its name, without this package's."""
-    found: dict[str, tuple[int, float, int]] = {}
+def _named(counts: Counts) -> dict[str, tuple[int, float, set[CodeType]]]:
+    """Return calls, seconds and code of each function by its name, without this package's."""
+    found: dict[str, tuple[int, float, set[CodeType]]] = {}
     for code, calls, self_s in counts:
         name = function_name(code)
         if name is not None:
-            before = found.get(name, (0, 0.0, code.co_firstlineno))
-            line = min(before[2], code.co_firstlineno)
-            found[name] = before[0] + calls, before[1] + self_s, line
+            n_calls, seconds, codes = found.get(name, (0, 0.0, set[CodeType]()))
+            found[name] = n_calls + calls, seconds + self_s, codes | {code}
     return found
-
-
-def _functions(
-    steps: list[dict[str, tuple[int, float, int]]], n_steps: int
-) -> tuple[PythonFunction, ...]:
-    """Return the means over the steps, the most frequent function first."""
-    names = dict.fromkeys(name for one in steps for name in one)
-    functions = []
-    for name in names:
-        of_steps = [one[name] for one in steps if name in one]
-        functions.append(
-            PythonFunction(
-                name=name,
-                line=of_steps[0][2],
-                calls=sum(calls for calls, *_ in of_steps) / n_steps,
-                self_s=sum(self_s for _, self_s, _ in of_steps) / n_steps,
-            )
-        )
-    return tuple(sorted(functions, key=lambda one: (-one.calls, one.name)))
 
 
 _replaced: list[cProfile.Profile] = []

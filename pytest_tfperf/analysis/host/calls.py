@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_tfperf.analysis.compiler_causes import eager_cause, retrace_cause
+from pytest_tfperf.analysis.compiler_causes import retrace_cause
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.activity import shows_runtime
 from pytest_tfperf.analysis.host.dispatches import jax_dispatches
+from pytest_tfperf.analysis.host.eager_causes import eager_cause, eager_remedies
 from pytest_tfperf.analysis.host.function_times import FunctionUse, function_table
 from pytest_tfperf.analysis.host.op_times import eager_share, op_table
 from pytest_tfperf.analysis.host.shown import JAX, NO_RUNTIME, shows_eager
@@ -22,9 +24,14 @@ from pytest_tfperf.analysis.xla.counts import (
 )
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import Trace
-from pytest_tfperf.values import Source, Value
+from pytest_tfperf.values import Source, Unknown, Value
 
 _NO_EAGER = "the trace has no events of TensorFlow's eager runtime that name what it ran"
+_READS = re.compile(
+    r"tensorflow/python/framework/ops\.py:_EagerTensorBase\."
+    r"(numpy|__(float|int|bool|index|array|complex)__)$"
+)
+"""Functions of TensorFlow with which Python reads a tensor."""
 _SILENT = (
     "{} did not report what it traced: it was imported in the first step, or its version differs "
     "from those that do; import it at the top of the test's module"
@@ -88,7 +95,11 @@ def _eager_ops(evidence: Evidence, trace: Trace) -> Value:
     cause = {}
     if types:
         recording = evidence.recording
-        cause = eager_cause(types, recording.eager, recording.callbacks, _into_a_function(evidence))
+        n_steps, calls = evidence.launched.n_steps, recording.python_calls
+        functions = () if isinstance(calls, Unknown) else calls.functions
+        n_reads = sum(one.calls for one in functions if _READS.match(one.name))
+        remedy = eager_remedies(types, n_steps, _into_a_function(evidence), n_reads)
+        cause = eager_cause(types, recording.eager, recording.callbacks, remedy, n_steps)
     detail |= counted_by(types)
     return per_step("eager_ops", counts, evidence.launched.sizes, **cause, **detail)
 

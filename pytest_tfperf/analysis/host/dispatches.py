@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.analysis.compiler_causes import dispatch_cause
 from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.host.jax_transfers import EXPLICIT_PUT
+from pytest_tfperf.analysis.host.eager_causes import dispatch_cause, eager_remedies
+from pytest_tfperf.analysis.host.jax_transfers import EXPLICIT_PUT, reads_in_a_step
+from pytest_tfperf.analysis.host.shown import JAX
+from pytest_tfperf.analysis.time_remedies import ARRAYS, lines_of, op_samples
 from pytest_tfperf.analysis.xla.counts import counted_by, per_step
+from pytest_tfperf.recording import PythonFunction
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.function_calls import (
@@ -20,7 +25,7 @@ from pytest_tfperf.trace.function_calls import (
 )
 from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.xspace import HOST
-from pytest_tfperf.values import FETCH, FETCH_PYTHON, Value
+from pytest_tfperf.values import FETCH, FETCH_PYTHON, Unknown, Value
 
 _METRIC = "eager_ops"
 _NOT_IN_PROCESS = "a trace does not tell JAX's own functions from the user's; pytest does"
@@ -55,8 +60,45 @@ def jax_dispatches(evidence: Evidence) -> Value:
     counted = np.array([name in own for name in names], bool)
     step = evidence.launched.of(calls.where(counted).start)
     counts = np.bincount(step, minlength=len(evidence.launched))
-    in_keras = evidence.launched.in_keras
     called = Counter(name for name in names if name in own)
-    detail = dispatch_cause(called, in_keras, any(name not in own for name in names))
+    detail = _cause(evidence, called, n_calls=len(names) - called.total()) if called else {}
     detail |= counted_by(called)
     return per_step(_METRIC, counts, evidence.launched.sizes, **(detail if counts.any() else {}))
+
+
+def _cause(evidence: Evidence, called: Counter[str], n_calls: int) -> dict[str, Any]:
+    """
+    Return where JAX's own functions are called, and what to try.
+
+    Args:
+        evidence: The evidence of the steps.
+        called: These functions, in all steps.
+        n_calls: Calls of other functions in all steps.
+    """
+    recording, n_steps = evidence.recording, evidence.launched.n_steps
+    remedy = "wrap the step in jax.jit: it calls no such function"
+    if n_calls:
+        remedy = "move them into the jax.jit function that the step calls"
+    if evidence.launched.in_keras:
+        remedy = "compile the model with jit_compile=True, and run_eagerly=False"
+    calls = recording.python_calls
+    functions = () if isinstance(calls, Unknown) else calls.functions
+    arrays_s = sum(one.self_s for one in functions if ARRAYS.match(one.name))
+    makes_arrays = arrays_s > sum(one.self_s for one in functions) / 2
+    remedies = eager_remedies(called, n_steps, remedy, reads_in_a_step(evidence), makes_arrays)
+    samples = op_samples(recording.stacks, called.total() / n_steps, n_calls / n_steps, JAX)
+    if makes_arrays:
+        samples += [one for one in recording.stacks if ARRAYS.match(one.called)]
+    lines = lines_of(samples)
+    callers = f", called{lines}" if lines else _users(functions)
+    return dispatch_cause(called, n_steps, remedies, callers)
+
+
+def _users(functions: Sequence[PythonFunction]) -> str:
+    """Return the user's functions in which a step's Python takes its time, if it calls some."""
+    own = sorted((one for one in functions if one.place), key=lambda one: -one.self_s)
+    least_s = sum(one.self_s for one in own) / 4
+    named = [
+        f"{one.name.rpartition(':')[2]} at {one.place}" for one in own if one.self_s >= least_s
+    ]
+    return f"; the step runs {and_more(named, 3)}" if named else ""

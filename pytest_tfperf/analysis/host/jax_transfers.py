@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.analysis import compiler_causes
 from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.host import eager_causes
 from pytest_tfperf.analysis.host.other_threads import elsewhere
 from pytest_tfperf.analysis.step_framework import only_own
+from pytest_tfperf.analysis.time_remedies import lines_of
 from pytest_tfperf.analysis.xla.counts import counted_by, per_step
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.function_calls import called_function, jax_calls
@@ -26,6 +28,11 @@ _READS = ("np.asarray(jax.Array)",)
 """Events of an array that JAX gives to Python (jaxlib 0.6 to 0.11)."""
 EXPLICIT_PUT = "stage"
 """Name of JAX's function that puts an array, as `jnp.asarray` of NumPy's does (jax/_src, 0.10)."""
+_READ_BY = re.compile(
+    r"jax/_src/(array\.py:.*(_value|__array__|__(int|float|bool|index|complex)__|tolist|item)$|"
+    r"array_methods\.py:_item|api\.py:device_get)"
+)
+"""Functions of JAX with which Python reads an array."""
 _BETWEEN_DEVICES = (
     "CopyToMemorySpace_Direct",
     "CopyToMemorySpace",
@@ -97,8 +104,18 @@ def transfer_cause(evidence: Evidence, trace: Trace, items: int = 0) -> dict[str
     if not len(puts) + n_reads:
         return {}
     callers = _callers(Events.of(trace.plane(HOST)), puts, own)
-    cause = compiler_causes.transfer_cause(callers, n_reads)
+    lines = lines_of(one for one in evidence.recording.stacks if _READ_BY.match(one.called))
+    cause = eager_causes.transfer_cause(callers, n_reads, steps.n_steps, lines, own)
     return {**cause, **counted_by(callers + Counter({"": n_reads}))}
+
+
+def reads_in_a_step(evidence: Evidence) -> float:
+    """Return the arrays that Python reads in a step, as far as the trace shows them."""
+    assert evidence.trace is not None
+    _, reads = _transfers(evidence.trace)
+    items = _items(evidence)
+    n_reads = int((evidence.launched.of(reads.start) >= 0).sum())
+    return n_reads / evidence.launched.n_steps + (0 if isinstance(items, Unknown) else items)
 
 
 def _items(evidence: Evidence) -> int | Unknown:

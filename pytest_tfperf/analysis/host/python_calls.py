@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from pytest_tfperf.analysis.differences.call_differences import MOST_FUNCTIONS
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
-from pytest_tfperf.quantities import COUNT, SECONDS, format_quantity
+from pytest_tfperf.analysis.python_causes import by_function
+from pytest_tfperf.quantities import COUNT, SECONDS, SHARE, format_quantity
 from pytest_tfperf.recording import UNSEEN, PythonFunction, Recording
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
@@ -16,13 +16,6 @@ METRIC = "python_calls"
 _NAMED = 3
 _NOT_DRIVEN = "only steps that tf_profile drives, or a Keras loop, are counted"
 _TOO_FEW = "the data ended before the steps in which they are counted"
-_TRY = {
-    TENSORFLOW: "move the step's Python code into a tf.function, run it less often, or loop over "
-    "several steps inside one (steps_per_execution in Keras)",
-    JAX: "move the step's Python code into one jax.jit function, run it less often, or loop over "
-    "several steps inside one (jax.lax.scan; steps_per_execution in Keras)",
-}
-_TRY_ANYWHERE = "run the step's Python code less often"
 _COLUMNS = (
     Column("function", "function"),
     Column("line", "line"),
@@ -34,7 +27,7 @@ _COLUMNS = (
 def analyse(evidence: Evidence) -> Findings:
     """Find the calls of Python functions in a step, and the functions called most."""
     recording = evidence.recording
-    value = _value(recording)
+    value = _value(evidence)
     if recording.max_python_calls_regression is not None:
         allowed = {"max_rise": recording.max_python_calls_regression}
         value = replace(value, detail={**value.detail, **allowed})
@@ -49,8 +42,9 @@ def _why_unseen(recording: Recording) -> str:
     return recording.ended or _TOO_FEW
 
 
-def _value(recording: Recording) -> Value:
+def _value(evidence: Evidence) -> Value:
     """Return the calls a step, which are known only where all counted steps have as many."""
+    recording = evidence.recording
     calls = recording.python_calls
     if isinstance(calls, Unknown):
         why = _why_unseen(recording) if calls is UNSEEN else f"not counted: {calls.why}"
@@ -61,9 +55,18 @@ def _value(recording: Recording) -> Value:
         shown = " to ".join(format_quantity(number, COUNT) for number in (low, high))
         return Value.unknown(METRIC, f"it differs from step to step: {shown} in {len(each)} steps")
     functions = [f"{one.name} ×{format_quantity(one.calls, COUNT)}" for one in calls.functions]
-    where = f"called most: {and_more(functions, _NAMED)}"
-    remedy = _TRY.get(recording.framework, _TRY_ANYWHERE)
-    cause = {"where": where, "try": remedy} if high else {}
+    causes = [*by_function(lambda one: one.calls, evidence)] if high else []
+    if not causes:
+        return Value.of(METRIC, high, Source.COUNTED, n_steps=len(each))
+    where = [text for _, text, _ in causes]
+    if len(where) > 1:
+        where = [
+            f"{format_quantity(share, SHARE)} of the calls: {text}" for share, text, _ in causes
+        ]
+    if any(not (one.place or one.of_trees) for one in calls.functions[:_NAMED]):
+        where.append(f"called most: {and_more(functions, _NAMED)}")
+    remedies = dict.fromkeys(remedy for *_, remedy in causes)
+    cause = {"where": "; ".join(where), "try": "; ".join(remedies)}
     return Value.of(METRIC, high, Source.COUNTED, n_steps=len(each), **cause)
 
 

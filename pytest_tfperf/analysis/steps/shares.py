@@ -15,9 +15,11 @@ from pytest_tfperf.analysis.host.shown import JAX, shows_work
 from pytest_tfperf.analysis.input.causes import input_cause, with_keras_source
 from pytest_tfperf.analysis.input.drain import DRAINED
 from pytest_tfperf.analysis.input.waits import loops_in_graph, why_waits_hidden
+from pytest_tfperf.analysis.python_causes import python_cause
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.copies import copies_by_host, copies_for_input
 from pytest_tfperf.analysis.steps.detect import Steps
+from pytest_tfperf.analysis.time_remedies import overhead_remedy
 from pytest_tfperf.analysis.timing import mean_step
 from pytest_tfperf.op_types import COLLECTIVES
 from pytest_tfperf.recording import UNSEEN
@@ -50,25 +52,6 @@ _OVERHEAD = (
     "Python code or JAX's dispatch, with no device active",
 )
 """The place of host_overhead, of TensorFlow and of JAX."""
-_LESS_OVERHEAD = {
-    (False, False): (
-        "move the step's Python code into a tf.function, run it less often, or loop over "
-        "several steps inside one (steps_per_execution in Keras)"
-    ),
-    (False, True): (
-        "do more in each call of the tf.function (larger batches, or a loop over several steps: "
-        "steps_per_execution in Keras), and run less Python between the calls"
-    ),
-    (True, False): (
-        "move the step's Python code into one jax.jit function, loop over several steps "
-        "inside it (jax.lax.scan), or load the input ahead (Grain)"
-    ),
-    (True, True): (
-        "do more in each call of the jax.jit function (larger batches, or several steps in a "
-        "jax.lax.scan), or load the input ahead (Grain)"
-    ),
-}
-"""Remedies by framework, true for JAX, and true if each step is one call of a function."""
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -196,7 +179,11 @@ def _host_overhead(evidence: Evidence, trace: Trace) -> Value:
         of_jax = evidence.framework == JAX and shows_host(trace)
         return Value.unknown("host_overhead", _NO_WORK_OF_JAX if of_jax else _NO_WORK)
     is_function = _calls_one_function(evidence)
-    cause = copies_by_host(evidence, trace) or _overhead_cause(evidence.framework, is_function)
+    cause = (
+        copies_by_host(evidence, trace)
+        or python_cause(evidence)
+        or _overhead_cause(evidence.framework, is_function)
+    )
     return Value.of(
         "host_overhead",
         evidence.breakdown.share("other"),
@@ -213,8 +200,7 @@ def _overhead_cause(framework: str, is_function: bool) -> dict[str, str]:
         framework: The framework that ran the steps.
         is_function: True if each step is one call of a tf.function or jax.jit function.
     """
-    of_jax = framework == JAX
-    return {"where": _OVERHEAD[of_jax], "try": _LESS_OVERHEAD[of_jax, is_function]}
+    return {"where": _OVERHEAD[framework == JAX], "try": overhead_remedy(framework, is_function)}
 
 
 def _calls_one_function(evidence: Evidence) -> bool:

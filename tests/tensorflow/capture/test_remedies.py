@@ -25,10 +25,11 @@ def loops_in_python(function):
 
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_a_step_that_is_one_function_is_not_told_to_become_one(profile, jit):
-    function = tf.function(product, jit_compile=jit)
+    function, other = tf.function(product, jit_compile=jit), tf.function(lambda x: x + 1)
     for name, step, remedy in (
         ("one call", function, IN_EACH_CALL),
-        ("three calls", loops_in_python(function), INTO_FUNCTION),
+        ("three calls", loops_in_python(function), "loop inside one tf.function"),
+        ("two functions", lambda x: function(other(x)), "call them from one tf.function"),
         ("an eager op", lambda x: function(x + 1), INTO_FUNCTION),
     ):
         found = profile(step, DATA, name=name, **FEW)

@@ -1,9 +1,7 @@
-"""Remedies of retraces, compilations and eager ops: each follows from the change that is named."""
-
-from collections import Counter
+"""Remedies of retraces and compilations: each follows from the change that is named."""
 
 import pytest_tfperf.function_traces as kinds
-from pytest_tfperf.analysis.compiler_causes import compile_cause, eager_cause, retrace_cause
+from pytest_tfperf.analysis.compiler_causes import compile_cause, retrace_cause
 from pytest_tfperf.analysis.host.shown import JAX, PYTORCH, TENSORFLOW
 from pytest_tfperf.function_traces import Change, FunctionTrace
 
@@ -65,10 +63,3 @@ def test_a_list_of_another_length_becomes_one_tensor():
     change = Change(kinds.LENGTH, "rewards: a list of 3 → 4 tensors", "rewards")
     assert "pass rewards as one tensor" in retrace_cause(traces(change), TENSORFLOW)["try"]
     assert "recompiles" in retrace_cause(traces(change), PYTORCH)["try"]
-
-
-def test_ops_of_a_callback_are_run_less_often():
-    seen = [("Mean", "t.py:5", 3), ("Sum", "t.py:9", 1)]
-    cause = eager_cause(Counter(Mean=3, Sum=1), seen, {"t.py:5": "Log.on_end"}, "wrap it")
-    assert cause["try"].startswith("do it every n batches in Log.on_end")
-    assert cause["try"].endswith("wrap it")

@@ -41,7 +41,7 @@ def test_ops_have_the_remedy_of_their_type(kind, scope, kinds, told):
     ],
 )
 def test_python_has_the_remedy_of_what_it_calls(called, callback, told):
-    place = StackTime("train.py:3", called, called or "train.py:step", callback, "", 0.1)
+    place = StackTime("train.py:3", called, called or "train.py:step", callback, "", 0.1, 20)
     assert told in python_remedy([place])
 
 
@@ -59,7 +59,7 @@ def test_arrays_of_python_s_objects_are_no_ops_that_run_eagerly():
         ("jax/_src/numpy/array_methods.py:_operator_rmul", True),
         ("", False),
     ):
-        place = StackTime("train.py:3", called, "train.py:step", "", "", 0.1)
+        place = StackTime("train.py:3", called, "train.py:step", "", "", 0.1, 20)
         assert runs_eagerly(place) is eagerly, called
 
 

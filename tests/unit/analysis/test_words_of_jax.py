@@ -1,7 +1,6 @@
 """Reasons and remedies of steps of JAX: they name JAX's own means, and none of TensorFlow's."""
 
 import re
-from collections import Counter
 
 import pytest
 from helpers.builders import profile
@@ -9,7 +8,6 @@ from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.advice import guides
 from pytest_tfperf.analysis.advice.step_advice import advise
-from pytest_tfperf.analysis.compiler_causes import dispatch_cause
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.host import memory_growth, python_calls
 from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
@@ -97,11 +95,6 @@ def test_arrays_that_keras_takes_have_one_source():
         assert detail["where"].startswith(stages), (where, stages, remedy)
         assert "no tf.data stage ran" not in detail["where"], (where, stages, remedy)
         assert remedy in detail["try"], (where, stages, remedy)
-
-
-def test_ops_outside_jit_in_a_loop_of_keras_are_those_of_its_own_switch():
-    assert "jit_compile=True" in dispatch_cause(Counter(["add"]), in_keras=True)["try"]
-    assert "Keras" not in dispatch_cause(Counter(["add"]))["try"]
 
 
 CALL = at("PjitFunction(f)", 1, 2)

@@ -14,7 +14,7 @@ from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.values import Value
+from pytest_tfperf.values import TIME_CAUSES, Column, Table, Value
 
 
 def decide(measured, only=None, shared_cpu=False, **limits):
@@ -102,6 +102,22 @@ def test_a_failure_says_measured_value_limit_argument_where_and_try():
         "limit",
         "at most 5 %",
     )
+
+
+def test_a_time_names_python_beside_the_largest_cause_and_other_parts_from_a_tenth():
+    columns = [Column(key, key) for key in ("metric", "part", "seconds", "share", "where", "try")]
+    rows = [
+        ("step_time", "other", 0.08, 0.80, "Python", "less"),
+        ("step_time", "host_compute", 0.006, 0.06, "ops", "fuse"),
+        ("step_time", "other", 0.004, 0.04, "eagerly", "jit"),
+    ]
+    table = Table.of("What takes the time", columns, rows)
+    slow = replace(profile(step_time=0.1), tables={TIME_CAUSES: table})
+    message = the_check(slow, max_step_time="10 ms").message
+    assert "80 % of the time: Python" in message
+    assert "4 % of the time: eagerly" in message
+    assert "ops" not in message
+    assert [line for line in message.splitlines() if "try" in line] == ["  try: less", "  try: jit"]
 
 
 def test_a_failure_by_less_than_is_written_says_the_numbers_exactly():

@@ -88,7 +88,7 @@ def test_without_compilation_the_ops_inside_a_call_are_counted():
     inside += [at("PjitFunction(sum)", 3, 3.5), at(RUN, 3.1, 3.2)]
     value = dispatches(at("PjitFunction(f)", 1, 4), *inside, own={"add": False, "sum": False})
     assert value.detail["high"] == 2
-    assert value.detail["where"].startswith("outside jax.jit: add, sum")
+    assert value.detail["where"].startswith("outside jax.jit: add ×0.33, sum ×0.33")
 
 
 def test_calls_inside_a_call_that_was_lowered_belong_to_its_trace():
