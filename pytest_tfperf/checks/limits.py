@@ -233,7 +233,9 @@ def _causes(
     table = profile.tables.get(MEMORY_CAUSES if of_memory else TIME_CAUSES)
     rows = [] if table is None else [row for row in table.records() if row["metric"] == metric]
     least = {"other": _PYTHON_BESIDE}
-    named = [row for row in rows[:_MOST_NAMED] if row["share"] >= least.get(row["part"], _BESIDE)]
+    named = [
+        row for row in rows[:_MOST_NAMED] if row["share"] >= least.get(row.get("part"), _BESIDE)
+    ]
     named = named if rows and rows[0]["share"] >= _ALONE else []
     if not named:
         return tuple(_largest_part(profile)) if metric == "step_time" else (), (), {}
