@@ -192,6 +192,7 @@ _LIBRARIES_OF_OPS = (
 )
 CALL_OF_TENSORFLOW = "tensorflow/python/util/traceback_utils.py"
 """File of the function in which TensorFlow calls ops and tf.functions alike."""
+_PARTS_IN_JAX = re.compile(r"jax/_src/array\.py:(ArrayImpl\.)?__(getitem|iter)__")
 _EAGER_OF_JAX = "jax/_src/dispatch.py:apply_primitive"
 _LONGEST_OP_S = 1e-4
 """Seconds that Python takes at most to run a small op eagerly: 5 to 40 µs on a quiet machine."""
@@ -282,8 +283,8 @@ def runs_eagerly(place: StackTime) -> bool:
     is_array = ARRAYS.match(place.called)  # makes arrays of Python's objects
     if place.called.startswith(CALL_OF_TENSORFLOW):
         return place.function.startswith(("tensorflow/python/ops/", "tensorflow/python/framework/"))
-    is_op = place.called.startswith(_LIBRARIES_OF_OPS) or place.function.startswith(_EAGER_OF_JAX)
-    return is_op and not is_array
+    is_part = _PARTS_IN_JAX.match(place.called) or place.function.startswith(_EAGER_OF_JAX)
+    return bool(place.called.startswith(_LIBRARIES_OF_OPS) or is_part) and not is_array
 
 
 def op_samples(

@@ -57,6 +57,8 @@ def test_arrays_of_python_s_objects_are_no_ops_that_run_eagerly():
     for called, eagerly in (
         ("jax/_src/numpy/array_constructors.py:array", False),
         ("jax/_src/numpy/array_methods.py:_operator_rmul", True),
+        ("jax/_src/array.py:ArrayImpl.__getitem__", True),
+        ("jax/_src/array.py:ArrayImpl.__float__", False),
         ("", False),
     ):
         place = StackTime("train.py:3", called, "train.py:step", "", "", 0.1, 20)
