@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -13,7 +13,7 @@ from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host import peak_memory
 from pytest_tfperf.analysis.host.memory_peaks import Live
 from pytest_tfperf.analysis.host.shown import JAX
-from pytest_tfperf.analysis.time_remedies import WIDE
+from pytest_tfperf.analysis.time_remedies import DENSE, WIDE
 from pytest_tfperf.analysis.xla.executions import short_module
 from pytest_tfperf.hlo.module import HloInstruction, HloModule, source_line
 from pytest_tfperf.quantities import BYTES, SHARE
@@ -108,7 +108,7 @@ def analyse(evidence: Evidence) -> Findings:
     value = peak_memory.analyse(evidence).values["peak_memory"]
     if trace is None or not value.number:
         return Findings()
-    rows = sorted(_rows(evidence, trace, value), key=lambda row: -row[0])
+    rows = sorted(_rows(evidence, trace, value), key=lambda row: (-row[0], not row[2]))
     peak = value.low() if value.source is Source.TIMED else value.number
     whole = max(peak, sum(size for size, *_ in rows))
     cells = [
@@ -165,8 +165,8 @@ def _of_plan(evidence: Evidence, trace: Trace, nodes: Mapping[str, OpNode]) -> I
     function = short_module(name).removeprefix("jit_")
     given, made = roles["argument"], roles["result"]
     data = {re.sub(r"[a-z]+(?=\d)", "", one) for one in _inputs(evidence)}
-    states = [one.title for one in given if re.sub(r"[a-z]+(?=\d)", "", one.title) not in data]
-    left, again = Counter(states), []
+    states = [one for one in given if re.sub(r"[a-z]+(?=\d)", "", one.title) not in data]
+    left, again = Counter(one.title for one in states), []
     for one in made:
         if left[one.title] and not _GRADIENT.search(one.op):
             left[one.title] -= 1
@@ -187,14 +187,28 @@ def _of_plan(evidence: Evidence, trace: Trace, nodes: Mapping[str, OpNode]) -> I
         at = f" at {lines}" if lines else ""
         where = f"results of {function}: {_titles(made)}{at}"
         yield sum(one.size for one in made), where, remedy
-    yield from _described(roles["temporary"], evidence, nodes)
+    weights = {one.shape for one in states} if evidence.framework == JAX else set()
+    yield from _described(roles["temporary"], evidence, nodes, weights)
 
 
 def _described(
-    arrays: Sequence[_Array], evidence: Evidence, nodes: Mapping[str, OpNode]
+    arrays: Sequence[_Array],
+    evidence: Evidence,
+    nodes: Mapping[str, OpNode],
+    states: Iterable[tuple[int, ...]] = (),
 ) -> Iterator[Row]:
-    """Name arrays by what made them; what is kept for the gradient is one cause."""
+    """
+    Name arrays by what made them; what is kept for the gradient is one cause.
+
+    Args:
+        arrays: The arrays.
+        evidence: All that is known.
+        nodes: The ops of the step's functions by name.
+        states: Shapes of the state of a program; no batch makes arrays of these smaller.
+    """
     is_jax, batch = evidence.framework == JAX, evidence.completed.workload.get("batch")
+    reads = (_largest(op) for op in nodes.values() if op.op_type == "ReadVariableOp")
+    weights = {*states, *(found[0] for found in reads if found)}
     batch_remedy = _BATCH
     larger = {one.title: one.remedy for one in arrays if one.remedy}  # what follows is as large
     arrays = [replace(one, remedy=larger.get(one.title, "")) for one in arrays]
@@ -206,14 +220,16 @@ def _described(
         n, size = sum(one.count for one in kept), sum(one.size for one in kept)
         where = f"{n} results kept for the gradient, the largest {largest.described}"
         remedy = f"compute them again in the gradient ({_AGAIN[is_jax]})"
-        if _is_of_batch(largest, batch):
+        if _is_of_batch(largest, batch, weights):
             remedy, batch_remedy = f"{remedy}, or a smaller batch", ""
         yield size, where, remedy
     for one in _alike(arrays):
         remedies = [one.remedy] if one.remedy else []
+        if one.op_type.startswith("UnsortedSegment") and one.shape in weights:
+            remedies.append(DENSE)
         if one.dtype in WIDE:
             remedies.append("float32, which halves it")
-        if not remedies and _is_of_batch(one, batch):
+        if not remedies and _is_of_batch(one, batch, weights):
             remedies = [batch_remedy]
         yield one.size, one.described, "; ".join(remedies)
 
@@ -240,8 +256,11 @@ def _titles(arrays: Iterable[_Array]) -> str:
     return and_more([t if n == 1 else f"{t} ×{n}" for t, n in counts.items()], 3)
 
 
-def _is_of_batch(one: _Array, batch: object) -> bool:
-    return isinstance(batch, int) and batch > 1 and bool(one.shape) and one.shape[0] % batch == 0
+def _is_of_batch(one: _Array, batch: object, weights: Collection[tuple[int, ...]]) -> bool:
+    """Return whether a smaller batch makes an array smaller, as its first size tells."""
+    if not isinstance(batch, int) or batch < 2 or not one.shape:
+        return False
+    return one.shape[0] % batch == 0 and one.shape not in weights
 
 
 def _remedy(kind: str, ratio: float, framework: str) -> str:

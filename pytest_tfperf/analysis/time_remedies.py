@@ -39,7 +39,7 @@ WIDE = frozenset({"f64", "float64", "c128", "complex128"})
 _NARROW = (
     "compute in float32, which halves the bytes: cast the inputs, and leave jax_enable_x64 off"
 )
-_DENSE = (
+DENSE = (
     "the optimizer changes the whole table of an embedding in each step, since its sparse gradient "
     "is made dense: an optimizer with sparse or lazy updates (SGD, Adagrad), or a smaller table"
 )
@@ -217,7 +217,7 @@ def op_remedy(kind: str, scope: str, kinds: Sequence[str], dtype: str = "") -> s
     if dtype in WIDE:
         return _NARROW
     if _OPTIMIZERS.search(scope) and any("Segment" in one for one in kinds):
-        return _DENSE
+        return DENSE
     return next((text for pattern, text in _OPS if re.fullmatch(pattern, kind)), "")
 
 

@@ -134,3 +134,21 @@ def test_a_state_beside_its_successor_is_to_be_donated_and_gradients_are_not():
     )
     assert "results of loss: f32[256,256] ×6" in where
     assert not advice
+
+
+@pytest.mark.full
+def test_no_batch_makes_arrays_of_the_size_of_a_table_smaller():
+    """keras-team/keras#19992 in memory: the gradient of an embedding is made dense."""
+    table = tf.Variable(tf.ones((64_000, 16)))
+
+    @tf.function
+    def train(ids):
+        with tf.GradientTape() as tape:
+            value = tf.reduce_sum(tf.gather(table, ids) ** 2)
+        slope = tf.convert_to_tensor(tape.gradient(value, table))
+        table.assign_sub(0.1 * slope)
+
+    where, advice, _ = explained(lambda one: one(train, [tf.range(64)] * 4))
+    assert "float32[64000,16] of UnsortedSegmentSum" in where
+    assert "sparse" in advice
+    assert "batch" not in advice
