@@ -39,6 +39,7 @@ _KEEPS = {
     "step",
     JAX: "a list of losses that are jax.Arrays, a cache, a jax.jit function made in each step",
 }
+_NAMES = "NAMES"
 _ONE_MODEL = "make and compile the model once, before the steps"
 _CLEAR = "call keras.backend.clear_session() after each, since TensorFlow keeps its functions"
 _MAKES_MODELS = re.compile(r"(keras|tf_keras)/src/(models|engine)/\w+\.py:\w+\.__init__$")
@@ -69,8 +70,9 @@ def _growth(recording: Recording) -> Value:
     n_steps = settled.n_steps[-1] - settled.n_steps[0]
     least, most = _mapped(settled)
     low, estimate = used.low, used.estimate
-    if tensors := _slope(settled, settled.tensors):  # its own regions are in the heap
-        low, estimate = max(low, tensors.low), max(estimate, tensors.estimate)
+    tensors = _slope(settled, settled.tensors)
+    if tensors is not None and tensors.low > low:  # regions of the heap hold them, by leaps
+        low, estimate = tensors.low, tensors.estimate
     return Value.of(
         "memory_growth",
         estimate + most,
@@ -91,7 +93,11 @@ def _cause(samples: MemorySamples, recording: Recording, growth: float) -> dict[
     """
     kept = [one for one in recording.kept if one.size >= _EXPLAINS * growth][:_NAMED]
     where = [_described(one) for one in kept]
-    remedies = [_remedy(one, recording.framework) for one in kept]
+    names: dict[str, list[str]] = {}
+    for one in kept:
+        name = one.place.partition(" of ")[0]
+        names.setdefault(_remedy(one, recording.framework), []).append(name)
+    remedies = [text.replace(_NAMES, " and ".join(each)) for text, each in names.items()]
     traced = [one for one in recording.traced or () if one.step >= samples.first_call]
     at = [one.step - samples.first_call for one in traced]
     counts, _ = np.histogram(at, bins=[*samples.n_steps[:-1], samples.n_steps[-1] - 0.5])
@@ -129,21 +135,19 @@ def _described(kept: Kept) -> str:
 
 
 def _remedy(kept: Kept, framework: str) -> str:
-    """Return the remedy of a container that keeps objects, by their kind."""
-    name = kept.place.partition(" of ")[0]
+    """Return the remedy of containers that keep such objects, with `_NAMES` for their names."""
     if kept.is_model:
-        remedy = f"{_ONE_MODEL}; or leave old ones out of {name}"
+        remedy = f"{_ONE_MODEL}; or leave old ones out of {_NAMES}"
         return remedy if framework == JAX else f"{remedy}, and {_CLEAR}"
     if "dict" in kept.kind.lower():
-        return (
-            f"delete old entries of {name}, or limit their number: functools.lru_cache(maxsize=n)"
-        )
+        limited = "or limit their number: functools.lru_cache(maxsize=n)"
+        return f"delete old entries of {_NAMES}, {limited}"
     if kept.is_array:
         return (
-            f"keep in {name} what is needed of each array, a number as float(x) or a copy of a "
+            f"keep in {_NAMES} what is needed of each array, a number as float(x) or a copy of a "
             "part, or write the arrays away and clear it"
         )
-    return f"drop old entries of {name}, as collections.deque(maxlen=n) does"
+    return f"drop old entries of {_NAMES}, as collections.deque(maxlen=n) does"
 
 
 def _settled(samples: MemorySamples) -> MemorySamples:

@@ -52,6 +52,17 @@ def test_a_leak_of_any_kind_is_found_to_the_byte():
         assert verdict(value, 4000) == "UNKNOWN", kind
 
 
+def test_tensors_are_a_lower_bound_where_an_allocator_takes_regions_that_double():
+    regions = tuple(2**21 * 2 ** (step // 30) for step in range(N))
+    value = growth(heap=regions, tensors=rising(2**16))
+    assert value.number == 2**16
+    assert value.low() == 2**16 - 2**16 / 40
+    assert value.high() >= 2**16
+    assert "tensors in regions of the C heap 64 KiB" in value.detail["where"]
+    assert verdict(value, 2**14) == "FAIL"
+    assert growth(heap=rising(2**16), tensors=rising(2**10)).number == 2**16
+
+
 def test_mappings_that_keep_growing_are_a_leak():
     for jump in range(0, N, 10):
         single = [2**24 * (step >= jump) for step in range(N)]
