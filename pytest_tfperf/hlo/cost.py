@@ -5,7 +5,7 @@ The cost of an XLA module: FLOPs, those of matrix multiplications, their bits, a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.hlo.avoidable import avoidable_products
@@ -98,6 +98,8 @@ class Costs:
     """Loops with FLOPs counted as one iteration, since the module does not name their number."""
     opaque: tuple[str, ...] = ()
     """Targets of custom calls that may multiply matrices of unknown types."""
+    types: OperandTypes | None = field(default=None, repr=False, compare=False)
+    """The types that its products were written with."""
 
     @property
     def flops(self) -> int:
@@ -173,6 +175,7 @@ def _costs(module: HloModule) -> Costs:
             for part, op in ops
             if op.opcode == "while" and op.trip_count is None and works[part.id][op.id].flops
         ),
+        types=types,
     )
 
 

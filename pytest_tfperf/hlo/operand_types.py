@@ -70,6 +70,42 @@ class OperandTypes:
         certain = self._keeps_conversions and origins != {False, None}
         return False if certain or not self._has_half else None
 
+    def cast_before(self, name: str) -> str:
+        """
+        Return the name of the program's cast from 16 bits that made a product's operands wide.
+
+        Of several it is the farthest from the product: what comes later is wide since that one.
+
+        Args:
+            name: Name of the product's instruction.
+
+        Returns:
+            An empty text if nothing before the product was cast, as where the arguments are wide.
+        """
+        parts = self.module.computations.values()
+        found = ((part, op) for part in parts for op in part.instructions.values())
+        part, product = next((part, op) for part, op in found if op.name == name)
+        values: list[_Value] = [(part.id, key, ()) for key in product.operands]
+        seen, cast = set(values), ""
+        for key, number, path in values:  # breadth first
+            part = self.module.computations[key]
+            op = part.instructions[number]
+            if op.shape.dtype != "tuple" and (
+                not _is_float(op.shape.dtype) or op.shape.bits <= _HALF
+            ):
+                continue
+            operands = part.operands(op)
+            if op.opcode == "convert" and _is_half(operands[0].shape.dtype, operands[0].shape.bits):
+                cast = (
+                    op.name if _is_cast(op) else cast
+                )  # else a product's, of its narrower operand
+                continue
+            before = list(self._sources(part, op, path)) or [(key, n, ()) for n in op.operands]
+            new = [one for one in before if one not in seen and len(one[2]) <= _DEEPEST]
+            seen.update(new)
+            values += new
+        return cast
+
     @cached_property
     def _widens(self) -> bool:
         """

@@ -53,6 +53,11 @@ _ALSO_IN_16_BITS = (
     "float32 or cast to it"
 )
 
+_NO_CAST = (
+    "stay in 16 bits there: no cast to float32, and no float32 array as the other operand (give "
+    "it dtype=bfloat16); in Keras no dtype='float32' of the layer, and casts to self.compute_dtype"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpWork:
@@ -76,6 +81,13 @@ class OpWork:
     """Kind of its products of which most is not needed (`hlo/avoidable.py`), else empty."""
     saved: int
     """FLOPs that are not needed, with those of gradients where all products are of that kind."""
+    cast: str = ""
+    """Place of the cast that made its products wide: `in model/dense_1`; of the largest only."""
+
+    @property
+    def is_wide(self) -> bool:
+        """True if products among them have operands of more than 16 bits."""
+        return self.work.half_flops < self.work.matmul_flops
 
     @property
     def title(self) -> str:
@@ -121,8 +133,25 @@ def ops_of(programs: Programs, places: Places, in_keras: bool = False) -> list[O
     groups: dict[tuple[str, str, str, str], list[tuple[OpCost, float]]] = {}
     for cost, runs in costs:
         groups.setdefault(seen_as(cost), []).append((cost, runs))
-    rows = [_op(*seen, group) for seen, group in groups.items()]
-    return sorted(rows, key=lambda row: (-row.work.flops, row.title, row.dtype))
+    rows = [(_op(*seen, group), group) for seen, group in groups.items()]
+    rows.sort(key=lambda row: (-row[0].work.flops, row[0].title, row[0].dtype))
+    modules = {id(cost): module for module, _ in programs for cost in module.ops}
+    ops, n_wide = [], 0
+    for op, group in rows:
+        if op.is_wide and n_wide < _N_OF_WIDTH:
+            n_wide += 1
+            products = [cost for cost, _ in group if cost.work.matmul_flops]
+            product = min(products, key=_is_gradient)
+            cast = _cast_before(product, modules[id(product)])
+            op = replace(op, cast=(seen_as(cast)[2] or cast.op_name) if cast else "")
+        ops.append(op)
+    return ops
+
+
+def _cast_before(product: OpCost, module: Costs) -> OpCost | None:
+    """Return the cast that made the operands of a product wide, None without one."""
+    name = module.types.cast_before(product.name) if module.types else ""
+    return next((cost for cost in module.ops if cost.name == name), None)
 
 
 def _op(
@@ -184,7 +213,9 @@ def with_ops(metric: str, value: Value, ops: Sequence[OpWork], framework: str) -
     if value.number and metric == "flops":
         detail = _largest(ops, framework)
     elif value.number is not None and value.number < 1 and metric == "half_precision":
+        is_cast = any(op.cast for op in [op for op in ops if op.is_wide][:1])
         remedy = _ALSO_IN_16_BITS if value.number else _IN_16_BITS[framework]
+        remedy = _NO_CAST if is_cast else remedy
         detail = {"where": _by_width(ops), "try": remedy}
     return replace(value, detail={**value.detail, **detail})
 
@@ -227,13 +258,17 @@ def _flops(ops: Sequence[OpWork]) -> int:
 
 def _by_width(ops: Sequence[OpWork]) -> str:
     """Name the matmuls and convolutions with more than 16 bits, then the others."""
-    products = [op for op in ops if op.work.matmul_flops]
-    wide = [op for op in products if op.work.half_flops < op.work.matmul_flops]
-    parts = {"more than 16 bits": wide, "16 bits": [op for op in products if op not in wide]}
+    total = sum(op.work.matmul_flops for op in ops)
+    wide = [
+        f"{op.title} ({format_quantity(op.work.matmul_flops / total, SHARE)}, {op.dtype}"
+        f"{f' since the cast {op.cast}' if op.cast else ''})"
+        for op in ops
+        if op.is_wide
+    ]
+    narrow = [f"{op.title} ({op.dtype})" for op in ops if op.work.matmul_flops and not op.is_wide]
+    parts = {"more than 16 bits": wide, "16 bits": narrow}
     return "; ".join(
-        f"{title}: {and_more([f'{op.title} ({op.dtype})' for op in found], _N_OF_WIDTH)}"
-        for title, found in parts.items()
-        if found
+        f"{title}: {and_more(found, _N_OF_WIDTH)}" for title, found in parts.items() if found
     )
 
 

@@ -36,8 +36,8 @@ def test_a_mixed_step_names_the_ops_of_either_width():
     detail = explained("half_precision", half=5, lines={"model/wide/MatMul": ("layers.py:3", "")})
     wide, narrow = detail["where"].split(";")
     assert wide == (
-        "more than 16 bits: MatMul and gradient in model/wide at layers.py:3 (float32), "
-        "Einsum in model/attention at model.py:9 (float32), and 1 more"
+        "more than 16 bits: MatMul and gradient in model/wide at layers.py:3 (51.1 %, float32), "
+        "Einsum in model/attention at model.py:9 (42.6 %, float32), and 1 more"
     )
     assert narrow == " 16 bits: fusion (float32)"
     assert "follow the precision of the others" in detail["try"]
@@ -49,7 +49,9 @@ def test_a_step_in_16_bits_names_no_ops():
 
 def test_a_step_without_16_bits_names_its_ops_and_the_policy():
     detail = explained("half_precision")
-    assert detail["where"].startswith("more than 16 bits: MatMul and gradient in model/wide (float")
+    assert detail["where"].startswith(
+        "more than 16 bits: MatMul and gradient in model/wide (51.1 %, float"
+    )
     assert "mixed_bfloat16" in detail["try"]
 
 
