@@ -16,6 +16,7 @@ from pytest_tfperf.analysis.host.shown import JAX
 from pytest_tfperf.analysis.time_remedies import UNROLLED
 from pytest_tfperf.hlo.inlining import with_calls_inlined
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
+from pytest_tfperf.op_types import computes
 from pytest_tfperf.quantities import BYTES, format_quantity
 from pytest_tfperf.recorded_graphs import OpGraph, OpNode
 from pytest_tfperf.values import Unknown, Value
@@ -28,6 +29,11 @@ _CALLED = re.compile(r"(StatefulPartitionedCall/)?(gradient_tape/)?")
 _SCOPE = re.compile(r"(?:(?:[^/]*model|functional|sequential)[^/]*/)*([^/:]+)/")
 _MANY = 100
 """Ops of one kind, line and layer from which a loop of Python is likely to have made them."""
+_MOST = 0.3
+"""Least share of such ops among those that compute, from which the loop is what is slow."""
+_ASSIGNS = re.compile(r"^(Assign\w*|ResourceApply\w*)$")
+_VARIABLES = 8
+"""Variables that one scope assigns from which it is an optimizer's."""
 _LARGE_BYTES, _LARGE_ELEMENTS = 4 << 20, 1024
 _DEAR = ("dot", "convolution", "sort", "scatter", "gather", "reduce-window", "reduce")
 _LAID_OUT = frozenset(
@@ -87,8 +93,13 @@ def with_loops(values: dict[str, Value], evidence: Evidence) -> dict[str, Value]
 
 def _repeated_in(graph: OpGraph) -> Made:
     """Name the op that is most often in a graph, if that is very often."""
-    made = ((op.op_type, scope_of(op.name), op.line) for op in graph.ops if op.op_type != "Const")
-    return _repeated(made)
+    made = [(op.op_type, scope_of(op.name), op.line) for op in graph.ops if computes(op.op_type)]
+    # an optimizer, too, makes its ops once for each variable, and assigns it
+    assigned = Counter(scope_of(op.name) for op in graph.ops if _ASSIGNS.search(op.op_type))
+    optimizers = {scope for scope, number in assigned.items() if number >= _VARIABLES}
+    return _repeated(
+        (kind, "", None) if of in optimizers else (kind, of, at) for kind, of, at in made
+    )
 
 
 def _of_programs(evidence: Evidence) -> Made:
@@ -100,7 +111,10 @@ def _of_programs(evidence: Evidence) -> Made:
     ]
     ops = [op for part in parts for op in part.instructions.values()]
     constants = [
-        (op.shape.bytes, _shape(op), source_line(op)) for op in ops if op.opcode == "constant"
+        (op.shape.bytes, _shape(op), source_line(op) or _reader(op, part))
+        for part in parts
+        for op in part.instructions.values()
+        if op.opcode == "constant"
     ]
     made = ((op.opcode, "", source_line(op)) for op in ops if op.opcode not in _LAID_OUT)
     folded = next(filter(None, map(_folded, parts)), None)
@@ -129,6 +143,14 @@ def _constants(found: Iterable[tuple[int, str, str | None]]) -> Made | None:
     return Made(f", {size} of constants in it, the largest {text}{at}", _AS_ARGUMENT)
 
 
+def _reader(constant: HloInstruction, part: HloComputation) -> str | None:
+    """Return the user's line of the first op that reads a large constant."""
+    if constant.shape.bytes < _LARGE_BYTES:
+        return None
+    readers = (op for op in part.instructions.values() if constant.id in op.operands)
+    return next(filter(None, map(source_line, readers)), None)
+
+
 def _folded(part: HloComputation) -> Made | None:
     """Name an op of constants alone, which XLA computes while it compiles."""
     fixed: dict[int, HloInstruction | None] = {}
@@ -149,12 +171,13 @@ def _folded(part: HloComputation) -> Made | None:
 def _repeated(made: Iterable[tuple[str, str, str | None]]) -> Made:
     """Name the op that is made most often by one line or layer: (kind, layer, line)."""
     counts = Counter(made)
-    (kind, layer, line), number = next(iter(counts.most_common(1)), (("", "", None), 0))
-    if number < _MANY:
+    often = {one: n for one, n in counts.items() if n >= _MANY and any(one[1:])}
+    if sum(often.values()) < _MOST * counts.total() or not often:
         return Made()
+    kind, layer, line = max(often, key=lambda one: often[one])
     place = f" at {line}" if line else ""
     of = f" of {layer}" if layer else ""
-    return Made(f", {number} {kind}{of}{place}", UNROLLED)
+    return Made(f", {often[kind, layer, line]} {kind}{of}{place}", UNROLLED)
 
 
 def _bytes(op: OpNode) -> int:

@@ -60,9 +60,9 @@ class Product:
         ]
         return self.count * least, self.count * max(least, _least(alone))
 
-    def better(self, width: int) -> list[str]:
+    def steps(self, width: int) -> dict[int, int]:
         """
-        Return changes of sizes that leave no padding: `129 → 128 or 256`.
+        Return the sizes that leave padding, each with the number that it should be a multiple of.
 
         Args:
             width: Rows and columns of the matrix unit.
@@ -71,12 +71,29 @@ class Product:
         m_streams = _up(m, SUBLANES) * _up(n, width) <= _up(n, SUBLANES) * _up(m, width)
         streamed, filling = (m, n) if m_streams else (n, m)
         steps = {streamed: SUBLANES} | {filling: width, k: width}
-        found = []
-        for size, step in steps.items():
-            if size % step:
-                near = [str(one) for one in (size // step * step, _up(size, step)) if one]
-                found.append(f"{size} → {' or '.join(near)}")
-        return found
+        return {size: step for size, step in steps.items() if size % step}
+
+
+def better_sizes(products: Iterable[Product], width: int) -> list[str]:
+    """
+    Return changes of sizes that leave no padding in any of some products: `129 → 128 or 256`.
+
+    A size of less than half of its step is given by the task, as one result or ten classes are.
+
+    Args:
+        products: The products.
+        width: Rows and columns of the matrix unit.
+    """
+    steps: dict[int, int] = {}
+    for one in products:
+        for size, step in one.steps(width).items():
+            steps[size] = max(step, steps.get(size, 0))
+    near = {
+        size: [str(one) for one in (size // step * step, _up(size, step)) if one]
+        for size, step in steps.items()
+        if 2 * size >= step
+    }
+    return [f"{size} → {' or '.join(sizes)}" for size, sizes in near.items()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pytest_tfperf.hlo.traversal import without_dead_code
 from pytest_tfperf.op_types import multiplies_matrices
 from pytest_tfperf.padding.arrays import LARGEST_SKIPPED, Padding
 from pytest_tfperf.padding.graph_to_hlo import NotStatic, module_of
-from pytest_tfperf.padding.matrix_unit import matrix_work
+from pytest_tfperf.padding.matrix_unit import better_sizes, matrix_work
 from pytest_tfperf.padding.measured import has_tiles, measured_padding
 from pytest_tfperf.padding.predict import predict
 from pytest_tfperf.padding.tpu import DEFAULT, Generation, generation
@@ -209,8 +209,8 @@ def _matrix_unit(modules: Modules, tpu: Generation, source: Source) -> Value:
         detail["where"] = ", ".join(
             f"{one.name} ({one.text})" + (f" at {one.line}" if one.line else "") for one in worst
         )
-        sizes = dict.fromkeys(size for one in worst for size in one.better(width))
-        detail["try"] = f"sizes that fill the {width} × {width} unit: {', '.join(sizes)}"
+        if sizes := better_sizes(worst, width):
+            detail["try"] = f"sizes that fill the {width} × {width} unit: {', '.join(sizes)}"
     return Value.of(MATRIX_UNIT, low, source, **detail)
 
 

@@ -90,3 +90,29 @@ def test_what_xla_computes_of_a_constant_alone_is_said_of_its_compilation(profil
     found = first_causes(profile(step, [np.ones((8, 64), "float32")] * 4))
     where = " ".join(row["where"] for row in found)
     assert "which computes the sort of a constant f32[64,64]" in where
+
+
+def test_the_updates_of_an_optimizer_are_no_loop_of_python(profile):
+    model = keras.Sequential([keras.Input((8,)), *[keras.layers.Dense(8) for _ in range(25)]])
+    model.compile("adam", "mse")
+    rows = np.ones((64, 8), "float32")
+    profiled = profile.fit(model, rows, rows, batch_size=16, epochs=10, verbose=0)
+    value = profiled.value("graph_ops")
+    assert value.number > 1000
+    assert "try" not in value.detail
+    assert "adam" not in value.detail["where"]
+
+
+@pytest.mark.imports("jax")
+def test_a_constant_of_jax_has_the_line_of_what_reads_it(profile):
+    import jax
+    import jax.numpy as jnp
+
+    table = jnp.asarray(np.random.default_rng(0).random((300_000, 8), "float32"))
+    step = jax.jit(lambda ids: (table[ids] * 2).sum())
+    found = first_causes(profile(step, [np.ones(8, "int32")] * 4))
+    named = [row for row in found if "constants" in row["where"]]
+    assert named
+    for row in named:
+        assert re.search(r"f32\[300000,8\] at test_time_causes\.py:\d+", row["where"])
+        assert "argument" in row["try"]

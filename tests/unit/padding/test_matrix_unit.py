@@ -3,7 +3,7 @@
 import pytest
 from helpers.hlo import dot, labels, module, op, parameters, window
 
-from pytest_tfperf.padding.matrix_unit import MatrixWork, Product, matrix_work
+from pytest_tfperf.padding.matrix_unit import MatrixWork, Product, better_sizes, matrix_work
 from pytest_tfperf.padding.tpu import generation
 
 
@@ -32,14 +32,21 @@ def test_overhead_of_one_product():
 
 def test_the_sizes_that_are_suggested_leave_no_padding():
     for sizes in [(128, 129, 129), (5, 128, 128), (7, 300, 70), (1000, 100, 2048)]:
-        changes = dict(change.split(" → ") for change in product(*sizes).better(128))
+        changes = dict(change.split(" → ") for change in better_sizes([product(*sizes)], 128))
         assert changes, sizes
         for choose in (min, max):
             better = [
                 choose(map(int, changes.get(str(size), str(size)).split(" or "))) for size in sizes
             ]
             assert product(*better).padded(128)[0] == product(*better).macs, (sizes, better)
-    assert product(128, 256, 128).better(128) == []
+    assert better_sizes([product(128, 256, 128)], 128) == []
+
+
+def test_one_size_of_several_products_has_one_change_and_a_given_one_has_none():
+    layer, gradient = product(128, 130, 300), product(128, 300, 130)
+    assert gradient.steps(128)[300] == 8
+    assert better_sizes([gradient, layer], 128) == ["300 → 256 or 384", "130 → 128 or 256"]
+    assert better_sizes([product(128, 1, 128)], 128) == []
 
 
 def work(*ops, runs=1.0):
