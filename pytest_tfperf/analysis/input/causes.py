@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,10 +12,18 @@ import numpy as np
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.input.fetches import RareWaits, rare_waits
-from pytest_tfperf.analysis.input.remedies import Pipeline, not_full, remedies
+from pytest_tfperf.analysis.input.remedies import (
+    MOST_CALL_S,
+    Pipeline,
+    cheap_call_s,
+    not_full,
+    remedies,
+    sequential_opener,
+    starts,
+)
 from pytest_tfperf.analysis.input.stages import Stage, slowest_thread
 from pytest_tfperf.analysis.input.waits import elements_taken
-from pytest_tfperf.analysis.timing import block_seconds, mean_step
+from pytest_tfperf.analysis.timing import block_seconds, mean_step, timed_step
 from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.recording import PipelineStage
 from pytest_tfperf.stats.steady_state import slow_start
@@ -22,9 +31,9 @@ from pytest_tfperf.values import Unknown
 
 _EXPLAINS = 0.5  # of the wait of a step, that the work of a stage must be
 _SMALL_WORK = 0.1  # of the waits of all devices together; ten devices wait at once
-_SLOWER = 1.2  # traced steps ÷ timed ones, from which their times are told apart
 _EDGES = 0.1  # of an element a step
 _SHOWN = 3
+_OPENERS = {"Interleave": "interleave()", "FlatMap": "flat_map()"}
 _FOR_PY_DATASET = (
     "workers= and max_queue_size= of the PyDataset (of fit in Keras 2), with "
     "use_multiprocessing=True if its code runs Python and not NumPy; or less work in __getitem__"
@@ -48,7 +57,9 @@ class Waiting:
     wait_s: float
     """Seconds that a step waits."""
     step_s: float
-    """Seconds of a step."""
+    """Mean seconds of a step."""
+    usual_step_s: float = math.inf
+    """Median seconds of a step, which `step_time` shows."""
     traced_wait_s: float
     """Seconds that a traced step waited."""
     traced_step_s: float
@@ -108,6 +119,7 @@ def _waiting(evidence: Evidence, share: float) -> Waiting:
     return Waiting(
         wait_s=share * step_s,
         step_s=step_s,
+        usual_step_s=timed_step(recording).number or step_s,
         traced_wait_s=float((waits[1] - waits[0]).sum()) * 1e-12 / steps.n_steps,
         traced_step_s=traced_step_s,
         n_steps=steps.n_steps,
@@ -141,10 +153,18 @@ def waiting_cause(waiting: Waiting) -> dict[str, str]:
         shown = [f"{_titled(one)} ({_s(waiting.work_s(one))})" for one in thread[:_SHOWN]]
         found = remedies(thread[0], waiting.pipeline)
         return {
-            "where": f"stages that work one after the other take {_s(together)} a step: "
+            "where": f"stages that work one after the other take {_of(together, waiting)}: "
             f"{', '.join(shown)}",
             "try": "; ".join([*found, "prefetch() between them, so that they work side by side"]),
         }
+    if call_s := cheap_call_s(stage):
+        n_calls = stage.per_element * waiting.elements
+        if n_calls * MOST_CALL_S >= needed:
+            return {
+                "where": f"stage {_titled(stage)} runs a function of {_s(call_s)} for each of the "
+                f"{n_calls:.0f} elements of a step, and each call costs about as much besides",
+                "try": "; ".join(remedies(stage, waiting.pipeline)),
+            }
     if waiting.traced_wait_s < needed:
         return {
             "where": f"the traced steps waited for {_s(waiting.traced_wait_s)} each, and the timed "
@@ -167,16 +187,24 @@ def stage_cause(stage: Stage, pipeline: Pipeline) -> dict[str, str]:
 
 def _of_step(stage: Stage, waiting: Waiting) -> dict[str, str]:
     """Return the cause that is a stage, by its seconds of a step."""
-    work_s = waiting.work_s(stage)
-    takes = f"{_s(work_s)} a step"
-    if work_s > waiting.step_s and waiting.traced_step_s > _SLOWER * waiting.step_s:
-        takes += f" of {_s(waiting.traced_step_s)} under the profiler"
+    takes = _of(waiting.work_s(stage), waiting)
     return _cause(stage, waiting.pipeline, takes, stage.per_element * waiting.elements)
+
+
+def _of(work_s: float, waiting: Waiting) -> str:
+    """Return seconds of a step, with the step that they are of where `step_time` is shorter."""
+    if work_s <= min(waiting.step_s, waiting.usual_step_s):
+        return f"{_s(work_s)} a step"
+    if work_s <= waiting.traced_step_s:
+        return f"{_s(work_s)} a step of {_s(waiting.traced_step_s)} under the profiler"
+    return f"{_s(work_s)} a step of {_s(waiting.step_s)} in the mean"
 
 
 def _cause(stage: Stage, pipeline: Pipeline, takes: str, n_calls: float) -> dict[str, str]:
     calls = f"{n_calls:.0f} calls" if n_calls >= 2 else ""
     spread = f"{stage.parallelism} in parallel" if stage.parallelism > 1 else "sequential"
+    if opener := sequential_opener(stage):
+        spread += f" in {_OPENERS[opener]}"
     kind = "runs Python" if stage.python else ""
     facts = ", ".join(filter(None, (calls, spread, kind)))
     where = f"stage {_titled(stage)} ({takes}: {facts}) is the slowest"
@@ -188,15 +216,17 @@ def _cause(stage: Stage, pipeline: Pipeline, takes: str, n_calls: float) -> dict
 
 def _rare_cause(rare: RareWaits, waiting: Waiting) -> dict[str, str]:
     """Return the cause that is in a few steps: first ones, those of epochs, or others."""
-    shuffles = any(stage.name.startswith("Shuffle") for stage in waiting.pipeline.stages)
     others = f"{_s(rare.longest_s)}, and the others for {_s(rare.usual_s)}"
     if rare.begin_epochs:
-        smaller = ["a smaller shuffle buffer"] if shuffles else []
+        begun = starts(waiting.pipeline)
         return {
-            "where": f"the first step of each epoch waits for up to {others}: its pipeline starts "
-            "anew",
+            "where": f"the first step of each epoch waits for up to {others}: "
+            + ", and ".join(["its pipeline starts anew", *(what for what, _ in begun)]),
             "try": "; ".join(
-                [*smaller, "repeat() the dataset, so that one iter() serves all epochs"]
+                [
+                    *(remedy for _, remedy in begun),
+                    "repeat() the dataset, so that one iter() serves all epochs",
+                ]
             ),
         }
     where = f"{rare.n} of {rare.n_calls} steps hold most of the wait: up to {others}"

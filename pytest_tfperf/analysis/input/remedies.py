@@ -8,7 +8,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.analysis.input.iterators import nearest_above
+from pytest_tfperf.analysis.input.iterators import (
+    ASYNC,
+    asynchronous_above,
+    nearest_above,
+    stage_type,
+)
 from pytest_tfperf.analysis.input.stages import Stage
 from pytest_tfperf.quantities import BYTES, format_quantity
 from pytest_tfperf.recording import ENDLESS, UNSEEN, PipelineStage
@@ -19,6 +24,10 @@ _CACHES = frozenset({"Cache", "MemoryCache", "MemoryCacheImpl", "FileCache"})
 _TAKES = frozenset({"Take", "FiniteTake"})
 _FUSED = {"MapAndBatch": ("Map", "Batch"), "ShuffleAndRepeat": ("Shuffle", "Repeat")}
 _PREFIX = re.compile(r"\A(?:Parallel|Finite|Forever|Memory|File)(?=[A-Z])")
+_MAPS = frozenset({"Map", "MapAndBatch", "ParallelMap"})
+_OPENERS = frozenset({"Interleave", "FlatMap"})
+_WORK = frozenset({"Map", "FlatMap", "Interleave", "Generator", "Filter"})
+MOST_CALL_S = 50e-6  # that calling a function may cost besides (advice/thresholds.py)
 _MEMORY_SHARE = 0.5  # of the machine's memory, that a cache may take
 _NEVER = "the cache behind it is never full"
 _LATER = f"{_NEVER}: steps of later epochs still ran this stage"
@@ -51,19 +60,82 @@ def remedies(stage: Stage, pipeline: Pipeline) -> list[str]:
         found.append(
             "replace the Python function by TensorFlow ops (Python runs one call at a time)"
         )
-    if stage.name in ("Map", "MapAndBatch", "ParallelMap") and stage.parallel_calls == 1:
+    if cheap_call_s(stage):
+        found.append("batch before map, so that one call of the function maps a whole batch")
+    opener = sequential_opener(stage)
+    if opener == "Interleave":
+        found.append(f"interleave(..., {parallel}), which runs several inputs at once")
+    elif stage.name in _MAPS and stage.parallel_calls == 1:
         found.append(f"map(..., {parallel})")
     elif stage.name == "FlatMap" and stage.parallel_calls == 1:
         found.append(f"read with tf.data ops and interleave(..., {parallel})")
+    elif opener:
+        found.append(f"interleave(..., {parallel}) in place of flat_map()")
     elif stage.reads_files and stage.parallel_calls == 1:
         found.append(f"read several files at once: interleave(..., {parallel})")
     if stage.name.startswith("Shuffle"):
         found.append("a smaller shuffle buffer")
-    elif cache := cache_behind(stage, pipeline):
+    elif not opener and (cache := cache_behind(stage, pipeline)):
         found.append(cache)
-    if not any(other.name == "Prefetch" for other in stages):
+    if not _runs_ahead(stages):
         found.append("end the pipeline with prefetch(tf.data.AUTOTUNE)")
     return found or ["do less work an element in this stage, or give it more cores"]
+
+
+def cheap_call_s(stage: Stage) -> float:
+    """
+    Return the seconds of a function that runs for each element of a batch and costs less than its
+    call may; 0 if it is another one.
+    """
+    is_of_rows = stage.name == "MapAndBatch" or _rows(stage) > 1
+    is_cheap = stage.runs.n and stage.runs.mean_s < MOST_CALL_S and not stage.python
+    is_map = stage.name in _MAPS and stage.per_element > 1
+    return stage.runs.mean_s if is_map and is_of_rows and is_cheap else 0.0
+
+
+def sequential_opener(stage: Stage) -> str:
+    """
+    Return `Interleave` or `FlatMap` if that runs a stage for one input at a time, else empty.
+
+    A generator and a reader of files are in a flat_map of TensorFlow's own, which does not count.
+    """
+    path = nearest_above(stage.path, _OPENERS)
+    opener, runs_ahead = stage_type(path), len(asynchronous_above(stage.path)) > len(path)
+    is_tensorflows = opener == "FlatMap" and (stage.name == "Generator" or stage.reads_files)
+    return "" if stage.parallel_calls > 1 or runs_ahead or is_tensorflows else opener
+
+
+def starts(pipeline: Pipeline) -> list[tuple[str, str]]:
+    """Return what a pipeline does before the first element of an epoch, each with a remedy."""
+    names = [] if isinstance(pipeline.recorded, Unknown) else [s.stage for s in pipeline.recorded]
+    below_first = sorted(pipeline.stages, key=lambda stage: -stage.depth)
+    kinds = [kind for name in names or [s.name for s in below_first] for kind in _kinds(name)]
+    found = []
+    for place, kind in enumerate(kinds):
+        works = not _WORK.isdisjoint(kinds[:place])
+        if kind == "Shuffle":
+            earlier = "shuffle before map, while elements are small; or " if works else ""
+            found.append(("shuffle() fills its buffer", f"{earlier}a smaller shuffle buffer"))
+        elif kind == "Skip" and works:
+            found.append(
+                (
+                    "skip() drops elements that stages before it have made",
+                    "skip() before these stages, or files of its own for each part of the data",
+                )
+            )
+    return list(dict.fromkeys(found))
+
+
+def _runs_ahead(stages: Sequence[Stage]) -> bool:
+    """
+    Return whether the last stage works while the step does.
+
+    TensorFlow puts a prefetch behind a last stage that does not, unless options forbid it
+    (tensorflow/core/grappler/optimizers/data/inject_prefetch.cc).
+    """
+    host = [stage for stage in stages if not stage.on_device]
+    last = min(host, key=lambda stage: stage.depth, default=None)
+    return last is not None and last.name in ASYNC
 
 
 def cache_behind(stage: Stage, pipeline: Pipeline) -> str | None:

@@ -9,7 +9,7 @@ from pytest_tfperf.analysis.timing import (
     timed_values,
     timing_notes,
 )
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import BetweenEpochs, Recording
 from pytest_tfperf.values import Unknown
 
 
@@ -234,6 +234,22 @@ def test_an_iter_that_takes_more_than_half_of_the_gaps_is_named():
     assert "one iter() serves all epochs" in detail["try"]
     detail = values(**gaps, epoch_iters_s=(0.1, 0.3, 3.0))["epoch_gap"].detail
     assert detail == {"n_gaps": 3}
+
+
+def test_what_keras_runs_in_the_median_gap_is_named():
+    def cause(**seconds):
+        work = {BetweenEpochs(name.replace("_", ".", 1)): each for name, each in seconds.items()}
+        gaps = {**GAPS, "epoch_gaps_s": (0.4, 0.4, 6.0), "epoch_work_s": work}
+        return values(**gaps)["epoch_gap"].detail
+
+    found = cause(Score_on_epoch_end=(0.3, 0.2, 0.1), Log_on_epoch_end=(0.05, 0.05, 5.0))
+    assert found["where"] == (
+        "Keras callback Score.on_epoch_end takes 200 ms, Keras callback Log.on_epoch_end takes "
+        "50 ms: 62.5 % of it"
+    )
+    assert found["accounted"] == pytest.approx(0.625)
+    for few in ((0.0, 0.0, 5.0), (0.059, 0.059, 5.0)):  # in few epochs, or little of the gap
+        assert cause(Score_on_epoch_end=few) == {"n_gaps": 3}
 
 
 def test_gaps_of_a_fifth_of_the_window_are_noted():

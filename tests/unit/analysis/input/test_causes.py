@@ -180,6 +180,39 @@ class TestTheStageThatIsNamed:
         assert "the traced steps waited for 600 µs each" in waiting_cause(steps)["where"]
 
 
+def test_the_work_of_a_step_never_exceeds_the_step_that_the_message_names():
+    shown = 0.09  # step_time
+    for step_s, traced_s, work_s, said in (
+        (0.09, 0.12, 0.085, "85 ms a step"),
+        (0.09, 0.099, 0.097, "97 ms a step of 99 ms under the profiler"),
+        (0.09, 0.2, 0.15, "150 ms a step of 200 ms under the profiler"),
+        (0.12, 0.06, 0.1, "100 ms a step of 120 ms in the mean"),
+    ):
+        times = {"step_s": step_s, "traced_step_s": traced_s, "usual_step_s": shown}
+        steps = waiting(working("Map", work_s), PREFETCH, wait_s=min(work_s, step_s))
+        where = waiting_cause(replace(steps, **times))["where"]
+        assert where == f"stage Map ({said}: sequential) is the slowest"
+
+
+def test_a_cheap_function_of_many_elements_costs_by_its_calls():
+    path = "Iterator::Root::Prefetch::MapAndBatch"
+    runs = FunctionRuns(n=9000, mean_s=4e-6)
+    cheap = Stage(
+        path=path,
+        name="MapAndBatch",
+        calls=9,
+        self_s=0.04,
+        cost_s=4e-3,
+        per_element=1000,
+        runs=runs,
+    )
+    found = waiting_cause(waiting(cheap, PREFETCH))
+    assert "runs a function of 4 µs for each of the 1000 elements of a step" in found["where"]
+    assert found["try"].startswith("batch before map")
+    few = waiting_cause(waiting(replace(cheap, per_element=50, cost_s=2e-4), PREFETCH))
+    assert "the trace does not show" in few["where"]  # 50 calls cost no 10 ms
+
+
 class TestRareWaits:
     RARE = RareWaits(
         n=2, n_calls=50, longest_s=0.3, usual_s=0.0001, begin_epochs=False, first=False
