@@ -77,7 +77,15 @@ def test_the_validation_is_named_without_the_callbacks_in_it(profile):
 
 
 @pytest.mark.full
-def test_keras_own_callback_has_the_remedy_of_its_kind(profile, tmp_path):
+def test_keras_own_callback_has_the_remedy_of_its_kind(profile, tmp_path, monkeypatch):
+    save = keras.Model.save
+
+    def slowly(*args, **kwargs):  # as to a slow disk
+        time.sleep(0.3)
+        return save(*args, **kwargs)
+
+    monkeypatch.setattr(keras.Model, "save", slowly)
+
     class Saving(keras.callbacks.ModelCheckpoint):
         """A user's class of Keras' method."""
 
