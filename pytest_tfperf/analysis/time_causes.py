@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pytest_tfperf.analysis.advice.step_advice import PART_REMEDIES
@@ -25,7 +25,7 @@ from pytest_tfperf.analysis.python_causes import (
     python_time,
     timed,
 )
-from pytest_tfperf.analysis.step_programs import fused_in, made_of, scope_of
+from pytest_tfperf.analysis.step_programs import Made, fused_in, made_of, scope_of
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.steps.shares import host_values
 from pytest_tfperf.analysis.time_remedies import (
@@ -57,6 +57,8 @@ _LOOP = re.compile(
     r"(?:.*/body/_\d+/|(?:StatefulPartitionedCall/)*)(.*?)/body/_\d+/(?!.*/(body|cond)/_\d+/)"
 )
 """The innermost loop that an op is in (tensorflow/core/common_runtime/lower_while_op.cc)."""
+_RUN_BY = re.compile(r"(?:called|traced again:.*?|Keras callback \S+|^Python) at ([\w.]+\.py:\d+)")
+"""The line of Python that runs what is named."""
 _COMPILE_LESS = "fewer ops or functions to compile, or a persistent compilation cache"
 _TRACE_LESS = "trace less: fewer ops, or fewer functions in the step"
 _LARGE = 0.3
@@ -78,7 +80,8 @@ def analyse(evidence: Evidence) -> Findings:
     rows = []
     if evidence.trace is not None and not evidence.steps.why_untimed and len(evidence.steps):
         period_s = float(evidence.breakdown.period_ps.mean()) * 1e-12
-        rows += [(STEP, cause, period_s) for cause in _of_the_step(evidence, period_s)]
+        causes = _by_line(_of_the_step(evidence, period_s))
+        rows += [(STEP, cause, period_s) for cause in causes]
     first_s = evidence.recording.first_step_s
     if isinstance(first_s, float):
         rows += [(FIRST_STEP, cause, first_s) for cause in _of_the_first_step(evidence)]
@@ -90,6 +93,19 @@ def analyse(evidence: Evidence) -> Findings:
     cells.sort(key=lambda row: (row[0] != STEP, -row[2]))
     table = Table.of("What takes the time", _COLUMNS, cells)
     return Findings(tables={TIME_CAUSES: table} if cells else {})
+
+
+def _by_line(causes: Iterable[Cause]) -> Iterator[Cause]:
+    """Join what one line of Python runs in several parts of the step, the largest first."""
+    groups: dict[object, list[Cause]] = {}
+    for cause in sorted(causes, key=lambda one: -one[1]):
+        found = _RUN_BY.search(cause[2])
+        groups.setdefault(found[1] if found else cause, []).append(cause)
+    for group in groups.values():
+        shown = [one for one in group if one[1] >= _LARGE * group[0][1]][:_NAMED]
+        where = "; ".join(cause[2] for cause in shown)
+        remedies = dict.fromkeys(cause[3] for cause in shown if cause[3])
+        yield group[0][0], sum(cause[1] for cause in group), where, "; ".join(remedies)
 
 
 def _of_the_step(evidence: Evidence, period_s: float) -> Iterator[Cause]:
@@ -260,13 +276,13 @@ def _of_the_first_step(evidence: Evidence) -> Iterator[Cause]:
     """Name tracing, compilation and imports of the first step, by the user's line or module."""
     recording = evidence.recording
     compiled = compile_time(evidence.first_step_trace, recording)
-    made, remedy = made_of(evidence)
+    made: list[Cause] = []
     if compiled.number:
-        where = f"XLA {compiled.detail.get('where', 'compiles')}{made}"
-        yield "compile", compiled.number, where, remedy or _COMPILE_LESS
+        where = f"XLA {compiled.detail.get('where', 'compiles')}"
+        made.append(("compile", compiled.number, where, _COMPILE_LESS))
     if (start_s := _start(evidence, compiled.number or 0.0)) > 0:
-        where = f"TensorFlow starts the graph (placement, Grappler, copies){made}"
-        yield "start", start_s, where, remedy or _TRACE_LESS
+        where = "TensorFlow starts the graph (placement, Grappler, copies)"
+        made.append(("start", start_s, where, _TRACE_LESS))
     groups: dict[tuple[str, str], list[StackTime]] = {}
     for one in timed(recording.first_stacks):
         if one.phase != "compiling":
@@ -275,12 +291,17 @@ def _of_the_first_step(evidence: Evidence) -> Iterator[Cause]:
         seconds = sum(one.seconds for one in group)
         at = f" at {line}" if line else f" in {group[0].function}"
         if phase in ("tracing", "lowering"):
-            yield phase, seconds, f"{phase}{at}{made}", remedy or _TRACE_LESS
+            made.append((phase, seconds, f"{phase}{at}", _TRACE_LESS))
         elif phase == "importing":
             yield phase, seconds, f"imports{at}", "import it before the step"
         else:
             where = described_python(group, evidence)
             yield "other", seconds, where, python_remedy(group)
+    of, remedy = made_of(evidence) if made else Made()
+    largest = max(made, key=lambda cause: cause[1], default=None)
+    for part, seconds, where, less in made:
+        is_largest = largest is not None and where == largest[2]
+        yield part, seconds, f"{where}{of if is_largest else ''}", remedy or less
 
 
 def _start(evidence: Evidence, compile_s: float) -> float:

@@ -234,7 +234,9 @@ def _causes(
     rows = [] if table is None else [row for row in table.records() if row["metric"] == metric]
     least = {"other": _PYTHON_BESIDE}
     named = [
-        row for row in rows[:_MOST_NAMED] if row["share"] >= least.get(row.get("part"), _BESIDE)
+        row
+        for row in rows[:_MOST_NAMED]
+        if row["share"] >= least.get(str(row.get("part")), _BESIDE)
     ]
     named = named if rows and rows[0]["share"] >= _ALONE else []
     if not named:

@@ -162,7 +162,8 @@ class _Seen:
         # private: what Keras' function of a step holds (2.18 to 2.21, and 3.0 to 3.15)
         held = inspect.getclosurevars(function).nonlocals if code else {}
         model = held.get("self")
-        step = f"{function.__qualname__} {getattr(held.get('step_function'), '__name__', '')}"
+        name, of = getattr(function, "__qualname__", ""), held.get("step_function")
+        step = f"{name} {getattr(of, '__name__', '')}"
         steps = self._steps_of.setdefault(model, set()) if model is not None else {step}
         is_compiled = step in steps and model is not None
         steps.add(step)
