@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from pytest_tfperf.analysis.input.remedies import (
     remedies,
     sequential_opener,
     starts,
+    unbatched,
 )
 from pytest_tfperf.analysis.input.stages import Stage, slowest_thread
 from pytest_tfperf.analysis.input.waits import elements_taken
@@ -145,6 +146,9 @@ def waiting_cause(waiting: Waiting) -> dict[str, str]:
         return _device_waits(stages[0], waiting)
     stage = max(stages, key=waiting.work_s)
     needed = _EXPLAINS * waiting.wait_s
+    rows = unbatched(stages)
+    if rows and stage in rows and sum(map(waiting.work_s, rows)) >= needed:
+        return _row_by_row(rows, waiting)
     if waiting.work_s(stage) >= needed:
         return _of_step(stage, waiting)
     thread = sorted(slowest_thread(stages)[1], key=waiting.work_s, reverse=True)
@@ -177,6 +181,21 @@ def waiting_cause(waiting: Waiting) -> dict[str, str]:
         "where": f"a step waits for {_s(waiting.wait_s)}, and the slowest, {largest} a step: the "
         "trace does not show which stage takes it",
         "try": _TRACE_MORE,
+    }
+
+
+def _row_by_row(stages: Sequence[Stage], waiting: Waiting) -> dict[str, str]:
+    """Return the cause that is a pipeline which hands on the rows of batches one by one."""
+    split, joined = stages
+    work_s = min(sum(map(waiting.work_s, stages)), max(waiting.traced_step_s, waiting.wait_s))
+    n_rows = split.per_element * waiting.elements
+    apart = split.path.count("::") - joined.path.count("::") > 1
+    return {
+        "where": f"{_titled(split)} hands on the {n_rows:,.0f} rows of a step one by one, and "
+        f"{_titled(joined)} joins them again ({_of(work_s, waiting)} together)",
+        "try": "leave unbatch() out, and let the stages behind it take whole batches"
+        if apart
+        else "rebatch(n) in place of unbatch().batch(n): it cuts and joins whole batches",
     }
 
 

@@ -22,6 +22,8 @@ from pytest_tfperf.values import Unknown
 _BATCHES = frozenset({"Batch", "ParallelBatch", "PaddedBatch"})
 _CACHES = frozenset({"Cache", "MemoryCache", "MemoryCacheImpl", "FileCache"})
 _TAKES = frozenset({"Take", "FiniteTake"})
+_FILTERS = frozenset({"Filter"})
+_FEW = 0.5  # least share of elements that a filter must keep not to be named
 _FUSED = {"MapAndBatch": ("Map", "Batch"), "ShuffleAndRepeat": ("Shuffle", "Repeat")}
 _PREFIX = re.compile(r"\A(?:Parallel|Finite|Forever|Memory|File)(?=[A-Z])")
 _MAPS = frozenset({"Map", "MapAndBatch", "ParallelMap"})
@@ -51,6 +53,8 @@ def remedies(stage: Stage, pipeline: Pipeline) -> list[str]:
     """Return what makes a pipeline faster that a stage slows down."""
     stages, found = pipeline.stages, []
     parallel = "num_parallel_calls=tf.data.AUTOTUNE"
+    if kept := _kept_of(stage, stages):
+        found.append(f"filter before it: the filter behind it keeps {kept:.0%} of its elements")
     if stage.name == "Generator" and _rows(stage) > 1:
         found.append(
             f"yield whole batches: Python runs for each of the {_rows(stage):.0f} rows of an "
@@ -80,6 +84,23 @@ def remedies(stage: Stage, pipeline: Pipeline) -> list[str]:
     if not _runs_ahead(stages):
         found.append("end the pipeline with prefetch(tf.data.AUTOTUNE)")
     return found or ["do less work an element in this stage, or give it more cores"]
+
+
+def _kept_of(stage: Stage, stages: Sequence[Stage]) -> float:
+    """Return the share of a stage's elements that a filter behind it keeps, 0 if it is most."""
+    path = nearest_above(stage.path, _FILTERS)
+    kept = next((one.per_element for one in stages if one.path == path), math.inf)
+    return kept / stage.per_element if kept < _FEW * stage.per_element else 0.0
+
+
+def unbatched(stages: Sequence[Stage]) -> tuple[Stage, Stage] | None:
+    """Return the stage that takes batches apart, and the one that makes batches of their rows."""
+    for split in stages:
+        path = nearest_above(split.path, _BATCHES) if split.name == "Unbatch" else ""
+        joined = next((one for one in stages if one.path == path), None)
+        if joined is not None:
+            return split, joined
+    return None
 
 
 def cheap_call_s(stage: Stage) -> float:

@@ -119,3 +119,26 @@ def test_the_start_of_an_epoch_is_explained_by_what_the_data_define():
     assert found["try"].startswith("a smaller shuffle buffer")
     assert "skip" not in str(cause(data.skip(32).map(slow).batch(4)))
     assert "shuffle" not in str(cause(data.map(slow).batch(4)))
+
+
+@pytest.mark.full
+def test_a_filter_that_drops_most_of_what_a_stage_makes_goes_before_it(told):
+    wanted = RANGE.map(slow).filter(lambda n: n % 10 == 0)
+    assert "filter before it: the filter behind it keeps " in told("late", wanted.batch(2))[1]
+    early = RANGE.filter(lambda n: n % 10 == 0).map(slow)
+    most = RANGE.map(slow).filter(lambda n: n % 10 != 0)
+    for title, data in {"early": early, "most": most}.items():
+        assert "filter before" not in told(title, data.batch(2))[1], title
+
+
+@pytest.mark.full
+def test_batches_that_are_taken_apart_and_joined_again_are_rebatched(profile):
+    chunks = tf.data.Dataset.from_tensors(tf.ones((5000, 16))).repeat(10_000)
+    rows = chunks.unbatch()
+    for title, data, remedy in [
+        ("joined", rows.batch(20_000), "rebatch(n)"),
+        ("shuffled", rows.shuffle(100).batch(20_000), "leave unbatch() out"),
+    ]:
+        detail = profile(step, data, name=title).value("input_bound").detail
+        assert "Unbatch hands on the 20,000 rows of a step one by one" in detail["where"], title
+        assert remedy in detail["try"], title
