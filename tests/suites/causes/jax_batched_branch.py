@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 EXPECTED = {
+    "unmet": "no op of the program tells that jax.vmap made a select of jax.lax.cond",
     "metric": "step_time",
     "where": r"(?i)refined|jax_batched_branch\.py:\d+|dot_general",
     "try": r"(?i)lax\.map|lax\.scan|both branches|(cond|vmap).*(branch|select|row)|gather|only the rows",
