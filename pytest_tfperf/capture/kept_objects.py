@@ -8,6 +8,7 @@ import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
+from time import perf_counter
 from types import CellType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 from weakref import ReferenceType
@@ -34,6 +35,7 @@ _LOOKED_AT, _SAMPLED = 20, 4
 """Containers that are looked into, those that grew by most objects, and objects of each."""
 _MOST_VISITED = 300_000
 """Objects that are visited to size those of one container; visiting them takes 0.3 s."""
+_LONGEST_S = 2.0
 _HOPS = 3
 """Containers around a container up to the variable that holds all of them."""
 
@@ -60,7 +62,8 @@ class Containers:
         grown = [(len(one) - before.get(id(one), len(one)), one) for one in _containers()]
         grown = [pair for pair in grown if pair[0] >= _FEWEST]
         grown.sort(key=lambda pair: -pair[0])
-        found = [_kept(one, n, n_steps, least) for n, one in grown[:_LOOKED_AT]]
+        deadline = perf_counter() + _LONGEST_S
+        found = [_kept(one, n, n_steps, least, deadline) for n, one in grown[:_LOOKED_AT]]
         return tuple(sorted((one for one in found if one), key=lambda one: -one.size))
 
 
@@ -79,13 +82,15 @@ def _is_users(kind: type) -> bool:
     return bool(file and user_line_of(file, 1))
 
 
-def _kept(container: Any, n_more: int, n_steps: int, least: float) -> Kept | None:
+def _kept(container: Any, n_more: int, n_steps: int, least: float, deadline: float) -> Kept | None:
     """
     Describe what a container holds more, by its newest objects.
 
     What its oldest object refers to as well is not theirs. None if they have less than `least`
     bytes a step, it takes too long to tell, or no variable holds the container.
     """
+    if perf_counter() > deadline:
+        return None
     values = container.values() if isinstance(container, dict) else container
     in_order = iter(values) if isinstance(container, set) else reversed(values)
     newest = list(islice(in_order, min(_SAMPLED, n_more)))
@@ -102,7 +107,7 @@ def _kept(container: Any, n_more: int, n_steps: int, least: float) -> Kept | Non
         of_arrays += n_bytes if title else 0
         arrays[title] += 1
     each = n_more / len(newest) / n_steps
-    place = _place(container, _HOPS) if size * each >= least else ""
+    place = _place(container, _HOPS, deadline) if size * each >= least else ""
     if not place:
         return None
     is_array = 2 * of_arrays > size
@@ -174,7 +179,7 @@ def _is_model(one: Any) -> bool:
     )
 
 
-def _place(one: Any, hops: int, around: Collection[int] = ()) -> str:
+def _place(one: Any, hops: int, deadline: float, around: Collection[int] = ()) -> str:
     """
     Return the variable or attribute that holds an object, and of what: `history of train (a.py:3)`.
 
@@ -187,6 +192,8 @@ def _place(one: Any, hops: int, around: Collection[int] = ()) -> str:
             if value is one and frame.f_code.co_name != "<module>":
                 return f"{name} of {frame.f_code.co_name} ({line})"
         frame = frame.f_back
+    if perf_counter() > deadline:  # each look at all objects takes long where these are many
+        return ""
     holders = [ref for ref in gc.get_referrers(one) if id(ref) not in around]
     around = {*around, id(holders)}
     for holder in holders:
@@ -201,7 +208,7 @@ def _place(one: Any, hops: int, around: Collection[int] = ()) -> str:
         if type(holder) in _CONTAINERS or type(holder) is tuple:
             keys = holder.items() if isinstance(holder, dict) else ()
             key = next((f"[{key!r:.20}]" for key, value in keys if value is one), "[…]")
-            name, of, whole = _place(holder, hops - 1, around).partition(" of ")
+            name, of, whole = _place(holder, hops - 1, deadline, around).partition(" of ")
             if of:
                 return f"{name}{key}{of}{whole}"
     return ""

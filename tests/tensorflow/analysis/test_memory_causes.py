@@ -15,7 +15,7 @@ from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.profile_settings import Settings
 
-pytestmark = pytest.mark.imports("keras", "jax")
+pytestmark = [pytest.mark.full, pytest.mark.imports("keras", "jax")]
 
 LINE = r"test_memory_causes\.py:\d+"
 STEPS = {"warmup": 2, "steps": 4, "trace_steps": 4}

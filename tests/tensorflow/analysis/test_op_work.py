@@ -16,7 +16,7 @@ from pytest_tfperf.hlo.cost import module_costs
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.values import Unknown
 
-pytestmark = pytest.mark.imports("keras", "jax")
+pytestmark = [pytest.mark.full, pytest.mark.imports("keras", "jax")]
 
 X, W, IDS = tf.ones((8, 20)), tf.Variable(tf.ones((20, 20))), tf.constant([3, 1, 0, 2])
 

@@ -10,6 +10,8 @@ import tensorflow as tf
 from pytest_tfperf.checks.limits import Limit, check_limits
 from pytest_tfperf.metrics import METRICS
 
+pytestmark = pytest.mark.full
+
 HERE = "test_python_causes.py"
 ROWS = np.ones((8, 4), np.float32)
 

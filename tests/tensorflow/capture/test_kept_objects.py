@@ -19,7 +19,7 @@ from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.profile_settings import Settings
 
-pytestmark = pytest.mark.imports("keras", "jax")
+pytestmark = [pytest.mark.full, pytest.mark.imports("keras", "jax")]
 
 LIMITS = {"max_memory_growth": "4 KiB"}
 ROWS = np.ones((64, 64), "float32")  # 16 KiB
