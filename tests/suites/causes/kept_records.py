@@ -10,7 +10,7 @@ import tensorflow as tf
 
 EXPECTED = {
     "metric": "memory_growth",
-    "where": r"(?i)tape|tape_around_loop\.py:\d+|EagerTensor|float32\[",
+    "where": r"(?i)tape|kept_records\.py:\d+|EagerTensor|float32\[",
     "try": r"(?i)tape",
     "never": r"(?i)retrac|reduce_retracing|callback",
 }

@@ -1,8 +1,9 @@
 """
 keras-team/keras#16809: metrics that are costly, such as AUC, are computed in each training step.
 
-Cause: `AUC(multi_label=True, num_thresholds=20000)` of 50 labels updates and sums four tables of 20,000 × 50 numbers in each step, far more
-than the model computes. Remedy: fewer thresholds, or the metric on validation data only. By hand: 28 ms, against 1.6 ms with 50.
+Cause: `AUC(multi_label=True, num_thresholds=40000)` of 50 labels updates and sums four tables of 40,000 × 50 numbers in each step, far more
+than the model computes. Remedy: fewer thresholds, or the metric on validation data only. By hand: 31 ms,
+against 1.5 ms with 50.
 """
 
 import keras
@@ -13,7 +14,7 @@ EXPECTED = {
     "metric": "step_time",
     "where": r"(?i)\bauc|metric|num_thresholds",
     "try": r"(?i)threshold|metric",
-    "never": r"(?i)larger batch|run_eagerly|steps_per_execution|jit_compile",
+    "never": r"(?i)larger batch|run_eagerly|steps_per_execution",
 }
 
 X = np.ones((640, 16), "float32")
@@ -29,7 +30,7 @@ def train(tf_profile, thresholds):
 
 @pytest.mark.tfperf(max_step_time="8 ms")
 def test_broken(tf_profile):
-    train(tf_profile, 20_000)
+    train(tf_profile, 40_000)
 
 
 @pytest.mark.tfperf(max_step_time="8 ms")
