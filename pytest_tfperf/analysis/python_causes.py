@@ -17,7 +17,9 @@ from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.time_remedies import (
     CALL_OF_TENSORFLOW,
     CALLBACK,
+    COMPARE_LESS,
     FLATTEN_ONCE,
+    IS_COMPARED,
     LARGER_EXECUTIONS,
     LAUNCHES,
     LOOP_IN_FUNCTION,
@@ -173,6 +175,8 @@ def _of_the_user(own: Sequence[PythonFunction], where: str, evidence: Evidence) 
     many = _launched(*launches(evidence), evidence)
     if many and most.calls < _MANY_CALLS:
         return f"Python of {where}, {many[0]}", many[1]
+    if any(map(IS_COMPARED.search, (one.name for one in own[:1]))):
+        return f"Python of {where}", COMPARE_LESS
     name = most.name.rpartition(":")[2] if most.calls > 1 else "it"
     return f"Python of {where}", less_often(name)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.host.shown import JAX
+from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.time_remedies import UNROLLED
 from pytest_tfperf.hlo.inlining import with_calls_inlined
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
@@ -97,9 +97,8 @@ def _repeated_in(graph: OpGraph) -> Made:
     # an optimizer, too, makes its ops once for each variable, and assigns it
     assigned = Counter(scope_of(op.name) for op in graph.ops if _ASSIGNS.search(op.op_type))
     optimizers = {scope for scope, number in assigned.items() if number >= _VARIABLES}
-    return _repeated(
-        (kind, "", None) if of in optimizers else (kind, of, at) for kind, of, at in made
-    )
+    own = ((kind, "", None) if of in optimizers else (kind, of, at) for kind, of, at in made)
+    return _repeated(own, TENSORFLOW)
 
 
 def _of_programs(evidence: Evidence) -> Made:
@@ -118,7 +117,7 @@ def _of_programs(evidence: Evidence) -> Made:
     ]
     made = ((op.opcode, "", source_line(op)) for op in ops if op.opcode not in _LAID_OUT)
     folded = next(filter(None, map(_folded, parts)), None)
-    return _constants(constants) or folded or _repeated(made)
+    return _constants(constants) or folded or _repeated(made, JAX)
 
 
 def fused_in(fusion: HloInstruction, module: HloModule) -> tuple[str, ...]:
@@ -168,7 +167,7 @@ def _folded(part: HloComputation) -> Made | None:
     return None
 
 
-def _repeated(made: Iterable[tuple[str, str, str | None]]) -> Made:
+def _repeated(made: Iterable[tuple[str, str, str | None]], framework: str) -> Made:
     """Name the op that is made most often by one line or layer: (kind, layer, line)."""
     counts = Counter(made)
     often = {one: n for one, n in counts.items() if n >= _MANY and any(one[1:])}
@@ -177,7 +176,7 @@ def _repeated(made: Iterable[tuple[str, str, str | None]]) -> Made:
     kind, layer, line = max(often, key=lambda one: often[one])
     place = f" at {line}" if line else ""
     of = f" of {layer}" if layer else ""
-    return Made(f", {often[kind, layer, line]} {kind}{of}{place}", UNROLLED)
+    return Made(f", {often[kind, layer, line]} {kind}{of}{place}", UNROLLED[framework])
 
 
 def _bytes(op: OpNode) -> int:

@@ -29,6 +29,7 @@ from pytest_tfperf.analysis.step_programs import Made, fused_in, made_of, scope_
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.steps.shares import host_values
 from pytest_tfperf.analysis.time_remedies import (
+    OUTSIDE_LAYERS,
     WIDE,
     op_remedy,
     python_remedy,
@@ -37,7 +38,7 @@ from pytest_tfperf.analysis.xla import counts
 from pytest_tfperf.analysis.xla.compile_time import compile_time
 from pytest_tfperf.hlo.module import source_line
 from pytest_tfperf.op_types import DATA_SIDE
-from pytest_tfperf.quantities import SECONDS, SHARE
+from pytest_tfperf.quantities import COUNT, SECONDS, SHARE, format_quantity
 from pytest_tfperf.recorded_graphs import CALL
 from pytest_tfperf.recording import StackTime
 from pytest_tfperf.text import and_more
@@ -59,6 +60,7 @@ _LOOP = re.compile(
 """The innermost loop that an op is in (tensorflow/core/common_runtime/lower_while_op.cc)."""
 _RUN_BY = re.compile(r"(?:called|traced again:.*?|Keras callback \S+|^Python) at ([\w.]+\.py:\d+)")
 """The line of Python that runs what is named."""
+_OF_THE_USER = re.compile(r"\.py:\d|Keras callback")
 _COMPILE_LESS = "fewer ops or functions to compile, or a persistent compilation cache"
 _TRACE_LESS = "trace less: fewer ops, or fewer functions in the step"
 _LARGE = 0.3
@@ -170,31 +172,37 @@ def _ops(evidence: Evidence, seconds: float) -> Iterator[Cause]:
 def _named(ops: Sequence[OpTime], evidence: Evidence, seconds: float, part: str) -> Iterator[Cause]:
     """Divide the seconds of a part among groups of its ops, by their self times."""
     total_s = sum(op.self_s for op in ops)
-    for group in _grouped(ops) if total_s else ():
+    for group in _grouped(ops, evidence) if total_s else ():
         self_s = sum(op.self_s for op in group)
         made = _made(evidence, group[0].name)
-        where = _described(group, made, evidence.launched.n_steps)
+        where = _described(group, made, evidence)
         kinds = [op.kind for op in group]
         kind = made.inside[0] if made.inside else kinds[0]
-        remedy = op_remedy(kind, scope_of(group[0].name), kinds, made.dtype)
+        remedy = op_remedy(kind, _scope(group[0], evidence), kinds, made.dtype)
         if sum(op.eager_s for op in group) > _SHOWS * self_s:
             where += called_from(evidence.recording.stacks)
         yield part, seconds * self_s / total_s, where, remedy
 
 
-def _grouped(ops: Sequence[OpTime]) -> list[list[OpTime]]:
+def _grouped(ops: Sequence[OpTime], evidence: Evidence) -> list[list[OpTime]]:
     """Return ops by the type or the scope (layer, optimizer) that takes most, the largest first."""
     total = sum(op.self_s for op in ops)
     groups: dict[str, list[OpTime]] = {}
     for op in sorted(ops, key=lambda one: -one.self_s):
-        if op.self_s >= _LARGE * total:
+        scope = _scope(op, evidence)
+        if op.self_s >= _LARGE * total and scope != OUTSIDE_LAYERS:
             groups[op.name] = [op]
         else:
-            scope = scope_of(op.name)
             key = f"scope {scope}" if scope else f"type {op.kind}"
             groups.setdefault(key, []).append(op)
     sums = {key: sum(op.self_s for op in group) for key, group in groups.items()}
     return [groups[key] for key in sorted(groups, key=lambda key: -sums[key])]
+
+
+def _scope(op: OpTime, evidence: Evidence) -> str:
+    """Return the layer or optimizer of an op; Keras' other ops in a compiled step are outside."""
+    is_outside = evidence.launched.in_keras and evidence.framework != JAX and not op.eager_s
+    return scope_of(op.name) or (OUTSIDE_LAYERS if is_outside else "")
 
 
 class _Made(NamedTuple):
@@ -208,8 +216,8 @@ class _Made(NamedTuple):
     """The kinds of op in a fusion of XLA, the dearest first."""
 
 
-def _described(group: list[OpTime], made: _Made, n_steps: int) -> str:
-    first, scope = group[0], scope_of(group[0].name)
+def _described(group: list[OpTime], made: _Made, evidence: Evidence) -> str:
+    first, scope, n_steps = group[0], _scope(group[0], evidence), evidence.launched.n_steps
     kinds = Counter[str]()
     for op in group:
         kinds[op.kind] += op.self_s  # type: ignore[assignment]
@@ -217,10 +225,14 @@ def _described(group: list[OpTime], made: _Made, n_steps: int) -> str:
     wide = f" of {made.dtype}" if made.dtype in WIDE else ""
     inside = f" ({and_more(list(made.inside), _NAMED)})" if made.inside else ""
     if len(group) == 1:
-        times = f" ×{first.count / n_steps:.3g}" if first.count > n_steps else ""
+        times = f" ×{_count(first.count / n_steps)}" if first.count > n_steps else ""
         node = f" {first.name!r}" if first.name != first.kind else ""
         return f"op {first.kind}{times}{wide}{node}{inside}{made.at}"
     return f"ops of {scope} ({named}){wide}{made.at}" if scope else f"ops {named}{wide}{made.at}"
+
+
+def _count(number: float) -> str:
+    return format_quantity(round(number, 1 if number < _NAMED else 0), COUNT)
 
 
 def _made(evidence: Evidence, name: str) -> _Made:
@@ -249,7 +261,9 @@ def _made(evidence: Evidence, name: str) -> _Made:
     )
     if node is None:
         return _Made()
-    at = f" at {node.line}" if node.line else ""
+    lines = Counter(op.line for op in graph.ops if op.line) if evidence.launched.in_keras else {}
+    is_of_fit = bool(lines) and node.line == max(lines, key=lambda line: lines[line])
+    at = f" at {node.line}" if node.line and not is_of_fit else ""
     return _Made(at, node.outputs[0].dtype if node.outputs else "")
 
 
@@ -269,7 +283,9 @@ def _python(
 ) -> Iterator[Cause]:
     """Divide the seconds of a part among the user's lines, or else the functions of Python."""
     for share, where, remedy in python_time(stacks, evidence):
-        yield part, seconds * share, where, remedy
+        # what a framework itself calls in each step is a cause only where it takes much
+        named = part if _OF_THE_USER.search(where) else "calls"
+        yield named, seconds * share, where, remedy
 
 
 def _of_the_first_step(evidence: Evidence) -> Iterator[Cause]:

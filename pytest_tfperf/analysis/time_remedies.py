@@ -15,10 +15,13 @@ CALLBACK = (
     "run the callback less often: every n batches or at the end of an epoch (save_freq='epoch', "
     "update_freq=n)"
 )
-UNROLLED = (
-    "a loop of Python is traced and compiled once for each iteration: jax.lax.scan, tf.range or "
-    "tf.while_loop (unroll=False) do it once"
-)
+UNROLLED = {
+    TENSORFLOW: "a loop of Python puts them into the graph once for each iteration: tf.range or "
+    "tf.while_loop do it once, and in Keras unroll=False, or no wrapper (TimeDistributed) around a "
+    "layer that takes sequences, as Dense does",
+    JAX: "a loop of Python puts them into the program once for each iteration: jax.lax.scan or "
+    "jax.lax.fori_loop do it once",
+}
 FLATTEN_ONCE = (
     "pass a plain list or dict of arrays: take the pytree apart once, outside of the step "
     "(leaves, structure = jax.tree.flatten(tree)), and put it together inside of jax.jit "
@@ -29,6 +32,17 @@ LOOP_IN_FUNCTION = (
     "loop inside one tf.function, over tf.range or a dataset: Python then makes one call for all"
 )
 NEXT_IN_FUNCTION = "larger batches, or a loop over the dataset inside one tf.function"
+OUTSIDE_LAYERS = "loss, metrics or train_step"
+"""What ops of a step of Keras are of that no layer and no optimizer made."""
+_OUTSIDE = (
+    "compute less outside of the layers: fewer metrics or thresholds in compile(metrics=...), or "
+    "metrics on validation data alone"
+)
+IS_COMPARED = re.compile(r"\.__(hash|eq)__$")
+COMPARE_LESS = (
+    "a static argument, or an object that no framework knows, is hashed and compared in each call: "
+    "compute its hash once, or compare by identity, or pass its arrays as ordinary arguments"
+)
 LAUNCHES = "loop inside one jax.jit function: jax.lax.scan or jax.lax.fori_loop launch it once"
 MADE_ANEW = (
     "make the dataset and its iterator once, outside of the step; each predict or evaluate makes "
@@ -46,6 +60,7 @@ DENSE = (
 _OPTIMIZERS = re.compile(
     r"(?i)(adam|adamw|nadam|adamax|rmsprop|lion|ftrl|adadelta|adagrad|lamb|muon)"
 )
+_FUSE = "compile the ops into one kernel: jit_compile=True on the tf.function or in model.compile"
 _OPS = (
     (
         r"(Eager)?PyFunc|\w*callback\w*",
@@ -72,7 +87,7 @@ _OPS = (
     (r"Write\w*Summary|\w*Summary\w*", "write summaries once in many steps"),
     (r"Print(V2)?|StringFormat", "print once in many steps, or outside of the step"),
     (
-        r"String\w+|Regex\w+|\w*Tokeniz\w*|LookupTable\w+|Decode\w+|ParseExample\w*",
+        r"String\w+|(Static)?Regex\w+|\w*Tokeniz\w*|LookupTable\w+|Decode\w+|ParseExample\w*",
         "do it in the input pipeline: dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE)",
     ),
     (
@@ -103,6 +118,11 @@ _OPS = (
         "draw fewer random numbers, or by a cheaper generator (JAX: jax_default_prng_impl='rbg')",
     ),
     (
+        r"Concat(V2)?|ConcatenateV2|Pack|concatenate|TensorListConcat\w*",
+        "it copies all of its operands: write what is new in place (tf.Variable.scatter_update, "
+        "jax .at[].set in a donated array), or join the parts once in many steps",
+    ),
+    (
         r"Tile|BroadcastTo",
         "let the next op broadcast it: most ops take operands of size 1 in place of copies",
     ),
@@ -126,7 +146,7 @@ _OPS = (
         r"Select(V2)?|Cast|Sin|Cos|Erf|Reciprocal|Inv|BiasAdd|Sum|Mean|Max|Min|Prod|L2Loss|"
         r"Logical\w+|Greater\w*|Less\w*|Equal|NotEqual|ClipByValue|(Tanh|Sigmoid|Relu|Rsqrt|Sqrt|"
         r"Softplus|Elu|BiasAdd)\w*Grad|_UnaryOpsComposition",
-        "compile the ops into one kernel: jit_compile=True on the tf.function or in model.compile",
+        _FUSE,
     ),
 )
 ARRAYS = re.compile(r"jax/_src/numpy/array_constructors\.py|jax/_src/dtypes\.py")
@@ -218,7 +238,8 @@ def op_remedy(kind: str, scope: str, kinds: Sequence[str], dtype: str = "") -> s
         return _NARROW
     if _OPTIMIZERS.search(scope) and any("Segment" in one for one in kinds):
         return DENSE
-    return next((text for pattern, text in _OPS if re.fullmatch(pattern, kind)), "")
+    known = next((text for pattern, text in _OPS if re.fullmatch(pattern, kind)), "")
+    return _OUTSIDE if scope == OUTSIDE_LAYERS and known in ("", _FUSE) else known
 
 
 def python_remedy(stacks: Iterable[StackTime]) -> str:
@@ -231,6 +252,8 @@ def python_remedy(stacks: Iterable[StackTime]) -> str:
     first = next(iter(stacks))
     if first.callback:
         return CALLBACK
+    if IS_COMPARED.search(first.function):
+        return COMPARE_LESS
     for pattern, text in _PYTHON:
         if first.called and re.search(pattern, f"{first.called} {first.function}"):
             return text

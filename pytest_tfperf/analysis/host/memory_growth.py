@@ -36,7 +36,7 @@ _DRAINING = "the input buffers were still draining, and their memory with them"
 _TRY = "look for what keeps objects from step to step: {}"
 _KEEPS = {
     TENSORFLOW: "a list of losses that are tensors, a cache, a tf.function or dataset made in each "
-    "step",
+    "step, a tf.GradientTape that stays open over many steps",
     JAX: "a list of losses that are jax.Arrays, a cache, a jax.jit function made in each step",
 }
 _NAMES = "NAMES"

@@ -72,7 +72,11 @@ def remedies(stage: Stage, pipeline: Pipeline) -> list[str]:
     elif stage.name in _MAPS and stage.parallel_calls == 1:
         found.append(f"map(..., {parallel})")
     elif stage.name == "FlatMap" and stage.parallel_calls == 1:
-        found.append(f"read with tf.data ops and interleave(..., {parallel})")
+        found.append(
+            "each call makes a dataset of its own: make the elements by a map on tensors "
+            "(tf.gather, tf.signal.frame for windows), or fewer and larger datasets in "
+            f"interleave(..., {parallel})"
+        )
     elif opener:
         found.append(f"interleave(..., {parallel}) in place of flat_map()")
     elif stage.reads_files and stage.parallel_calls == 1:
