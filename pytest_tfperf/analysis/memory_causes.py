@@ -208,7 +208,8 @@ def _described(
     """
     is_jax, batch = evidence.framework == JAX, evidence.completed.workload.get("batch")
     reads = (_largest(op) for op in nodes.values() if op.op_type == "ReadVariableOp")
-    weights = {*states, *(found[0] for found in reads if found)}
+    written = (one.shape for one in arrays if one.op_type.startswith(("Assign", "ResourceApply")))
+    weights = {*states, *written, *(found[0] for found in reads if found)}
     batch_remedy = _BATCH
     larger = {one.title: one.remedy for one in arrays if one.remedy}  # what follows is as large
     arrays = [replace(one, remedy=larger.get(one.title, "")) for one in arrays]

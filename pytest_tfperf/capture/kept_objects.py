@@ -35,7 +35,7 @@ _LOOKED_AT, _SAMPLED = 20, 4
 """Containers that are looked into, those that grew by most objects, and objects of each."""
 _MOST_VISITED = 300_000
 """Objects that are visited to size those of one container; visiting them takes 0.3 s."""
-_LONGEST_S = 2.0
+_LONGEST_S = 5.0
 _HOPS = 3
 """Containers around a container up to the variable that holds all of them."""
 

@@ -249,9 +249,10 @@ def _causes(
     )
     share = sum(row["share"] for row in named)
     is_sum = limit.metric.unit in (SECONDS, BYTES) and limit.relation == "max"
-    # the remedy of a smaller cause alone would pass for that of the largest
-    told = takewhile(bool, (str(row["try"] or "") for row in named))
-    remedies = dict.fromkeys(told)
+    told = [str(row["try"] or "") for row in named]
+    if not of_memory:  # the remedy of a smaller cause alone would pass for that of the largest
+        told = list(takewhile(bool, told))
+    remedies = dict.fromkeys(filter(None, told))
     left = value.high() * (1 - share)
     if remedies and is_sum and left > limit.bound:
         rest = format_quantity(left, limit.metric.unit)

@@ -32,6 +32,8 @@ def test_threads_write_their_own_rows(tmp_path):
 
 
 @pytest.mark.usefixtures("processes")
+@pytest.mark.filterwarnings("ignore:os.fork")  # JAX warns, if a test before imported it
+@pytest.mark.filterwarnings("ignore:Exception ignored")
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
 def test_a_fork_writes_rows_as_its_parent_did(tmp_path):
     rows_as_parquet(rows(1), COLUMNS)
