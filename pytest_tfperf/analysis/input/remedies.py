@@ -70,7 +70,8 @@ def remedies(stage: Stage, pipeline: Pipeline) -> list[str]:
     if opener == "Interleave":
         found.append(f"interleave(..., {parallel}), which runs several inputs at once")
     elif stage.name in _MAPS and stage.parallel_calls == 1:
-        found.append(f"map(..., {parallel})")
+        first = f"{found.pop()}, then " if stage.python and found else ""
+        found.append(f"{first}map(..., {parallel})")
     elif stage.name == "FlatMap" and stage.parallel_calls == 1:
         found.append(
             "each call makes a dataset of its own: make the elements by a map on tensors "
