@@ -29,6 +29,7 @@ from pytest_tfperf.analysis.step_programs import Made, fused_in, made_of, scope_
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.steps.shares import host_values
 from pytest_tfperf.analysis.time_remedies import (
+    DENSE,
     OUTSIDE_LAYERS,
     WIDE,
     op_remedy,
@@ -179,6 +180,8 @@ def _named(ops: Sequence[OpTime], evidence: Evidence, seconds: float, part: str)
         kinds = [op.kind for op in group]
         kind = made.inside[0] if made.inside else kinds[0]
         remedy = op_remedy(kind, _scope(group[0], evidence), kinds, made.dtype)
+        if remedy == DENSE:
+            where += ", on a sparse gradient that is made dense (UnsortedSegmentSum)"
         if sum(op.eager_s for op in group) > _SHOWS * self_s:
             where += called_from(evidence.recording.stacks)
         yield part, seconds * self_s / total_s, where, remedy
