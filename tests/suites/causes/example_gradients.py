@@ -2,7 +2,7 @@
 tensorflow/tensorflow#4897, #675: the gradient of each example, by a Python loop over the batch, starts very slowly.
 
 Cause: the graph has a forward and a backward pass for each of 32 examples. Remedy: one gradient for all examples, by `tape.jacobian`,
-`tf.vectorized_map`, or algebra. By hand: 5.8 s, against 0.8 s.
+`tf.vectorized_map`, or algebra. By hand: 2.1 to 5.8 s, against 0.3 to 0.8 s.
 """
 
 import pytest
@@ -51,11 +51,11 @@ def all_at_once(rows):
     return [tf.reduce_sum(gradient * scale, axis=0) for gradient in gradients]
 
 
-@pytest.mark.tfperf(max_first_step_time="2 s")
+@pytest.mark.tfperf(max_first_step_time="850 ms")
 def test_broken(tf_profile):
     tf_profile(one_by_one, BATCHES)
 
 
-@pytest.mark.tfperf(max_first_step_time="2 s")
+@pytest.mark.tfperf(max_first_step_time="850 ms")
 def test_fixed(tf_profile):
     tf_profile(all_at_once, BATCHES)
