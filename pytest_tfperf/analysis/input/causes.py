@@ -32,6 +32,7 @@ from pytest_tfperf.values import Unknown
 
 _EXPLAINS = 0.5  # of the wait of a step, that the work of a stage must be
 _SMALL_WORK = 0.1  # of the waits of all devices together; ten devices wait at once
+_ALL = 0.98  # of a traced step
 _EDGES = 0.1  # of an element a step
 _SHOWN = 3
 _OPENERS = {"Interleave": "interleave()", "FlatMap": "flat_map()"}
@@ -214,6 +215,8 @@ def _of(work_s: float, waiting: Waiting) -> str:
     """Return seconds of a step, with the step that they are of where `step_time` is shorter."""
     if work_s <= min(waiting.step_s, waiting.usual_step_s):
         return f"{_s(work_s)} a step"
+    if _ALL * waiting.traced_step_s <= work_s <= waiting.traced_step_s:
+        return f"all {_s(work_s)} of a step under the profiler"
     if work_s <= waiting.traced_step_s:
         return f"{_s(work_s)} a step of {_s(waiting.traced_step_s)} under the profiler"
     return f"{_s(work_s)} a step of {_s(waiting.step_s)} in the mean"

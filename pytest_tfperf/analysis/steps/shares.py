@@ -41,6 +41,8 @@ _NO_WORK_OF_JAX = (
     "the trace has no event of an accelerator, and what JAX runs on a CPU does not tell idle time "
     "from work"
 )
+_WAITS_ANYWAY = 0.5
+"""Share of waits from which that of the first batch of an epoch adds nothing to know."""
 _LONG_EPOCH = 1_000  # steps, over which a wait for the first batch is spread
 _NO_DATA_OF_JAX = (
     "the steps were given no data, and JAX's trace shows no input pipeline; pass the data, and the "
@@ -79,6 +81,8 @@ def _starts_no_epoch(evidence: Evidence, bound: Value) -> tuple[str, ...]:
     epoch, in_trace = recording.epoch_calls, bound.source is Source.TRACE
     starts = evidence.steps.n_epochs > 1 if in_trace else bool(recording.epoch_starts)
     if bound.number is None or not epoch or epoch > _LONG_EPOCH or starts:
+        return ()
+    if bound.number >= _WAITS_ANYWAY:
         return ()
     n_steps = len(evidence.steps) if in_trace else len(recording.step_seconds)
     return (

@@ -8,6 +8,7 @@ from helpers.xspace import at, line, plane, space
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.input.fetches import TimedWaits, pipeline_share, taken_ns, timed_waits
 from pytest_tfperf.analysis.profile import profile_of, settling_steps
+from pytest_tfperf.analysis.steps import shares
 from pytest_tfperf.recording import Fetches, Recording
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import FETCH, FETCH_PYTHON, STOOD_NS, Source
@@ -133,13 +134,15 @@ def test_the_share_is_that_of_whole_epochs():
         assert found.share == pytest.approx(share), epoch_calls
 
 
-def test_a_share_without_the_start_of_an_epoch_is_noted():
+def test_a_share_without_the_start_of_an_epoch_is_noted_unless_it_is_large_anyway(monkeypatch):
     def notes(fetches, **recorded):
         recording = replace(RECORDING, fetches=fetches, **recorded)
         found = profile_of(Evidence(recording, traced())).notes
         return [note for note in found if "begins an epoch" in note]
 
     timed = {"blocks": ((0.04, 4),), "step_seconds": (0.01,) * 4}
+    assert notes(WAITS, **timed, epoch_calls=1000) == []
+    monkeypatch.setattr(shares, "_WAITS_ANYWAY", 1.0)
     assert notes(WAITS, **timed, epoch_calls=1000) == [
         "input_bound is of 4 steps, none of which begins an epoch (of 1000): the wait for its "
         "first batch is not in it"
