@@ -16,7 +16,7 @@ CALL = "StatefulPartitionedCall/"
 LAYERS = (
     op(f"{CALL}model/wide/MatMul", 60, 0),
     op(f"{CALL}gradient_tape/model/wide/MatMul/MatMul_1", 60, 0),
-    op("model/attention/einsum", 100, 0, line="/work/model.py:9", op_type="Einsum"),
+    op("model/attention/einsum", 100, 0, line="/home/me/model.py:9", op_type="Einsum"),
     op("model/small/MatMul", 10, 0),
     op("", 5, 5, opcode="fusion", op_type=""),
     op("loop", 235, 5, opcode="while"),  # its body counts
