@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pytest_tfperf.analysis.compiler_causes import outside_cause
 from pytest_tfperf.analysis.evidence import UNTRACED, Evidence, Findings
 from pytest_tfperf.analysis.host.shown import JAX, PYTORCH
-from pytest_tfperf.analysis.step_programs import with_loops
+from pytest_tfperf.analysis.step_programs import line_of_fit, with_loops
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.op_types import DATA_LOOPS, EAGER, FELL_BACK, WHY_OUTSIDE, computes
 from pytest_tfperf.quantities import COUNT
@@ -256,9 +256,8 @@ def _coverage(
 
 def _place(outside: Outside, graph: StepGraph, in_keras: bool) -> str:
     """Return `at` the user's line of ops, or for those of a loop of Keras `in` their layers."""
-    lines = Counter(op.line for op in graph.outside)
-    # the line that made most of them is that of `fit`; the names of ops have their layers
-    if in_keras and outside.line == max(lines, key=lambda line: lines[line], default=None):
+    # the names of ops have their layers
+    if in_keras and outside.line in (None, line_of_fit(op.line for op in graph.outside)):
         alike = (outside.op_type, outside.line, outside.why)
         names = [op.name for op in graph.outside if (op.op_type, op.line, op.why) == alike]
         layers = dict.fromkeys(name.removeprefix(CALL).rpartition("/")[0] for name in names)

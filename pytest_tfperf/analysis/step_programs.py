@@ -59,6 +59,12 @@ def made_of(evidence: Evidence) -> Made:
     return _of_programs(evidence) if evidence.framework == JAX else _of_graph(evidence)
 
 
+def line_of_fit(lines: Iterable[str | None]) -> str | None:
+    """Return the line that made most ops of a Keras loop: that of `fit`, which tells no layer."""
+    counts = Counter(line for line in lines if line)
+    return max(counts, key=lambda line: counts[line], default=None)
+
+
 def scope_of(name: str) -> str:
     """Return the layer or optimizer in an op's name, empty without one."""
     match = _SCOPE.match(_CALLED.sub("", name, count=1))

@@ -25,7 +25,7 @@ from pytest_tfperf.analysis.python_causes import (
     python_time,
     timed,
 )
-from pytest_tfperf.analysis.step_programs import Made, fused_in, made_of, scope_of
+from pytest_tfperf.analysis.step_programs import Made, fused_in, line_of_fit, made_of, scope_of
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.steps.shares import host_values
 from pytest_tfperf.analysis.time_remedies import (
@@ -264,9 +264,10 @@ def _made(evidence: Evidence, name: str) -> _Made:
     )
     if node is None:
         return _Made()
-    lines = Counter(op.line for op in graph.ops if op.line) if evidence.launched.in_keras else {}
-    is_of_fit = bool(lines) and node.line == max(lines, key=lambda line: lines[line])
-    at = f" at {node.line}" if node.line and not is_of_fit else ""
+    is_told = node.line and not (
+        evidence.launched.in_keras and node.line == line_of_fit(op.line for op in graph.ops)
+    )
+    at = f" at {node.line}" if is_told else ""
     return _Made(at, node.outputs[0].dtype if node.outputs else "")
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
+from pytest_tfperf.analysis.step_programs import line_of_fit
 from pytest_tfperf.hlo.avoidable import DIAGONAL, LOOK_UP, SLICED
 from pytest_tfperf.hlo.cost import Costs, OpCost, Work
 from pytest_tfperf.quantities import COUNT, FLOP, SHARE, format_quantity
@@ -115,8 +115,7 @@ def ops_of(programs: Programs, places: Places, in_keras: bool = False) -> list[O
     types = {_own_name(cost): cost.op_type for cost, _ in costs if not _is_gradient(cost)}
     # a place takes a fifth of a millisecond, and of most ops of a layer its name says enough
     found = places(sorted({name for cost, _ in costs if (name := _to_find(cost))}))
-    lines = Counter(line for line, _ in found.values())
-    of_loop = lines.most_common(1)[0][0] if in_keras and lines else None
+    of_loop = line_of_fit(line for line, _ in found.values()) if in_keras else None
 
     def seen_as(cost: OpCost) -> tuple[str, str, str, str]:
         name = _own_name(cost)
