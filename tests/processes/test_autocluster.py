@@ -209,6 +209,7 @@ def test_baselines_are_written_where_the_run_began(recorded, folder):
     assert "test_counts/two shapes" in str(entries)
 
 
+@pytest.mark.nightly
 def test_a_flag_of_the_user_s_wins_and_is_said(compared):
     """With auto_jit=0 only what the program itself asks for is clustered: a scope, a session with a level."""
     assert counted(compared.tests["test_counts"]) == ASKED_FOR
@@ -217,6 +218,7 @@ def test_a_flag_of_the_user_s_wins_and_is_said(compared):
     assert f"test_counts/plain: {said}" in compared.output
 
 
+@pytest.mark.nightly
 def test_the_baseline_is_compared_in_the_process_and_the_flags_are_what_changed(compared):
     """The process is that of an xdist worker's test here."""
     assert compared.status == 1

@@ -37,6 +37,7 @@ def test_an_example_passes(example):
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.nightly
 def test_a_sequential_pipeline_turns_exactly_its_test_red_with_the_stage_named(tmp_path):
     shutil.copytree(PIPELINE, tmp_path / "copy")
     source = tmp_path / "copy" / "pipeline.py"

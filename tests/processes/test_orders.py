@@ -64,6 +64,7 @@ def test_jax(tf_profile):
 NAMES = ("test_plain", "test_compiled", "test_fit", "test_jax")
 
 
+@pytest.mark.nightly
 @pytest.mark.imports("jax", "keras")
 def test_entries_are_the_same_in_two_orders_and_alone(tmp_path):
     (tmp_path / "test_tensorflow.py").write_text(TENSORFLOW)

@@ -30,6 +30,7 @@ def doctor(folder, *arguments, **environment):
     return done
 
 
+@pytest.mark.nightly
 def test_a_real_machine(tmp_path):
     done = doctor(
         tmp_path,

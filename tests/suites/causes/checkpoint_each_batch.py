@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 EXPECTED = {
-    "tier": "full",
     "metric": "step_time",
     "where": r"(?i)ModelCheckpoint",
     "try": r"(?i)save_freq|less often|end of (an|each|the) epoch|every",

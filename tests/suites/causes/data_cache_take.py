@@ -10,7 +10,6 @@ import tensorflow as tf
 from _step import step
 
 EXPECTED = {
-    "tier": "full",
     "metric": "input_bound",
     "where": r"(?is)cache.*(full|fill|complete|drop|discard|take|again|partial)|(take|again).*cache",
     "try": r"(?is)take.*(before|in front of).*cache|cache.*(behind|after).*take|read .*to (its|the) end",

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 EXPECTED = {
-    "tier": "full",
     "metric": "step_time",
     "where": r"(?i)(while|loop|map_fn|1,?000 iterations).*loop_over_rows\.py:\d+|loop_over_rows\.py:\d+.*(while|loop|map_fn|1,?000 iterations)",
     "try": r"(?i)vectori[sz]|whole batch|all rows at once|batched op",

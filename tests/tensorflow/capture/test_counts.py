@@ -318,7 +318,7 @@ def test_eager_ops_of_an_iterator_are_not_outside_xla(profile):
     assert (result.eager_ops, result.xla_coverage) == (0, 1)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_values_of_large_steps_are_computed_when_they_are_read(profile):
     def step(x):
         for _ in range(2000):

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.imports("keras")
+pytestmark = [pytest.mark.full, pytest.mark.imports("keras")]
 
 X, Y = np.ones((64, 3), "float32"), np.ones((64, 1), "float32")
 
@@ -66,17 +66,15 @@ def test_a_validation_that_a_callback_runs_is_the_callbacks(profile):
     assert "validation" not in str(found.detail)
 
 
-@pytest.mark.full
 def test_the_validation_is_named_without_the_callbacks_in_it(profile):
     data = {"validation_data": (X, Y), "validation_batch_size": 1}
     found = gap(profile, name="alone", **data)
     assert found.detail["where"].startswith("validation takes ")
     assert "validation_freq=" in found.detail["try"]
-    found = gap(profile, Slow("on_test_end", lambda _: time.sleep(0.5)), **data)
+    found = gap(profile, Slow("on_test_end", lambda _: time.sleep(0.2)), **data)
     assert found.detail["where"].startswith("Keras callback Slow.on_test_end at ")
 
 
-@pytest.mark.full
 def test_keras_own_callback_has_the_remedy_of_its_kind(profile, tmp_path, monkeypatch):
     save = keras.Model.save
 

@@ -62,7 +62,7 @@ def test_input_that_is_ready_is_not_waited_for(profile_more):
         assert profile_more(step_of(0.001), data, name=name).input_bound <= 0.05, name
 
 
-@pytest.mark.parametrize("buffer", [0, 2])
+@pytest.mark.parametrize("buffer", [pytest.param(0, marks=pytest.mark.nightly), 2])
 def test_waits_are_as_long_as_the_pipeline_sleeps(profile_more, buffer):
     ran, step = [], step_of(0.006)
 

@@ -108,7 +108,7 @@ KEPT = (
 
 @pytest.mark.parametrize(
     ("case", "place", "remedy"),
-    [KEPT[0], *(pytest.param(*row, marks=pytest.mark.full) for row in KEPT[1:])],
+    [KEPT[0], *(pytest.param(*row, marks=pytest.mark.nightly) for row in KEPT[1:])],
 )
 def test_what_a_container_keeps_is_named_with_its_variable(failed, case, place, remedy):
     where, advice, accounted = failed(case())
@@ -132,7 +132,6 @@ def model():
     return made
 
 
-@pytest.mark.full
 def test_a_callback_that_lives_as_long_as_fit_is_named(failed):
     data = tf.data.Dataset.from_tensors((ROWS, ROWS)).repeat()
     fit = {"epochs": 2, "steps_per_epoch": 150, "verbose": 0, "shuffle": False}
@@ -141,7 +140,6 @@ def test_a_callback_that_lives_as_long_as_fit_is_named(failed):
     assert "keep in seen" in advice
 
 
-@pytest.mark.full
 def test_models_that_are_kept_and_models_that_are_only_made(failed):
     models = []
 
@@ -161,7 +159,6 @@ def test_models_that_are_kept_and_models_that_are_only_made(failed):
     assert "list" not in advice
 
 
-@pytest.mark.full
 def test_growth_of_steps_that_are_each_traced_again_is_decided(failed):
     def trial():
         model().train_on_batch(ROWS, ROWS)
@@ -184,7 +181,6 @@ def test_what_no_container_keeps_is_not_explained(failed):
     assert not accounted
 
 
-@pytest.mark.full
 def test_tensors_in_regions_of_an_allocator_decide_a_limit(failed):
     """oneDNN's allocator takes regions that double in size from malloc, which alone decide nothing."""
     predictions = []

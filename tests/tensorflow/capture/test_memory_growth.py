@@ -115,7 +115,10 @@ KEPT = {
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, marks=[] if kind == "bytes" else pytest.mark.full) for kind in KEPT],
+    [
+        pytest.param(k, marks=pytest.mark.full if k == "tensor" else pytest.mark.nightly)
+        for k in KEPT
+    ],
 )
 def test_a_leak_of_4_kib_a_step_is_found_in_50_steps(measure, kind):
     kept, step = [], slow(function())
@@ -159,11 +162,11 @@ def cyclic(x, y):
 
 UNEVEN = ("convolution", "LSTM", "fit")
 """These allocate so unevenly, the more on a busy machine, that 50 steps may leave it open."""
-MARKS = {"reference cycles": [], **dict.fromkeys(UNEVEN[:2], pytest.mark.nightly)}
+MARKS = {"reference cycles": [], "dense": pytest.mark.full, "fit": pytest.mark.full}
 
 
 @pytest.mark.parametrize(
-    "model", [pytest.param(name, marks=MARKS.get(name, pytest.mark.full)) for name in STEADY]
+    "model", [pytest.param(name, marks=MARKS.get(name, pytest.mark.nightly)) for name in STEADY]
 )
 def test_memory_of_a_steady_model_does_not_grow(measure, model):
     result = STEADY[model](measure())

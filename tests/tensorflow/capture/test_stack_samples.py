@@ -96,7 +96,7 @@ def test_a_thread_that_sleeps_sleeps_on():
     assert stacks
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_sampling_beside_threads_that_begin_and_end_is_safe(processes):
     """Other ways to read a stack end in a crash here within seconds."""
     code = """
