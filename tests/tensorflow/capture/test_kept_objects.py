@@ -134,7 +134,7 @@ def model():
 
 def test_a_callback_that_lives_as_long_as_fit_is_named(failed):
     data = tf.data.Dataset.from_tensors((ROWS, ROWS)).repeat()
-    fit = {"epochs": 2, "steps_per_epoch": 150, "verbose": 0, "shuffle": False}
+    fit = {"epochs": 6, "steps_per_epoch": 150, "verbose": 0, "shuffle": False}
     where, advice, _ = failed(lambda one: one.fit(model(), data, callbacks=[Recorder()], **fit))
     assert re.search(r"the list seen of Recorder .* float32\[64,64\]", where), where
     assert "keep in seen" in advice
