@@ -105,6 +105,7 @@ class BlockTimer:
         """
         plan = self.plan
         n_left, n_timed, n_run = plan.timed_at_most(n_before), 0, 0
+        n_slow = 0  # timed blocks of a start so slow that blocks were made longer behind it
         target_s = least_block(period_s, n_left)
         size = plan.block_size(target_s, period_s, epoch)
         size = max(min(size, n_left // plan.least_blocks), 1)
@@ -117,7 +118,7 @@ class BlockTimer:
         try:
             while (
                 n_left > 0
-                and plan.wants_more(n_timed, len(timed.seconds))
+                and plan.wants_more(n_timed, len(timed.seconds) - n_slow)
                 and (perf_counter() < deadline or not timed.seconds)
             ):
                 with self.lap_timer.paused():
@@ -131,12 +132,13 @@ class BlockTimer:
                 if is_room and self._is_too_short(block, size, target_s):
                     size *= 2
                     timed.lengthen(_MOST_BLOCKS * size)
+                    n_timed, n_slow = 0, len(timed.seconds)
                     continue
                 timed.add(block, pause_s)
                 n_timed += len(block.step_seconds)
             observations.memory.sample(n_run)
         finally:
-            is_complete = not plan.wants_more(n_timed, len(timed.seconds))
+            is_complete = not plan.wants_more(n_timed, len(timed.seconds) - n_slow)
             if timed.seconds and (is_complete or not observations.blocks):
                 timed.give(observations)
                 if self._fetches:

@@ -43,15 +43,15 @@ def slow_start(times: Sequence[float]) -> int:
     2010, Journal of Quality Technology 42(2): 165–173). The points share a level of 5 %. The
     variance is that of a series with the lag-1 correlation of the blocks behind the point.
 
-    Ranks do not tell how much slower blocks are, so three blocks count besides if each takes more
-    than twice as long as every one behind them.
+    Ranks do not tell how much slower blocks are, so three blocks or more count besides if each
+    takes more than twice as long as every one behind them, of which there are eight or more.
     """
     groups, size = _grouped(times)
     n, most = len(groups), len(groups) // 2
     if len(times) < FEWEST:
         return 0
-    slowest_behind = np.maximum.accumulate(groups[::-1])[::-1][1 : most + 1]
-    apart = np.minimum.accumulate(groups)[:most] > 2 * slowest_behind
+    slowest_behind = np.maximum.accumulate(groups[::-1])[::-1][1:]
+    apart = (np.minimum.accumulate(groups)[:-1] > 2 * slowest_behind)[: n - FEWEST]
     if apart[2:].any():
         return int(np.flatnonzero(apart)[-1] + 1) * size
     first = np.arange(1, most + 1)

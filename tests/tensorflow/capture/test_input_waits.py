@@ -79,18 +79,21 @@ def test_waits_are_as_long_as_the_pipeline_sleeps(profile_more, buffer):
     assert found.input_bound == pytest.approx(waited / (waited + worked), abs=0.1)
 
 
-def test_a_slow_start_counts_neither_for_the_step_time_nor_for_the_waits(profile_more):
-    """Twenty slow elements: three are warm-up, and the others are a third of the timed steps."""
+@pytest.mark.parametrize(("n_slow", "step_s"), [(20, 0.005), (30, 0.001)])
+def test_a_slow_start_counts_neither_for_the_step_time_nor_for_the_waits(
+    profile_more, n_slow, step_s
+):
+    """Three of the slow elements are warm-up; the others are most blocks of the timed steps, as these have one step each."""
 
     def make(number):
-        time.sleep(0.1 if number < 20 else 0)
+        time.sleep(0.1 if number < n_slow else 0)
         return BATCH
 
     def batch(number):
         return tf.ensure_shape(tf.numpy_function(make, [number], tf.float32), BATCH.shape)
 
     data = tf.data.Dataset.range(10**6).map(batch)
-    found = profile_more(step_of(0.005), data)
+    found = profile_more(step_of(step_s), data)
     # the blocks are left out, or timed again where a wait for the lock let the buffers fill
     assert found.step_time < 0.05
     assert found.input_bound < 0.5
