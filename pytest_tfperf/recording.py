@@ -228,7 +228,7 @@ class Recording:
     epoch_starts: tuple[int, ...] = ()
     """Index of the timed call behind each of these gaps."""
     epoch_calls: int | None = None
-    """Calls of the step in an epoch, None if unknown."""
+    """Calls of the step in an epoch: 0 if Keras does not know them, None if there may be none."""
     epoch_iters_s: tuple[float, ...] = ()
     """Seconds of freeing the iterator and of the next `iter()` in each, if `tf_profile` did it."""
     epoch_work_s: Mapping[BetweenEpochs, tuple[float, ...]] = field(default_factory=dict)

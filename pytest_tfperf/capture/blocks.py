@@ -107,8 +107,7 @@ class BlockTimer:
         n_left, n_timed, n_run = plan.timed_at_most(n_before), 0, 0
         n_slow = 0  # timed blocks of a start so slow that blocks were made longer behind it
         target_s = least_block(period_s, n_left)
-        size = plan.block_size(target_s, period_s, epoch)
-        size = max(min(size, n_left // plan.least_blocks), 1)
+        size = max(min(plan.block_size(target_s, period_s, epoch), n_left // plan.least_blocks), 1)
         deadline = perf_counter() + plan.max_seconds * _TIMED_SHARE
         timed = _TimedCalls()
         timed.lengthen(_MOST_BLOCKS * size)

@@ -38,7 +38,7 @@ class Epochs:
     The epochs of a profile.
 
     `n_ended` is their number, and `length` the steps of one: of the last, before its end as the
-    data tell it, or None.
+    data tell it: 0 if Keras does not know it, or None.
     """
 
     def __init__(self) -> None:

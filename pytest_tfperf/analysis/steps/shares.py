@@ -80,14 +80,15 @@ def _starts_no_epoch(evidence: Evidence, bound: Value) -> tuple[str, ...]:
     recording = evidence.recording
     epoch, in_trace = recording.epoch_calls, bound.source is Source.TRACE
     starts = evidence.steps.n_epochs > 1 if in_trace else bool(recording.epoch_starts)
-    if bound.number is None or not epoch or epoch > _LONG_EPOCH or starts:
+    if bound.number is None or epoch is None or epoch > _LONG_EPOCH or starts:
         return ()
     if bound.number >= _WAITS_ANYWAY:
         return ()
     n_steps = len(evidence.steps) if in_trace else len(recording.step_seconds)
+    length = f" (of {epoch})" if epoch else ""
     return (
-        f"input_bound is of {n_steps} steps, none of which begins an epoch (of {epoch}): the wait "
-        "for its first batch is not in it",
+        f"input_bound is of {n_steps} steps, none of which begins an epoch{length}: the wait for "
+        "its first batch is not in it",
     )
 
 

@@ -204,7 +204,7 @@ class _Loop:
             self._n_batches = int((getattr(callbacks, "params", None) or {}).get("steps") or 0)
             n_executions = _executions(callbacks, self._method, per_execution, self._first_epoch)
             self.windows = self._open(n_executions, per_execution)
-            self.windows.epochs.length = math.ceil(self._n_batches / per_execution) or None
+            self.windows.epochs.length = math.ceil(self._n_batches / per_execution)
 
     def _begin_batch(self, _: Any, batch: int, *__: Any) -> None:
         windows = self._open_windows()

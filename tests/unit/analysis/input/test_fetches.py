@@ -148,6 +148,8 @@ def test_a_share_without_the_start_of_an_epoch_is_noted_unless_it_is_large_anywa
         "first batch is not in it"
     ]
     assert "is of 20 steps" in notes(None, **timed, epoch_calls=30)[0]
+    of_unknown_length = notes(WAITS, **timed, epoch_calls=0)
+    assert of_unknown_length == [notes(WAITS, **timed, epoch_calls=9)[0].replace(" (of 9)", "")]
     assert notes(WAITS, **timed, epoch_calls=1001) == []
     assert notes(WAITS, **timed) == []
     starts = {"epoch_gaps_s": (0.1,), "epoch_starts": (2,)}
