@@ -12,9 +12,10 @@ from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.activity import op_type, shows_host, shows_runtime
 from pytest_tfperf.analysis.host.op_times import OpTime
 from pytest_tfperf.analysis.host.shown import JAX, shows_work
+from pytest_tfperf.analysis.input.capacity import input_capacity
 from pytest_tfperf.analysis.input.causes import input_cause, with_keras_source
 from pytest_tfperf.analysis.input.drain import DRAINED
-from pytest_tfperf.analysis.input.waits import loops_in_graph, why_waits_hidden
+from pytest_tfperf.analysis.input.waits import elements_taken, loops_in_graph, why_waits_hidden
 from pytest_tfperf.analysis.python_causes import python_cause
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.copies import copies_by_host, copies_for_input
@@ -22,6 +23,7 @@ from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.time_remedies import overhead_remedy
 from pytest_tfperf.analysis.timing import mean_step
 from pytest_tfperf.op_types import COLLECTIVES
+from pytest_tfperf.quantities import SHARE, format_quantity
 from pytest_tfperf.recording import UNSEEN
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import covered
@@ -43,6 +45,8 @@ _NO_WORK_OF_JAX = (
 )
 _WAITS_ANYWAY = 0.5
 """Share of waits from which that of the first batch of an epoch adds nothing to know."""
+_NEARLY_A_STEP = 0.9
+"""Seconds of an element ÷ those of a step from which a step may wait for it."""
 _LONG_EPOCH = 1_000  # steps, over which a wait for the first batch is spread
 _NO_DATA_OF_JAX = (
     "the steps were given no data, and JAX's trace shows no input pipeline; pass the data, and the "
@@ -169,6 +173,8 @@ def _input_bound(evidence: Evidence, trace: Trace) -> Value:
     if share > 0:
         cause = copies_for_input(evidence) or input_cause(evidence, share)
         detail |= with_keras_source(cause, recording.pipeline)
+    if source is Source.TRACE:
+        detail |= _bounds(evidence, share)
     if source is Source.CORRECTED:
         detail["corrected"] = (
             f"buffers gave {1 - drain.kept:.0%} of the elements while the steps were traced; "
@@ -176,6 +182,27 @@ def _input_bound(evidence: Evidence, trace: Trace) -> Value:
             f"the {observed:.1%} seen"
         )
     return Value.of("input_bound", share, source, **detail)
+
+
+def _bounds(evidence: Evidence, share: float) -> dict[str, Any]:
+    """
+    Return bounds of a share of traced steps: the profiler makes them work longer, and wait less.
+
+    It hides none for a pipeline that makes its elements in much less time than a step takes.
+    """
+    timed_s, capacity = mean_step(evidence.recording).number, input_capacity(evidence.stages)
+    if not timed_s or not capacity:
+        return {}
+    trace, steps = evidence.pipeline
+    begun = int((steps.of(elements_taken(trace).start) >= 0).sum())
+    needed = begun / steps.n_steps / capacity / timed_s
+    if needed < _NEARLY_A_STEP:
+        return {}
+    why = (
+        "the profiler slows the steps down, which hides waits for a pipeline that takes "
+        f"{format_quantity(needed, SHARE)} of their time"
+    )
+    return {"low": share, "high": 1.0, "bounds": why}
 
 
 def _host_overhead(evidence: Evidence, trace: Trace) -> Value:
@@ -276,6 +303,12 @@ def input_wait(bound: Value, time: Value) -> Value:
     """
     if bound.number is None or time.number is None:
         return Value.unknown("input_wait", bound.why or time.why or "")
+    shares = {
+        key: bound.detail[key] * time.number for key in ("low", "high") if key in bound.detail
+    }
     return Value.of(
-        "input_wait", bound.number * time.number, bound.source or Source.TRACE, **bound.detail
+        "input_wait",
+        bound.number * time.number,
+        bound.source or Source.TRACE,
+        **{**bound.detail, **shares},
     )

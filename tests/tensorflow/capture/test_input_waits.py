@@ -148,3 +148,30 @@ def test_keras_waits_for_the_first_batch_of_each_epoch(profile_more):
     model.fit(data, epochs=3, verbose=0, shuffle=False, callbacks=[Slow()])
     is_of_whole_epochs(found, (time.perf_counter() - begun) / 3)
     assert found.value("input_bound").source.value == "trace"
+
+
+def test_waits_that_the_profiler_may_hide_pass_no_limit(profile_more):
+    """The pipeline takes about as long as the work of the step, which the profiler makes longer."""
+    import keras
+
+    layers = [keras.layers.Dense(256) for _ in range(4)]
+    model = keras.Sequential([keras.Input((32,)), *layers, keras.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=False)
+    rows = np.ones((64, 32), "float32")
+    fit = {"epochs": 2, "steps_per_epoch": 200, "verbose": 0, "shuffle": False}
+    ready = tf.data.Dataset.from_tensors((rows, rows[:, :1])).repeat()
+    found = profile_more.fit(model, ready, **fit, name="ready")
+    assert found.value("input_bound").high() < 0.1
+    work_s = found.step_time
+
+    def batches():
+        while True:
+            time.sleep(work_s)
+            yield rows, rows[:, :1]
+
+    as_slow = tf.data.Dataset.from_generator(batches, output_signature=ready.element_spec)
+    found = profile_more.fit(model, as_slow.prefetch(2), **fit, name="as slow")
+    share, wait = found.value("input_bound"), found.value("input_wait")
+    assert share.low() == share.number
+    assert share.high() == 1
+    assert wait.high() > found.step_time * 0.8
