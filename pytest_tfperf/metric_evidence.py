@@ -99,6 +99,36 @@ EVIDENCE: dict[str, str] = {
 }
 """What makes a metric known, by its name."""
 
+CLOCK, WAITS, STAGES, BATCHES, MEMORY = "clock", "waits", "stages", "batches", "memory"
+PARTS, PYTHON, COMPILERS, RUNS, CODE = "parts", "Python", "compilers", "runs", "code"
+KIND: dict[str, str] = {
+    name: kind
+    for kind, names in {
+        CLOCK: "step_time step_time_p90 step_time_p99 first_step_time throughput epoch_gap",
+        WAITS: "input_bound input_wait input_capacity input_bound_at_target",
+        STAGES: "input_python_stages",
+        BATCHES: "batch_padding",
+        MEMORY: "memory_growth",
+        PARTS: "host_overhead device_busy collective_time step_skew",
+        PYTHON: "retraces eager_ops python_calls",
+        COMPILERS: "xla_compiles xla_compile_time",
+        RUNS: (
+            "xla_clusters xla_launches xla_coverage fusions flops_utilization peak_memory "
+            "host_device_copies host_device_bytes kernel_launches tensor_core_time"
+        ),
+        CODE: (
+            "graph_ops graph_reduction flops half_precision op_guide_findings padding_overhead "
+            "mxu_padding_overhead"
+        ),
+    }.items()
+    for name in names.split()
+}
+"""
+What a metric is of, by its name: the clock, waits for the input pipeline, its stages, its batches,
+the memory of the process, parts of traced steps, what Python does, what XLA's compilers do, what
+runs, or the code that the step calls.
+"""
+
 TENSORFLOW, JAX, PYTORCH = "TensorFlow", "JAX", "PyTorch"
 ANYWHERE, ON_ACCELERATORS, NOWHERE = "yes", "GPU, TPU", "–"
 ON_GPUS, ON_DATASETS, WITH_LATENCY = "GPU", "tf.data", "latency"
@@ -129,14 +159,14 @@ _IN_JAX = {
     "host_overhead": ON_ACCELERATORS,
     "host_device_copies": ANYWHERE,
 }
-_UNTRACED = (
-    *("step_time", "step_time_p90", "step_time_p99", "first_step_time", "throughput", "epoch_gap"),
-    *("input_python_stages", "retraces", "python_calls", "batch_padding", "memory_growth"),
-)
-"""Metrics from the clock, from the data, and from what the framework and Python report."""
+_WITHOUT_TRACE = (CLOCK, STAGES, BATCHES, MEMORY, PYTHON)
+"""What the clock, the data, the framework and Python tell; eager ops show in traces alone."""
 KNOWN_ON: dict[str, dict[str, str]] = {
     TENSORFLOW: _DEVICES,
     JAX: _DEVICES | _IN_JAX,
-    PYTORCH: dict.fromkeys(EVIDENCE, NOWHERE) | dict.fromkeys(_UNTRACED, ANYWHERE),
+    PYTORCH: {
+        name: ANYWHERE if KIND[name] in _WITHOUT_TRACE and name != "eager_ops" else NOWHERE
+        for name in EVIDENCE
+    },
 }
 """Devices on which steps in pytest make a metric known, by framework and metric."""

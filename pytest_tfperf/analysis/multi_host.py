@@ -16,7 +16,7 @@ from pytest_tfperf.analysis.job_devices import job_devices
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.analysis.steps.shares import input_wait
 from pytest_tfperf.analysis.timing import traced_step
-from pytest_tfperf.analysis.trace_errors import faults, without_incomplete
+from pytest_tfperf.analysis.validity import valid
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.machine.cores import usable_cores
 from pytest_tfperf.recording import Recording
@@ -152,7 +152,7 @@ def analyse_trace(trace: Trace, target_step_time_s: float | None = None) -> Anal
     evidence = Evidence(recording, trace)
     profile = profile_of(evidence)
     steps = evidence.steps
-    step_time = without_incomplete({_TIME: traced_step(steps)}, faults(trace))[_TIME]
+    step_time = valid({_TIME: traced_step(steps)}, evidence)[_TIME]
     return AnalysedTrace(
         profile=profile,
         framework=_shown_framework(evidence, trace),

@@ -8,13 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_tfperf.analysis import graph_ops, memory_causes, step_code, time_causes, timing
-from pytest_tfperf.analysis.absent_ops import why_absent
 from pytest_tfperf.analysis.advice import pipeline_advice
 from pytest_tfperf.analysis.advice.step_advice import advise, by_saving
 from pytest_tfperf.analysis.device import kernels, launches, op_profile, pod, skew
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host import calls, memory_growth, peak_memory, python_calls
-from pytest_tfperf.analysis.host.remote_functions import remote_notes
 from pytest_tfperf.analysis.host.shown import framework
 from pytest_tfperf.analysis.input import batch_padding, capacity, pipeline
 from pytest_tfperf.analysis.on_demand import Expensive, OnDemand
@@ -22,7 +20,7 @@ from pytest_tfperf.analysis.steps import median_step, shares
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.trace_errors import faults, remarks
-from pytest_tfperf.analysis.validity import valid
+from pytest_tfperf.analysis.validity import remote_notes, valid, why_absent
 from pytest_tfperf.analysis.xla import compile_time, counts, executables, op_work, step_flops
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.recording import Fetches, Recording

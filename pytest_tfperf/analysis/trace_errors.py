@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
-from pytest_tfperf.metric_evidence import OF_PERIODS
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.stats import plane_stats
 from pytest_tfperf.trace.xspace import Trace
-from pytest_tfperf.values import Source, Value
 
 _DROPPED = "dropped_traces"  # xla/tsl/profiler/utils/xplane_schema.h, StatType::kDroppedTraces
-_FROM_TRACE = (Source.TRACE, Source.CORRECTED, Source.PREDICTED)
 
 
 def faults(trace: Trace) -> tuple[str, ...]:
@@ -30,32 +24,6 @@ def remarks(trace: Trace) -> tuple[str, ...]:
     return tuple(
         f"the profiler warns: {' '.join(text.split())}" for text in dict.fromkeys(trace.warnings)
     )
-
-
-def without_incomplete(values: Mapping[str, Value], found: tuple[str, ...]) -> dict[str, Value]:
-    """Make values from an incomplete trace unknown, and return the others unchanged."""
-    return _without(values, f"the trace is not complete: {'; '.join(found)}" if found else "")
-
-
-def without_periods(values: Mapping[str, Value], why: str) -> dict[str, Value]:
-    """
-    Make values that need the periods of a trace's steps unknown, if there is a reason; return the
-    others unchanged.
-    """
-    return {
-        **values,
-        **_without({name: values[name] for name in OF_PERIODS if name in values}, why),
-    }
-
-
-def _without(values: Mapping[str, Value], why: str) -> dict[str, Value]:
-    """Make values from a trace unknown if there is a reason."""
-    return {
-        name: replace(value, number=None, source=None, why=why)
-        if why and value.source in _FROM_TRACE
-        else value
-        for name, value in values.items()
-    }
 
 
 def _dropped(trace: Trace) -> list[int]:

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.analysis.absent_ops import refuse_other_frameworks
 from pytest_tfperf.analysis.on_demand import OnDemand, extended
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.analysis.step_framework import frameworks_of
+from pytest_tfperf.analysis.validity import refuse_other_frameworks
 from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.loop import mean_batch
 from pytest_tfperf.capture.self_check import xla_shown

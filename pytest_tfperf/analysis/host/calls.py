@@ -15,6 +15,7 @@ from pytest_tfperf.analysis.host.eager_causes import eager_cause, eager_remedies
 from pytest_tfperf.analysis.host.function_times import FunctionUse, function_table
 from pytest_tfperf.analysis.host.op_times import eager_share, op_table
 from pytest_tfperf.analysis.host.shown import JAX, NO_RUNTIME, shows_eager
+from pytest_tfperf.analysis.validity import why_remote
 from pytest_tfperf.analysis.xla.counts import (
     counted_by,
     counted_over,
@@ -86,7 +87,7 @@ def retraces(recording: Recording, uses: Sequence[FunctionUse]) -> Value:
 
 def _eager_ops(evidence: Evidence, trace: Trace) -> Value:
     """Return eager_ops, with the share of the host ops' time that is theirs."""
-    share = eager_share(evidence.host_ops)
+    share = None if why_remote(evidence) else eager_share(evidence.host_ops)  # of all processes
     detail: dict[str, Any] = {"time_share": share} if share else {}
     if not shows_eager(trace):
         unknown = Value.unknown("eager_ops", _NO_EAGER)

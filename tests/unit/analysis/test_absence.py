@@ -12,7 +12,7 @@ from helpers.xspace import at, field, line, plane, space, varint
 
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
-from pytest_tfperf.metric_evidence import ANYWHERE, EVIDENCE, KNOWN_ON, PYTORCH
+from pytest_tfperf.metric_evidence import ANYWHERE, EVIDENCE, KIND, KNOWN_ON, PYTORCH
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.op_types import UNASKED
 from pytest_tfperf.recorded_graphs import GraphOp, OpGraph, OpNode, StepGraph, Tensor
@@ -237,7 +237,7 @@ def test_every_metric_is_known_with_its_evidence_and_unknown_without():
 
 
 def test_the_registry_says_which_evidence_makes_each_metric_known():
-    assert set(EVIDENCE) == set(METRICS)
+    assert set(EVIDENCE) == set(KIND) == set(METRICS)
     assert all(EVIDENCE.values())
 
 

@@ -3,9 +3,9 @@
 import pytest
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.absent_ops import refuse_other_frameworks
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.analysis.validity import refuse_other_frameworks
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.recording import Recording

@@ -5,7 +5,8 @@ from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
-from pytest_tfperf.analysis.trace_errors import faults, remarks, without_incomplete
+from pytest_tfperf.analysis.trace_errors import faults, remarks
+from pytest_tfperf.analysis.validity import valid
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import Source, Value
@@ -74,6 +75,7 @@ def test_what_was_not_read_from_the_trace_stays():
         "flops": Value.of("flops", 5, Source.HLO),
         "input_bound": value("input_bound", 0.1),
     }
-    found = without_incomplete(values, ("it broke",))
+    trace = decode_trace(space(plane("/host:CPU", STEPS), errors=["it broke"]))
+    found = valid(values, Evidence(Recording(name="", trace=None, workload={}, bare=True), trace))
     assert [found[name].number for name in values] == [0.1, 5, None]
     assert found["input_bound"].unit == "0..1"

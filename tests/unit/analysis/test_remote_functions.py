@@ -4,8 +4,8 @@ import pytest
 from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.host.remote_functions import remote_functions
 from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.analysis.validity import remote_functions
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 
