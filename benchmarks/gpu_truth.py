@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from statistics import fmean
 
-from pytest_tfperf.analysis.multi_host import analyse_trace
+from pytest_tfperf.metrics.multi_host import analyse_trace
 from pytest_tfperf.trace.xspace import read_trace
 
 FOLDER = Path(__file__).parents[1] / "tests" / "data" / "gpu_h200"

@@ -18,18 +18,18 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from pytest_tfperf.analysis.advice.pipeline_advice import (
+from pytest_tfperf.advice.thresholds import THRESHOLDS
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.facts.shown import TENSORFLOW
+from pytest_tfperf.metric_registry import METRICS
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.pipeline_advice import (
     LimitingPipeline,
     limiting_pipeline,
     pipeline_advice,
 )
-from pytest_tfperf.analysis.advice.step_advice import advise, by_saving
-from pytest_tfperf.analysis.advice.thresholds import THRESHOLDS
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.host.shown import TENSORFLOW
-from pytest_tfperf.analysis.profile import profile_of
-from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metrics.profile import profile_of
+from pytest_tfperf.metrics.step_advice import advise, by_saving
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.report.run_file import read_run
 from pytest_tfperf.report.step_verdict import top_ops, verdict

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pytest_tfperf.metrics import METRICS, Metric
+from pytest_tfperf.metric_registry import METRICS, Metric
 from pytest_tfperf.quantities import COUNT
 
 TARGET = Path(__file__).parent.parent / "pytest_tfperf" / "metric_properties.py"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pytest_tfperf.metrics import LOWER, MACHINE, PROGRAM, Metric
+from pytest_tfperf.metric_registry import LOWER, MACHINE, PROGRAM, Metric
 from pytest_tfperf.quantities import COUNT, RATIO, format_quantity
 
 ANY, WORSE, RISE, MOVED, NEVER = "any", "worse", "rise", "moved", "never"

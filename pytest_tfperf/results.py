@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.json_file import plain_strings
 from pytest_tfperf.metric_properties import MetricProperties
-from pytest_tfperf.metrics import METRICS, Metric, nearest
+from pytest_tfperf.metric_registry import METRICS, Metric, nearest
 from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.summary import summary
 from pytest_tfperf.text import Labelled, plural

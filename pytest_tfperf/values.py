@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
 
 PARTS = (
     "compile",

@@ -5,16 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pytest_tfperf.analysis.differences.profile_differences import (
-    CAST,
-    dtype_change,
-    function_differences,
-    metric_differences,
-    with_differences,
-    workload_differences,
-)
-from pytest_tfperf.analysis.differences.work_differences import work_differences
-from pytest_tfperf.analysis.xla.op_work import TABLE
 from pytest_tfperf.baseline.history import commits_of, history_of
 from pytest_tfperf.baseline.step_time import StoredRuns, figures, judge, next_step, why_not_timed
 from pytest_tfperf.baseline.store import OPS, Place, entry_key, read_structure
@@ -22,8 +12,18 @@ from pytest_tfperf.baseline.structure import Reference, changed_setting, check, 
 from pytest_tfperf.baseline.timings import ACCEPT, UPDATE, TimingFiles, Timings
 from pytest_tfperf.baseline.xla_ops import lost_compilation
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
+from pytest_tfperf.differences.profile_differences import (
+    CAST,
+    dtype_change,
+    function_differences,
+    metric_differences,
+    with_differences,
+    workload_differences,
+)
+from pytest_tfperf.differences.work_differences import work_differences
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.machine.classes import differences, nearest_class
+from pytest_tfperf.metrics.op_work import TABLE
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE

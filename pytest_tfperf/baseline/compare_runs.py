@@ -5,12 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pytest_tfperf.analysis.differences.profile_differences import (
-    differences,
-    dtype_change,
-    with_differences,
-    workload_differences,
-)
 from pytest_tfperf.baseline.accepted_runs import check_environment
 from pytest_tfperf.baseline.compare import time_check
 from pytest_tfperf.baseline.entry import structure_of
@@ -25,6 +19,12 @@ from pytest_tfperf.baseline.structure import (
 )
 from pytest_tfperf.baseline.xla_ops import lost_compilation
 from pytest_tfperf.checks.roots import with_causes
+from pytest_tfperf.differences.profile_differences import (
+    differences,
+    dtype_change,
+    with_differences,
+    workload_differences,
+)
 from pytest_tfperf.machine.classes import differences as class_differences
 from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict, without_praise

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_tfperf.analysis.differences.call_differences import called_functions
-from pytest_tfperf.analysis.differences.compiler_differences import op_type_counts
-from pytest_tfperf.analysis.differences.stage_differences import pipeline_labels
-from pytest_tfperf.analysis.differences.work_differences import op_counts
-from pytest_tfperf.analysis.xla import op_work
 from pytest_tfperf.baseline.counted_totals import counted_steps
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.store import OPS
 from pytest_tfperf.baseline.xla_ops import IN_XLA, OUTSIDE_XLA, xla_ops
-from pytest_tfperf.metrics import MACHINE, PLATFORM, PROGRAM, Metric
+from pytest_tfperf.differences.call_differences import called_functions
+from pytest_tfperf.differences.compiler_differences import op_type_counts
+from pytest_tfperf.differences.stage_differences import pipeline_labels
+from pytest_tfperf.differences.work_differences import op_counts
+from pytest_tfperf.metric_registry import MACHINE, PLATFORM, PROGRAM, Metric
+from pytest_tfperf.metrics import op_work
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import OF_PLATFORM, Json, Value
 

@@ -30,7 +30,7 @@ from pytest_tfperf.baseline.store import (
 )
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.metrics import MACHINE, Metric
+from pytest_tfperf.metric_registry import MACHINE, Metric
 from pytest_tfperf.quantities import format_quantity, told_apart
 from pytest_tfperf.results import Profile
 from pytest_tfperf.runs import ProfiledTest, Run

@@ -8,16 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from pytest_tfperf.analysis.differences.call_differences import added_calls, call_differences
-from pytest_tfperf.analysis.differences.compiler_differences import (
-    op_type_counts,
-    op_type_differences,
-)
-from pytest_tfperf.analysis.differences.difference import added_counts
-from pytest_tfperf.analysis.differences.profile_differences import setting_differences, with_reasons
-from pytest_tfperf.analysis.differences.stage_differences import pipeline_differences
-from pytest_tfperf.analysis.differences.work_differences import dtype_differences, flop_differences
-from pytest_tfperf.analysis.xla import op_work
 from pytest_tfperf.baseline.counted_totals import TOTALS, compared, counted_in, stored_total
 from pytest_tfperf.baseline.entry import scope_of, structure_of
 from pytest_tfperf.baseline.history import rounded
@@ -26,8 +16,18 @@ from pytest_tfperf.baseline.store import OPS
 from pytest_tfperf.baseline.xla_ops import moved_out, no_longer_compiled
 from pytest_tfperf.checks.limits import explanation
 from pytest_tfperf.checks.roots import ADDED, MOVED_OUT
+from pytest_tfperf.differences.call_differences import added_calls, call_differences
+from pytest_tfperf.differences.compiler_differences import (
+    op_type_counts,
+    op_type_differences,
+)
+from pytest_tfperf.differences.difference import added_counts
+from pytest_tfperf.differences.profile_differences import setting_differences, with_reasons
+from pytest_tfperf.differences.stage_differences import pipeline_differences
+from pytest_tfperf.differences.work_differences import dtype_differences, flop_differences
 from pytest_tfperf.gates import MOVED, NEVER, Gate, explained_by, gate_of, gate_of_value
-from pytest_tfperf.metrics import PLATFORM, PROGRAM, Metric
+from pytest_tfperf.metric_registry import PLATFORM, PROGRAM, Metric
+from pytest_tfperf.metrics import op_work
 from pytest_tfperf.quantities import RATIO, format_change, format_quantity, told_apart
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.values import TRACED_BEFORE, Json, Source, Value

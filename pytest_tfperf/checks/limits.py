@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from pytest_tfperf.metrics import MACHINE, Metric
+from pytest_tfperf.metric_registry import MACHINE, Metric
 from pytest_tfperf.quantities import BYTES, SECONDS, SHARE, format_quantity, told_apart
 from pytest_tfperf.results import Check, Profile, Verdict, part_title
 from pytest_tfperf.text import Labelled

@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_tfperf.capture.traced_anew import TRACED_AGAIN
 from pytest_tfperf.checks.limits import broken_words
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.op_types import computes
 from pytest_tfperf.quantities import COUNT, format_quantity
 from pytest_tfperf.results import BROKEN, Check, Profile, Verdict, most_telling_first

@@ -16,7 +16,7 @@ from pytest_tfperf.cli.text_tables import Cells, laid_out
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.gates import ANY, MOVED, NEVER, RISE, WORSE, gate_of
 from pytest_tfperf.metric_evidence import EVIDENCE
-from pytest_tfperf.metrics import MACHINE, METRICS, PLATFORM, PROGRAM, Metric
+from pytest_tfperf.metric_registry import MACHINE, METRICS, PLATFORM, PROGRAM, Metric
 from pytest_tfperf.quantities import BYTES, COUNT, FLOP, RATE, RATIO, SECONDS, SHARE
 from pytest_tfperf.results import FORMAT
 from pytest_tfperf.values import Json

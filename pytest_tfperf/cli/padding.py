@@ -9,16 +9,16 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from pytest_tfperf.analysis.steps.detect import find_steps
-from pytest_tfperf.analysis.xla.executions import find_xla_use
-from pytest_tfperf.analysis.xla.programs import programs_of
 from pytest_tfperf.cli.console import labelled
 from pytest_tfperf.cli.text_tables import Cells, laid_out, profile_table
 from pytest_tfperf.errors import LayoutError, TraceError
+from pytest_tfperf.facts.executions import find_xla_use
+from pytest_tfperf.facts.programs import programs_of
+from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.hlo.module import HloModule, source_line
 from pytest_tfperf.hlo.parser import read_hlo
 from pytest_tfperf.hlo.traversal import without_dead_code
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.padding.arrays import Padding
 from pytest_tfperf.padding.gemms import gemms_of
 from pytest_tfperf.padding.gpu_alignment import alignment_table, gpu_alignment

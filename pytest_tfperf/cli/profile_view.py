@@ -8,9 +8,9 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from pytest_tfperf.analysis.multi_host import AnalysedTrace
 from pytest_tfperf.cli.console import labelled
 from pytest_tfperf.cli.text_tables import TIMELINES, number_table, profile_table
+from pytest_tfperf.metrics.multi_host import AnalysedTrace
 from pytest_tfperf.report.step_verdict import (
     Part,
     key_figures,

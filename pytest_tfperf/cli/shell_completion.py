@@ -10,7 +10,7 @@ from typing import Any
 from pytest_tfperf.checks.arguments import argument_names
 from pytest_tfperf.cli.output import GOOD, add_command, path_or_url, refuse
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
 
 _SHELLS = ("bash", "zsh", "tcsh")
 _MISSING = "shell completion needs shtab: pip install shtab"

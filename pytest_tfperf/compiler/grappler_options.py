@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.metrics import nearest
+from pytest_tfperf.metric_registry import nearest
 
 __tracebackhide__ = True
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.analysis.steps.detect import find_steps
-from pytest_tfperf.analysis.trace_errors import faults
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.facts.steps import find_steps
+from pytest_tfperf.facts.trace_errors import faults
 from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW
 from pytest_tfperf.text import plural
 from pytest_tfperf.trace.devices import accelerators

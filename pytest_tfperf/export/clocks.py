@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.analysis.steps.detect import Steps, find_steps
-from pytest_tfperf.analysis.steps.on_devices import on_the_device
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.facts.on_devices import on_the_device
+from pytest_tfperf.facts.steps import Steps, find_steps
 from pytest_tfperf.trace.xspace import Trace
 
 

@@ -10,14 +10,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from pytest_tfperf.analysis.host.memory import allocators, memory_events
-from pytest_tfperf.analysis.steps.breakdown import break_down
-from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.export.clocks import TraceClock, clock_shifts, steps_of
 from pytest_tfperf.export.event_args import Args, args_of, args_of_names
 from pytest_tfperf.export.flows import FlowEnds, Flows, flow_ids
 from pytest_tfperf.export.lanes import lanes_of, nested_lanes
 from pytest_tfperf.export.tracks import Counter, Process, Slices, Track
+from pytest_tfperf.facts.breakdown import break_down
+from pytest_tfperf.facts.memory import allocators, memory_events
+from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.trace.devices import gpus
 from pytest_tfperf.trace.event_columns import batches
 from pytest_tfperf.trace.events import Events

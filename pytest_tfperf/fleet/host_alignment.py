@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
-from pytest_tfperf.analysis.multi_host import IDLE_PARTS, HostWork, host_skew
 from pytest_tfperf.fleet.fleet_store import RUNS, STEPS, FleetStore, StoreIndex
 from pytest_tfperf.fleet.trace_files import run_and_host
 from pytest_tfperf.json_file import plain_strings
+from pytest_tfperf.metrics.multi_host import IDLE_PARTS, HostWork, host_skew
 from pytest_tfperf.values import Value
 
 _WHERE = "the slowest host is "

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_tfperf import __version__
-from pytest_tfperf.analysis.multi_host import AnalysedTrace
 from pytest_tfperf.fleet.trace_files import TraceFile, run_and_host
 from pytest_tfperf.json_file import plain_strings
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
+from pytest_tfperf.metrics.multi_host import AnalysedTrace
 from pytest_tfperf.values import PARTS, Json, Value
 
 _OF_TRACE = {

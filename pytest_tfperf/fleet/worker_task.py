@@ -10,7 +10,6 @@ import hashlib
 import threading
 from dataclasses import dataclass
 
-from pytest_tfperf.analysis.multi_host import analyse_trace
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.fleet.fleet_store import ERRORS, METRICS, STEPS, FleetStore
 from pytest_tfperf.fleet.trace_files import TraceFile, reason
@@ -19,6 +18,7 @@ from pytest_tfperf.fleet.trace_rows import (
     metric_rows,
     step_rows,
 )
+from pytest_tfperf.metrics.multi_host import analyse_trace
 from pytest_tfperf.trace.xspace import decode_trace
 
 MOST_TRACE_BYTES = 2**31

@@ -16,7 +16,7 @@ from typing import Any
 
 from pytest_tfperf.errors import LayoutError
 from pytest_tfperf.hlo.module import DTYPES, Shape
-from pytest_tfperf.metrics import nearest
+from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.text import elide
 
 COMBINED = -(1 << 63)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
-from pytest_tfperf.metrics import nearest
+from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.op_guide import compute_rules as compute
 from pytest_tfperf.op_guide import layout_rules as layout
 from pytest_tfperf.op_guide.graph import Found, Links

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.metrics import nearest
+from pytest_tfperf.metric_registry import nearest
 
 LANES, SUBLANES = 128, 8
 _LONGEST_TILE = 1024

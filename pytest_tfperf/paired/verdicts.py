@@ -6,7 +6,11 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pytest_tfperf.analysis.differences.profile_differences import (
+from pytest_tfperf.baseline.entry import structure_of
+from pytest_tfperf.baseline.structure import against_profile
+from pytest_tfperf.baseline.xla_ops import lost_compilation
+from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE, STRUCTURAL, TIMING
+from pytest_tfperf.differences.profile_differences import (
     CAST,
     differences,
     dtype_change,
@@ -14,10 +18,6 @@ from pytest_tfperf.analysis.differences.profile_differences import (
     with_differences,
     workload_differences,
 )
-from pytest_tfperf.baseline.entry import structure_of
-from pytest_tfperf.baseline.structure import against_profile
-from pytest_tfperf.baseline.xla_ops import lost_compilation
-from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE, STRUCTURAL, TIMING
 from pytest_tfperf.paired.budget import (
     LaterTurns,
     describe_spending,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from pytest_tfperf.analysis.xla.programs import programs_of
 from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.sessions import read_session
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.export.formats import export_hlo, export_traces, shows_hlo
+from pytest_tfperf.facts.programs import programs_of
 from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
-from pytest_tfperf.metrics import nearest
+from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.plugin.profile_settings import evidence_of
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Unknown

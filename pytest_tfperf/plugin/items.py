@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.analysis.on_demand import so_far
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.roots import with_causes
 from pytest_tfperf.child.isolation import differing_flags_of
@@ -24,6 +23,7 @@ from pytest_tfperf.frameworks.in_use import has_accelerators
 from pytest_tfperf.machine.gpu_share import is_to_share
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone, measuring_anyway
 from pytest_tfperf.markers import is_marked
+from pytest_tfperf.metrics.on_demand import so_far
 from pytest_tfperf.plugin.confirmation import confirmed, is_suspected, profiled_again
 from pytest_tfperf.plugin.decide import (
     decide,

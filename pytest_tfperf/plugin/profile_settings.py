@@ -7,10 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.profile import settling_steps
-from pytest_tfperf.analysis.step_code import TPU_METRICS
-from pytest_tfperf.analysis.step_framework import frameworks_of
 from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.self_check import xla_shown
@@ -19,10 +15,14 @@ from pytest_tfperf.capture.window_hooks import WindowHooks
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.cluster.worker_calls import RunWorkers
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.facts.step_framework import frameworks_of
 from pytest_tfperf.frameworks.in_use import other_frameworks, untraced_names
 from pytest_tfperf.frameworks.interface import TENSORFLOW
 from pytest_tfperf.frameworks.jax_framework import runs_in_several_processes
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone, measuring_anyway
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.profile import settling_steps
+from pytest_tfperf.metrics.step_code import TPU_METRICS
 from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.recording import Fetches, Recording
 from pytest_tfperf.turns import TurnClients

@@ -9,10 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.analysis.on_demand import OnDemand, extended
-from pytest_tfperf.analysis.profile import profile_of
-from pytest_tfperf.analysis.step_framework import frameworks_of
-from pytest_tfperf.analysis.validity import refuse_other_frameworks
 from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.loop import mean_batch
 from pytest_tfperf.capture.self_check import xla_shown
@@ -28,11 +24,15 @@ from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.facts.step_framework import frameworks_of
 from pytest_tfperf.frameworks.in_use import check_any_in_use, in_use, named, untraced_names
 from pytest_tfperf.frameworks.jax_objects import jax_objects
 from pytest_tfperf.frameworks.launch_failures import launch_failures_explained
 from pytest_tfperf.machine.description import describe
-from pytest_tfperf.metrics import nearest
+from pytest_tfperf.metric_registry import nearest
+from pytest_tfperf.metrics.on_demand import OnDemand, extended
+from pytest_tfperf.metrics.profile import profile_of
+from pytest_tfperf.metrics.validity import refuse_other_frameworks
 from pytest_tfperf.plugin.profile_settings import (
     Settings,
     as_asked,

@@ -15,7 +15,7 @@ import pytest
 from pytest_tfperf.errors import MetricError
 
 if TYPE_CHECKING:
-    from pytest_tfperf.metrics import Metric
+    from pytest_tfperf.metric_registry import Metric
     from pytest_tfperf.results import Profile
 
 
@@ -29,7 +29,7 @@ class Registry:
     @property
     def rows(self) -> Mapping[str, Metric]:
         """All metrics by name: the built-in ones, then those that projects added (`own`)."""
-        from pytest_tfperf.metrics import METRICS
+        from pytest_tfperf.metric_registry import METRICS
 
         return {**METRICS, **self.own}
 
@@ -62,7 +62,7 @@ class Registry:
         Raises:
             MetricError: If the name is taken, or an argument is not valid.
         """
-        from pytest_tfperf.metrics import Metric
+        from pytest_tfperf.metric_registry import Metric
         from pytest_tfperf.plugin.custom_metrics import invalid_argument, invalid_name
 
         wrong = invalid_name(name, self.rows) or invalid_argument(

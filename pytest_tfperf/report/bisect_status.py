@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_tfperf.child.exit_guard import UNTESTABLE
 from pytest_tfperf.gates import NEVER, gate_of_value
-from pytest_tfperf.metrics import PLATFORM
+from pytest_tfperf.metric_registry import PLATFORM
 from pytest_tfperf.results import Check, Verdict
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.text import and_more

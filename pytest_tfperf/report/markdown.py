@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
-from pytest_tfperf.analysis.differences.difference import Difference
 from pytest_tfperf.checks.roots import causes
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.differences.difference import Difference
+from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.report.check_counts import CheckCounts
 from pytest_tfperf.report.other_python import describe_other_python

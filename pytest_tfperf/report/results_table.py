@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.quantities import format_alike, format_quantity
 from pytest_tfperf.report.table_numbers import shown_factor
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict

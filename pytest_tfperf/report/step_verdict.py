@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pytest_tfperf.analysis.advice.thresholds import THRESHOLDS, Thresholds
+from pytest_tfperf.advice.thresholds import THRESHOLDS, Thresholds
 from pytest_tfperf.op_types import DATA_SIDE
 from pytest_tfperf.report.table_numbers import shown
 from pytest_tfperf.results import Profile, part_title

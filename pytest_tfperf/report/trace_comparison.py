@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pytest_tfperf.analysis.multi_host import analyse_job
-from pytest_tfperf.analysis.timing import TRACED_NOTE
-from pytest_tfperf.analysis.xla.hlo_diff import hlo_diff
-from pytest_tfperf.analysis.xla.programs import Program, programs_of_run
+from pytest_tfperf.differences.hlo_diff import hlo_diff
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.facts.programs import Program, programs_of_run
 from pytest_tfperf.json_file import plain_strings
+from pytest_tfperf.metrics.multi_host import analyse_job
+from pytest_tfperf.metrics.timing import TRACED_NOTE
 from pytest_tfperf.report.table_numbers import shown, shown_alike, shown_factor
 from pytest_tfperf.results import FORMAT, Profile
 from pytest_tfperf.trace.logdir import find_traces

@@ -10,7 +10,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.files import replace_file
 
 if TYPE_CHECKING:
-    from pytest_tfperf.analysis.multi_host import AnalysedTrace
+    from pytest_tfperf.metrics.multi_host import AnalysedTrace
     from pytest_tfperf.report.trace_comparison import ComparedTrace
 
 

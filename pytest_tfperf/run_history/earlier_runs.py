@@ -9,7 +9,7 @@ from typing import Any
 from pytest_tfperf.baseline.store import Place, entry_key, machine_slug
 from pytest_tfperf.baseline.timings import TimingWords
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.metrics import MACHINE
+from pytest_tfperf.metric_registry import MACHINE
 from pytest_tfperf.run_history.opening import open_store
 from pytest_tfperf.run_history.queries import recorded_entry
 from pytest_tfperf.run_history.rows import MetricRow

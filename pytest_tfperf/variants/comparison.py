@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from pytest_tfperf.errors import CaptureError, UnknownMetric
-from pytest_tfperf.metrics import METRICS, nearest
+from pytest_tfperf.metric_registry import METRICS, nearest
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Profile
 from pytest_tfperf.stats.signed_rank import (

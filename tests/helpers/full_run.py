@@ -7,7 +7,7 @@ Choices (`verdict`, `unit`) are valid, numbers are plausible. So the file keeps 
 """
 
 from pytest_tfperf.json_file import read_json
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.report.run_schema import SCHEMA
 from pytest_tfperf.table_columns import _READ, MAYBE_NUMBER, NUMBER
 from pytest_tfperf.values import COMPARISON, PARTS

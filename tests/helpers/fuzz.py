@@ -19,10 +19,10 @@ import struct
 
 from helpers.xspace import varint
 
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.quantities import SHARE
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace

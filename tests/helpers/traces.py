@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers.paths import DATA
 
-from pytest_tfperf.analysis.steps.detect import Steps
+from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.trace.xspace import read_trace
 
 VARIABLE = "TFPERF_TRACES"

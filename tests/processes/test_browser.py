@@ -12,7 +12,7 @@ from helpers.browser import CHROMIUM, Browser, Page
 from helpers.builders import LAPTOP, check, profile, record_of, run_of, value
 
 from pytest_tfperf.cli.main import main
-from pytest_tfperf.metrics import Metric
+from pytest_tfperf.metric_registry import Metric
 from pytest_tfperf.report.html.page import render_html
 from pytest_tfperf.values import PARTS, Advice, Column, Source, Step, Table, Value
 

@@ -15,7 +15,7 @@ import pytest
 from helpers.paths import SUITES
 from helpers.processes import until, with_variable
 
-from pytest_tfperf.metrics import MACHINE, METRICS
+from pytest_tfperf.metric_registry import MACHINE, METRICS
 
 pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("processes")]
 FORTY = SUITES / "forty_tests"

@@ -10,11 +10,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.analysis.graph_ops import _op_names, graph_values
-from pytest_tfperf.analysis.steps.detect import find_steps
-from pytest_tfperf.analysis.xla.executions import find_xla_use, step_executables
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.step_graph import inspect_graph
+from pytest_tfperf.facts.executions import find_xla_use, step_executables
+from pytest_tfperf.facts.steps import find_steps
+from pytest_tfperf.metrics.graph_ops import _op_names, graph_values
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import read_trace
 from pytest_tfperf.values import Unknown

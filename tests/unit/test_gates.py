@@ -8,7 +8,7 @@ from helpers.builders import LAPTOP, profile, record_of, run_of
 from pytest_tfperf.baseline.compare_runs import compare_runs
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.gates import _GATES, ANY, MOVED, NEVER, RISE, WORSE, Gate, gate_of
-from pytest_tfperf.metrics import METRICS, Metric
+from pytest_tfperf.metric_registry import METRICS, Metric
 from pytest_tfperf.report.html.page import render_html
 from pytest_tfperf.report.markdown import render_markdown
 from pytest_tfperf.report.terminal import render

@@ -1,6 +1,6 @@
 """The registry of metrics against the table of the design."""
 
-from pytest_tfperf.metrics import METRICS, nearest
+from pytest_tfperf.metric_registry import METRICS, nearest
 
 # design §3, typed again: name, unit, better, scope
 TABLE = """

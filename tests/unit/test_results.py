@@ -8,7 +8,7 @@ import pytest
 from helpers.builders import WORKLOAD, check, profile, record_of, value
 
 from pytest_tfperf.errors import TfperfError, UnknownMetric
-from pytest_tfperf.metrics import METRICS, Metric
+from pytest_tfperf.metric_registry import METRICS, Metric
 from pytest_tfperf.results import Check, Profile, Verdict, without_praise
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import headline

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from helpers.builders import profile, value
 
-from pytest_tfperf.metrics import Metric
+from pytest_tfperf.metric_registry import Metric
 from pytest_tfperf.values import PARTS, Source, Step, Value
 
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 
 from pytest_tfperf.cli.output import meant
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.run_history.rows import MetricRow
 from pytest_tfperf.run_history.stores import HistoryStore, Selection
 from pytest_tfperf.text import and_more, plural

@@ -16,7 +16,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.text import for_terminal, plural
 
 if TYPE_CHECKING:
-    from pytest_tfperf.analysis.multi_host import AnalysedTrace
+    from pytest_tfperf.metrics.multi_host import AnalysedTrace
 
 _LARGE = 10_000_000
 """Bytes of traces from which on a terminal shows progress; they take about half a second."""
@@ -31,7 +31,7 @@ def analyse_traces(
     Returns:
         What was analysed, and an error for each trace that was not.
     """
-    from pytest_tfperf.analysis.multi_host import analyse_job  # numpy: not for tfperf show
+    from pytest_tfperf.metrics.multi_host import analyse_job  # numpy: not for tfperf show
     from pytest_tfperf.trace.logdir import find_traces
 
     analysed: list[AnalysedTrace] = []

@@ -10,10 +10,6 @@ from typing import Any, NoReturn
 
 import pytest
 
-from pytest_tfperf.analysis.host.shown import framework
-from pytest_tfperf.analysis.step_framework import frameworks_of, only_own
-from pytest_tfperf.analysis.steps.detect import Steps, find_steps
-from pytest_tfperf.analysis.xla.step_programs import alternate, runs_unlike_programs
 from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.keras_loops.keras_data import KerasCall
 from pytest_tfperf.capture.keras_loops.loop_hooks import loops_replaced
@@ -24,6 +20,10 @@ from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
+from pytest_tfperf.facts.program_names import alternate, runs_unlike_programs
+from pytest_tfperf.facts.shown import framework
+from pytest_tfperf.facts.step_framework import frameworks_of, only_own
+from pytest_tfperf.facts.steps import Steps, find_steps
 from pytest_tfperf.frameworks.in_use import other_frameworks, synchronise, untraced_names
 from pytest_tfperf.frameworks.interface import JAX
 from pytest_tfperf.frameworks.jax_objects import JaxObjects, jax_objects

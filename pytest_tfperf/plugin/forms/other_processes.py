@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_tfperf.analysis.multi_host import analyse_job
-from pytest_tfperf.analysis.timing import TRACED_NOTE
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.cluster.worker_calls import WorkersCall, who
 from pytest_tfperf.cluster.worker_summary import summarised
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.metric_evidence import TRACED_TIMES
+from pytest_tfperf.metrics.multi_host import analyse_job
+from pytest_tfperf.metrics.timing import TRACED_NOTE
 from pytest_tfperf.plugin.forms.bare_trace import skip_disabled
 from pytest_tfperf.plugin.forms.compare_backends import Backends, compare_backends
 from pytest_tfperf.plugin.profiles import Profiles

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.checks.roots import causes
-from pytest_tfperf.metrics import METRICS, Metric
+from pytest_tfperf.metric_registry import METRICS, Metric
 from pytest_tfperf.report.failure import failure_headline
 from pytest_tfperf.report.html.axis import short
 from pytest_tfperf.report.html.before_after import BeforeAfter

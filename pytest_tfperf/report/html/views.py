@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from pytest_tfperf.analysis.differences.difference import Difference
 from pytest_tfperf.checks.roots import causes
+from pytest_tfperf.differences.difference import Difference
 from pytest_tfperf.report.html.bars import Bars, padding_bars, pipeline_bars
 from pytest_tfperf.report.html.before_after import (
     BeforeAfter,

@@ -14,7 +14,7 @@ from pytest_tfperf.metric_evidence import (
     TENSORFLOW,
     WITH_LATENCY,
 )
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
 
 IDS = np.ones((32, 64), "int32") * (np.arange(64) < 48)
 WEIGHTS = np.ones((64, 64), "float32")

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.compiler.xla.service import hlo_pb2
 
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import read_trace
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from pytest_tfperf.checks.limits import Limit, check_limits
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
 
 pytestmark = pytest.mark.full
 

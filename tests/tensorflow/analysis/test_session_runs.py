@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.trace.logdir import find_traces
 from pytest_tfperf.trace.xspace import read_trace
 

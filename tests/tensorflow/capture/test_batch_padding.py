@@ -8,11 +8,11 @@ from helpers.tables import cells
 from tensorflow.python.distribute.values import PerReplica
 from tensorflow.python.framework import op_callbacks
 
-from pytest_tfperf.analysis.input.batch_padding import batch_padding
 from pytest_tfperf.capture.batch_rows import batches_seen
 from pytest_tfperf.capture.elements import elements_to_keep
 from pytest_tfperf.capture.keras_loops.keras_data import KerasCall, sample_again
 from pytest_tfperf.errors import UnknownMetric
+from pytest_tfperf.metrics.batch_padding import batch_padding
 from pytest_tfperf.recording import Recording
 
 LENGTHS = [3, 5, 7, 9, 100, 4, 6, 8]

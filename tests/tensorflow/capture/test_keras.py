@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.analysis.advice import guides
+from pytest_tfperf.advice import guides
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.errors import CaptureError
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.analysis.advice import guides
-from pytest_tfperf.analysis.advice.thresholds import THRESHOLDS
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.advice import guides
+from pytest_tfperf.advice.thresholds import THRESHOLDS
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import read_trace
 

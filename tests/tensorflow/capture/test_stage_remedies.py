@@ -4,10 +4,10 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.data.experimental.ops.testing import sleep
 
-from pytest_tfperf.analysis.input.causes import Waiting, waiting_cause
-from pytest_tfperf.analysis.input.fetches import RareWaits
-from pytest_tfperf.analysis.input.remedies import Pipeline
+from pytest_tfperf.advice.input_remedies import Pipeline
 from pytest_tfperf.capture.pipeline_stages import stages_of
+from pytest_tfperf.facts.fetches import RareWaits
+from pytest_tfperf.metrics.input_causes import Waiting, waiting_cause
 
 RANGE = tf.data.Dataset.range(10**7)
 

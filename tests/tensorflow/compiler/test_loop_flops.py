@@ -4,9 +4,9 @@ import keras
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.analysis.xla.step_flops import lowered_programs, work_values
 from pytest_tfperf.compiler.lowering.lower import lower
 from pytest_tfperf.compiler.step_calls import calls_recorded
+from pytest_tfperf.metrics.step_flops import lowered_programs, work_values
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Unknown
 

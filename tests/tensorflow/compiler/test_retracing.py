@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.analysis.compiler_causes import retrace_cause
 from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.function_traces import (
     DTYPE,
@@ -23,6 +22,7 @@ from pytest_tfperf.function_traces import (
     VALUE,
     FunctionTrace,
 )
+from pytest_tfperf.metrics.compiler_causes import retrace_cause
 
 ONES = tf.ones
 

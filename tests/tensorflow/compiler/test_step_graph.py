@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.analysis.graph_ops import graph_values
 from pytest_tfperf.compiler import step_graph as step_graph_module
 from pytest_tfperf.compiler.probe import NO_PROBE, Probe, probed
 from pytest_tfperf.compiler.step_graph import inspect_graph
+from pytest_tfperf.metrics.graph_ops import graph_values
 from pytest_tfperf.op_types import NO_KERNEL, PYTHON, TEXT, UNASKED
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Unknown

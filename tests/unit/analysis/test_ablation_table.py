@@ -1,8 +1,8 @@
 from helpers.tables import cells
 
-from pytest_tfperf.analysis.graph_ops import OPTIMIZERS, optimizer_table, surviving_table
 from pytest_tfperf.compiler.grappler_ablation import DEFAULT_OFF, DEFAULT_ON
 from pytest_tfperf.compiler.grappler_options import TOGGLES
+from pytest_tfperf.metrics.graph_ops import OPTIMIZERS, optimizer_table, surviving_table
 from pytest_tfperf.recorded_graphs import GraphOp, GrapplerPasses
 
 

@@ -10,10 +10,10 @@ import pytest
 from helpers.hlo import encoded, module, op, parameters
 from helpers.xspace import at, field, line, plane, space, varint
 
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.metric_evidence import ANYWHERE, EVIDENCE, KIND, KNOWN_ON, PYTORCH
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.op_types import UNASKED
 from pytest_tfperf.recorded_graphs import GraphOp, OpGraph, OpNode, StepGraph, Tensor
 from pytest_tfperf.recording import (

@@ -3,11 +3,11 @@
 import pytest
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.profile import profile_of
-from pytest_tfperf.analysis.validity import refuse_other_frameworks
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.profile import profile_of
+from pytest_tfperf.metrics.validity import refuse_other_frameworks
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 
@@ -52,7 +52,7 @@ def evidence(*events, frameworks=(), others=(), inspection=True):
 
 def known(found):
     """The metrics of cheap analyses that are known, and the reasons of the others."""
-    from pytest_tfperf.analysis.on_demand import OnDemand, so_far
+    from pytest_tfperf.metrics.on_demand import OnDemand, so_far
 
     profile = so_far(profile_of(found, OnDemand((), lambda: found)))
     values = {name: profile.metrics[name] for name in METRICS}

@@ -1,9 +1,9 @@
 """Remedies of retraces and compilations: each follows from the change that is named."""
 
 import pytest_tfperf.function_traces as kinds
-from pytest_tfperf.analysis.compiler_causes import compile_cause, retrace_cause
-from pytest_tfperf.analysis.host.shown import JAX, PYTORCH, TENSORFLOW
+from pytest_tfperf.facts.shown import JAX, PYTORCH, TENSORFLOW
 from pytest_tfperf.function_traces import Change, FunctionTrace
+from pytest_tfperf.metrics.compiler_causes import compile_cause, retrace_cause
 
 N = Change(kinds.VALUE, "n 1 → 2", "n")
 ROWS = Change(kinds.SHAPE, "x f32[8] → f32[5]", "axis 0 of x")

@@ -5,9 +5,9 @@ from helpers.builders import profile
 from helpers.hlo import module, op
 from helpers.tables import cells
 
-from pytest_tfperf.analysis.advice.step_advice import advise
-from pytest_tfperf.analysis.compiler_causes import outside_cause
-from pytest_tfperf.analysis.graph_ops import graph_tables, graph_values, outside_xla
+from pytest_tfperf.metrics.compiler_causes import outside_cause
+from pytest_tfperf.metrics.graph_ops import graph_tables, graph_values, outside_xla
+from pytest_tfperf.metrics.step_advice import advise
 from pytest_tfperf.op_types import EAGER, FELL_BACK, NO_KERNEL, PYTHON, TEXT, UNASKED, WHY_OUTSIDE
 from pytest_tfperf.recorded_graphs import Cluster, GraphOp, StepGraph
 from pytest_tfperf.recording import Recording

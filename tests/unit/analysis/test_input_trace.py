@@ -2,7 +2,7 @@
 
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 

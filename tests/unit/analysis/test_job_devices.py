@@ -3,7 +3,7 @@
 import pytest
 from helpers.pods import gpu_host, pod_host, write_pod
 
-from pytest_tfperf.analysis.multi_host import profiles_of_job
+from pytest_tfperf.metrics.multi_host import profiles_of_job
 
 pytestmark = pytest.mark.usefixtures("hosts_in_this_process")
 

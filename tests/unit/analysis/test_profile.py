@@ -6,11 +6,11 @@ from collections import Counter
 
 from helpers.traces import SYNTHETIC
 
-from pytest_tfperf.analysis import profile
-from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.function_traces import FunctionTrace
-from pytest_tfperf.metrics import LOWER, METRICS, PROGRAM, Metric
+from pytest_tfperf.metric_registry import LOWER, METRICS, PROGRAM, Metric
+from pytest_tfperf.metrics import profile
+from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import read_trace

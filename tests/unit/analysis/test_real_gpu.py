@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers.paths import DATA
 
-from pytest_tfperf.analysis.multi_host import analyse_trace
+from pytest_tfperf.metrics.multi_host import analyse_trace
 from pytest_tfperf.trace.xspace import read_trace
 
 FOLDER = DATA / "gpu_h200"

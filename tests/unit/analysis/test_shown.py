@@ -7,10 +7,10 @@ from helpers.hlo import encoded, module, op, parameters
 from helpers.traces import real_trace
 from helpers.xspace import at, field, line, plane, space
 
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.multi_host import analyse_trace
-from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.cli.main import main
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.multi_host import analyse_trace
+from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace, read_trace
 

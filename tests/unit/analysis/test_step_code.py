@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from helpers.traces import SYNTHETIC, real_trace
 
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.step_code import TPU_METRICS, analyse_op_guide, analyse_padding
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.step_code import TPU_METRICS, analyse_op_guide, analyse_padding
 from pytest_tfperf.recorded_graphs import OpGraph
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import read_trace

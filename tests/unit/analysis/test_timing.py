@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.timing import (
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.timing import (
     analyse,
     block_seconds,
     median_precision,

@@ -2,9 +2,9 @@
 
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.evidence import UNTRACED, Evidence
-from pytest_tfperf.analysis.validity import valid
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
+from pytest_tfperf.metrics.evidence import UNTRACED, Evidence
+from pytest_tfperf.metrics.validity import valid
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import HOST, decode_trace
 from pytest_tfperf.values import Source, Value

@@ -6,18 +6,16 @@ import pytest
 from helpers.builders import profile
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.advice import guides
-from pytest_tfperf.analysis.advice.step_advice import advise
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.host import memory_growth, python_calls
-from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
-from pytest_tfperf.analysis.input import pipeline
-from pytest_tfperf.analysis.input.causes import no_stage_cause, with_keras_source
-from pytest_tfperf.analysis.profile import profile_of
-from pytest_tfperf.analysis.steps import shares
-from pytest_tfperf.analysis.xla.op_work import with_ops
-from pytest_tfperf.analysis.xla.step_flops import work_values
+from pytest_tfperf.advice import guides
+from pytest_tfperf.facts.shown import JAX, TENSORFLOW
 from pytest_tfperf.hlo.cost import Costs, Work
+from pytest_tfperf.metrics import memory_growth, pipeline, python_calls, shares
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.input_causes import no_stage_cause, with_keras_source
+from pytest_tfperf.metrics.op_work import with_ops
+from pytest_tfperf.metrics.profile import profile_of
+from pytest_tfperf.metrics.step_advice import advise
+from pytest_tfperf.metrics.step_flops import work_values
 from pytest_tfperf.recording import (
     MemorySamples,
     PipelineStage,

@@ -12,7 +12,7 @@ from pytest_tfperf.baseline.record import record
 from pytest_tfperf.baseline.store import read_structure
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.metrics import Metric
+from pytest_tfperf.metric_registry import Metric
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.values import Column, Source, Table, Value
 

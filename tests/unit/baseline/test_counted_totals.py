@@ -7,8 +7,8 @@ import pytest
 from helpers.baselines import update, update_new
 from helpers.builders import LAPTOP, profile, record_of, value
 
-from pytest_tfperf.analysis.timing import timed_values
 from pytest_tfperf.baseline.compare import compare_with_baseline
+from pytest_tfperf.metrics.timing import timed_values
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Unknown
 

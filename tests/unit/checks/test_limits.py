@@ -11,7 +11,7 @@ from helpers.refusals import refusal
 from pytest_tfperf.checks.arguments import Wanted, argument_names, parse_limit_lines, parse_steps
 from pytest_tfperf.checks.limits import asked_for, check_limits, explanation
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.values import TIME_CAUSES, Column, Table, Value

@@ -7,7 +7,7 @@ from helpers.golden import assert_golden
 
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.metric_evidence import EVIDENCE
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
 
 
 def test_the_list_as_a_whole(capsys, monkeypatch):

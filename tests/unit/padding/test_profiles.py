@@ -5,9 +5,9 @@ from helpers.tables import cells
 from helpers.traces import real_trace
 from helpers.xspace import at, field, line, plane, space, varint
 
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.multi_host import profiles_of_job
-from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.multi_host import profiles_of_job
+from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 

@@ -7,7 +7,7 @@ from helpers.builders import check, profile, record_of, value
 from helpers.golden import assert_golden
 from helpers.sample_run import a_run, compared
 
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.report.csv import COLUMNS, render_csv
 from pytest_tfperf.runs import Run
 

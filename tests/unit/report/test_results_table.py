@@ -8,7 +8,7 @@ from helpers.builders import check, profile, record_of, value
 
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import check_limits
-from pytest_tfperf.metrics import Metric
+from pytest_tfperf.metric_registry import Metric
 from pytest_tfperf.report.results_table import results_table
 from pytest_tfperf.results import Verdict
 

@@ -8,7 +8,7 @@ from helpers.builders import profile, record_of
 from helpers.paths import ROOT
 from helpers.sample_run import a_run
 
-from pytest_tfperf.metrics import PLATFORM, PROGRAM, Metric
+from pytest_tfperf.metric_registry import PLATFORM, PROGRAM, Metric
 from pytest_tfperf.quantities import UNITS
 from pytest_tfperf.results import FORMAT, Check, Profile, Verdict
 from pytest_tfperf.runs import ProfiledTest, Run

@@ -3,8 +3,8 @@
 import pytest
 from helpers.xspace import Ref, at, line, plane, space
 
-from pytest_tfperf.analysis.steps.detect import find_steps
-from pytest_tfperf.analysis.xla.executions import find_xla_use
+from pytest_tfperf.facts.executions import find_xla_use
+from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.trace.devices import stream_events
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.xla_events import compilations, thunks, xla_executions

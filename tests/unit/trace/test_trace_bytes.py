@@ -11,8 +11,8 @@ import pytest
 from helpers.traces import SYNTHETIC
 from helpers.xspace import MS, event, field, line, plane, space, varint
 
-from pytest_tfperf.analysis.multi_host import analyse_trace
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.metrics.multi_host import analyse_trace
 from pytest_tfperf.protobuf import PADDING
 from pytest_tfperf.trace import trace_bytes
 from pytest_tfperf.trace.events import Events

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from helpers.builders import profile, value
 
-from pytest_tfperf.analysis.advice import guides
-from pytest_tfperf.analysis.advice.step_advice import advise
-from pytest_tfperf.analysis.advice.thresholds import THRESHOLDS
-from pytest_tfperf.analysis.host.shown import JAX
+from pytest_tfperf.advice import guides
+from pytest_tfperf.advice.thresholds import THRESHOLDS
+from pytest_tfperf.facts.shown import JAX
+from pytest_tfperf.metrics.step_advice import advise
 from pytest_tfperf.values import PARTS, Column, Source, Step, Table, Value
 
 GIB = 1 << 30

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from helpers.builders import profile, value
 
-from pytest_tfperf.analysis.advice import guides
-from pytest_tfperf.analysis.advice.step_advice import advise
-from pytest_tfperf.analysis.advice.thresholds import THRESHOLDS
-from pytest_tfperf.analysis.host.shown import JAX
-from pytest_tfperf.analysis.input.causes import no_stage_cause
+from pytest_tfperf.advice import guides
+from pytest_tfperf.advice.thresholds import THRESHOLDS
+from pytest_tfperf.facts.shown import JAX
+from pytest_tfperf.metrics.input_causes import no_stage_cause
+from pytest_tfperf.metrics.step_advice import advise
 from pytest_tfperf.values import PARTS, Step, Value
 
 

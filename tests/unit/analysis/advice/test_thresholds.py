@@ -5,8 +5,8 @@ from dataclasses import fields
 
 from helpers.paths import ROOT
 
-from pytest_tfperf.analysis.advice import guides
-from pytest_tfperf.analysis.advice.thresholds import THRESHOLDS
+from pytest_tfperf.advice import guides
+from pytest_tfperf.advice.thresholds import THRESHOLDS
 
 ROW = re.compile(r"\| `(\w+)` \| ([\d.e-]+) \| (\S+) \| (\S+) \| (\d+) \|")
 ROWS = {

@@ -6,9 +6,9 @@ from helpers.pods import array, gpu_host, hlo_proto, pod_host, replica_groups
 from helpers.traces import real
 from helpers.xspace import MS, plane, space
 
-from pytest_tfperf.analysis.device.collective_waits import find_waits
-from pytest_tfperf.analysis.device.collectives import find_runs
-from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.facts.collective_waits import find_waits
+from pytest_tfperf.facts.collectives import find_runs
+from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.protobuf import Message
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace

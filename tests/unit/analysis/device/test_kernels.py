@@ -8,8 +8,11 @@ from helpers.tables import cells
 from helpers.traces import real, real_trace
 from helpers.xspace import MS, Uint, at, event, line, plane, space
 
-from pytest_tfperf.analysis.device.busy_times import device_times, idle_seconds
-from pytest_tfperf.analysis.device.kernels import (
+from pytest_tfperf.facts.busy_times import device_times, idle_seconds
+from pytest_tfperf.facts.on_devices import own_steps
+from pytest_tfperf.facts.op_events import device_ops
+from pytest_tfperf.facts.steps import find_steps
+from pytest_tfperf.metrics.kernels import (
     analyse,
     find_kernels,
     half_share,
@@ -17,12 +20,9 @@ from pytest_tfperf.analysis.device.kernels import (
     kernel_table,
     tensor_core_time,
 )
-from pytest_tfperf.analysis.device.launches import copy_values, is_host_transfer, kernel_launches
-from pytest_tfperf.analysis.device.op_events import device_ops
-from pytest_tfperf.analysis.device.skew import device_table, step_skew
-from pytest_tfperf.analysis.multi_host import analyse_trace
-from pytest_tfperf.analysis.steps.detect import find_steps
-from pytest_tfperf.analysis.steps.on_devices import own_steps
+from pytest_tfperf.metrics.launches import copy_values, is_host_transfer, kernel_launches
+from pytest_tfperf.metrics.multi_host import analyse_trace
+from pytest_tfperf.metrics.skew import device_table, step_skew
 from pytest_tfperf.trace.xspace import decode_trace, read_trace
 
 DERIVED = 0xDEADBEEF - (1 << 32)

@@ -3,11 +3,11 @@
 import pytest
 from helpers.xspace import MS, at, event, line, plane, space
 
-from pytest_tfperf.analysis.device.planes import find_device_activity, gpu_kind, tpu_kind
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.profile import profile_of
-from pytest_tfperf.analysis.steps.breakdown import break_down
-from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.facts.breakdown import break_down
+from pytest_tfperf.facts.device_planes import find_device_activity, gpu_kind, tpu_kind
+from pytest_tfperf.facts.steps import find_steps
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 

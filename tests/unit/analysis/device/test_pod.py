@@ -4,8 +4,8 @@ import pytest
 from helpers.pods import BYTES, array, gpu_host, hlo_proto, pod_host, replica_groups
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.device.pod import MOST_DEVICES, analyse
-from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.pod import MOST_DEVICES, analyse
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 

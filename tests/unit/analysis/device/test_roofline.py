@@ -5,12 +5,12 @@ from helpers.tables import cells
 from helpers.traces import real
 from helpers.xspace import at, field, line, plane, space
 
-from pytest_tfperf.analysis.device.duty_cycle import duty_cycle, duty_cycles, idle_share
-from pytest_tfperf.analysis.device.op_events import device_ops
-from pytest_tfperf.analysis.device.op_profile import analyse, op_profile_table
-from pytest_tfperf.analysis.device.roofline import flops_utilization, rate_of, roofline_table
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.host.op_times import OpTime
+from pytest_tfperf.facts.duty_cycle import duty_cycle, duty_cycles, idle_share
+from pytest_tfperf.facts.op_events import device_ops
+from pytest_tfperf.facts.op_times import OpTime
+from pytest_tfperf.facts.roofline import flops_utilization, rate_of, roofline_table
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.op_profile import analyse, op_profile_table
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
 from pytest_tfperf.trace.xspace import decode_trace

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from helpers.builders import check, profile, value
 
-from pytest_tfperf.analysis.differences.difference import Difference, most_telling
-from pytest_tfperf.analysis.differences.profile_differences import (
+from pytest_tfperf.differences.difference import Difference, most_telling
+from pytest_tfperf.differences.profile_differences import (
     differences,
     metric_differences,
     setting_differences,

@@ -1,7 +1,7 @@
 from helpers.blow_up_traces import FORMS
 from helpers.fuzz import found
 
-from pytest_tfperf.analysis.host import memory
+from pytest_tfperf.facts import memory
 
 
 def test_more_allocators_than_are_followed_leave_the_peak_unknown(monkeypatch):

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from pytest_tfperf.analysis.host.eager_causes import (
+from pytest_tfperf.advice.eager_causes import (
     dispatch_cause,
     eager_cause,
     eager_remedies,

@@ -3,8 +3,8 @@
 import pytest
 from helpers.xspace import MS, event, line, plane, space
 
-from pytest_tfperf.analysis.host.function_times import function_table, function_uses
-from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.facts.function_times import function_table, function_uses
+from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.trace.xspace import decode_trace
 
 NOTHING = {"traced": 0, "notTraced": 0, "eager": 0, "concrete": 0}

@@ -3,12 +3,12 @@
 import numpy as np
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.host.activity import jax_retraces, runs_jax
-from pytest_tfperf.analysis.host.dispatches import jax_dispatches
-from pytest_tfperf.analysis.step_framework import frameworks_of
-from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.facts.host_activity import jax_retraces, runs_jax
+from pytest_tfperf.facts.step_framework import frameworks_of
+from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.function_traces import FunctionTrace
+from pytest_tfperf.metrics.dispatches import jax_dispatches
+from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import HOST, decode_trace
 

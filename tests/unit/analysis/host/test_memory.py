@@ -1,8 +1,8 @@
 import pytest
 from helpers.xspace import MS, event, line, plane, space
 
-from pytest_tfperf.analysis.host.memory import step_peaks
-from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.facts.memory import step_peaks
+from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.trace.xspace import decode_trace
 
 

@@ -3,11 +3,11 @@
 import pytest
 from helpers.builders import profile
 
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.host.memory_growth import analyse
 from pytest_tfperf.checks.limits import Limit, check_limits
 from pytest_tfperf.function_traces import SHAPE, Change, FunctionTrace
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.memory_growth import analyse
 from pytest_tfperf.recording import MemorySamples, Recording
 from pytest_tfperf.values import Unknown
 

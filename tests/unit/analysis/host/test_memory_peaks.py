@@ -5,7 +5,7 @@ from helpers.tables import cells
 from helpers.traces import real
 from helpers.xspace import MS, event, line, plane, space
 
-from pytest_tfperf.analysis.host.memory_peaks import (
+from pytest_tfperf.facts.memory_peaks import (
     EARLIER,
     RESERVED,
     Live,
@@ -14,7 +14,7 @@ from pytest_tfperf.analysis.host.memory_peaks import (
     memory_table,
     over_step_table,
 )
-from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.trace.xspace import decode_trace
 
 

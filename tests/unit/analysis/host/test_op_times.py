@@ -5,9 +5,9 @@ from helpers.tables import cells
 from helpers.traces import real
 from helpers.xspace import MS, Ref, Uint, at, event, line, plane, space
 
-from pytest_tfperf.analysis.device.op_events import device_ops, instruction, with_costs
-from pytest_tfperf.analysis.host.op_times import eager_share, host_ops, op_table
-from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.facts.op_events import device_ops, instruction, with_costs
+from pytest_tfperf.facts.op_times import eager_share, host_ops, op_table
+from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.hlo.cost import Costs, OpCost, Work
 from pytest_tfperf.trace.xspace import decode_trace
 

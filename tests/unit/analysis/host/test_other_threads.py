@@ -2,8 +2,8 @@
 
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.recording import PythonCalls, Recording
 from pytest_tfperf.trace.xspace import HOST, decode_trace
 

@@ -4,12 +4,12 @@ import pytest
 from helpers.builders import profile
 from helpers.xspace import MS, event, line, plane, space
 
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.host.peak_memory import analyse
 from pytest_tfperf.baseline.entry import structure_of
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.checks.limits import Limit, check_limits
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.metric_registry import METRICS
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.peak_memory import analyse
 from pytest_tfperf.recorded_graphs import StepGraph
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers.tables import cells
 
-from pytest_tfperf.analysis.input.batch_padding import (
+from pytest_tfperf.metrics.batch_padding import (
     _optimal,
     batch_padding,
     bucketed,

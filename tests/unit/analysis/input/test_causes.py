@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from pytest_tfperf.analysis.input.causes import Waiting, stage_cause, waiting_cause
-from pytest_tfperf.analysis.input.fetches import RareWaits
-from pytest_tfperf.analysis.input.remedies import Pipeline
-from pytest_tfperf.analysis.input.stages import FunctionRuns, Stage
+from pytest_tfperf.advice.input_remedies import Pipeline
+from pytest_tfperf.facts.fetches import RareWaits
+from pytest_tfperf.facts.stages import FunctionRuns, Stage
+from pytest_tfperf.metrics.input_causes import Waiting, stage_cause, waiting_cause
 from pytest_tfperf.recording import ENDLESS, PipelineStage
 
 PREFETCH = Stage(path="Iterator::Root::Prefetch", name="Prefetch")

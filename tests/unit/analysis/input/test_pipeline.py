@@ -3,9 +3,9 @@
 from helpers.tables import cells
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.input.pipeline import analyse
-from pytest_tfperf.analysis.steps import shares
+from pytest_tfperf.metrics import shares
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.pipeline import analyse
 from pytest_tfperf.recording import PipelineStage, Recording
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import Source, Unknown

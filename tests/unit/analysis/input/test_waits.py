@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.input.drain import Drain, find_drain
-from pytest_tfperf.analysis.profile import settling_steps
-from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.facts.drain import Drain, find_drain
+from pytest_tfperf.facts.steps import find_steps
+from pytest_tfperf.metrics.profile import settling_steps
 from pytest_tfperf.trace.xspace import decode_trace
 
 NONE_TIMED = np.zeros(0, np.int64)

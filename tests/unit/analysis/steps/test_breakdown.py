@@ -3,8 +3,8 @@
 import pytest
 from helpers.xspace import MS, at, line, plane, space
 
-from pytest_tfperf.analysis.steps.breakdown import break_down
-from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.facts.breakdown import break_down
+from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import FETCH, FETCH_PYTHON, PARTS
 

@@ -3,7 +3,7 @@
 from helpers.traces import SYNTHETIC
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.multi_host import analyse_trace
+from pytest_tfperf.metrics.multi_host import analyse_trace
 from pytest_tfperf.trace.xspace import decode_trace, read_trace
 
 MARKS = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(3)]

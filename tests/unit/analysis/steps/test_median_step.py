@@ -3,11 +3,11 @@
 from helpers.traces import SYNTHETIC, whole
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.steps import median_step
-from pytest_tfperf.analysis.steps.breakdown import break_down
-from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.facts.breakdown import break_down
+from pytest_tfperf.facts.steps import find_steps
+from pytest_tfperf.metrics import median_step
+from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.intervals import covered
 from pytest_tfperf.trace.xspace import HOST, decode_trace

@@ -2,9 +2,9 @@
 
 from helpers.xspace import Uint, at, line, plane, space
 
-from pytest_tfperf.analysis.steps.detect import find_steps
-from pytest_tfperf.analysis.steps.on_devices import linked_work, on_the_device
-from pytest_tfperf.analysis.xla.executions import find_xla_use
+from pytest_tfperf.facts.executions import find_xla_use
+from pytest_tfperf.facts.on_devices import linked_work, on_the_device
+from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.trace.xspace import decode_trace
 
 

@@ -5,12 +5,12 @@ from helpers.hlo import module, op, parameters
 from helpers.tables import cells
 from helpers.xspace import Uint, at, field, line, plane, space
 
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.profile import profile_of
-from pytest_tfperf.analysis.steps.detect import find_steps
-from pytest_tfperf.analysis.xla.executables import count_fusions, executable_table, fusions
-from pytest_tfperf.analysis.xla.executions import XlaUse, find_xla_use
+from pytest_tfperf.facts.executions import XlaUse, find_xla_use
+from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.hlo.cost import module_costs
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.executables import count_fusions, executable_table, fusions
+from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import Source

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from helpers.hlo import module, op, parameters
 
-from pytest_tfperf.analysis.xla.hlo_diff import hlo_diff
-from pytest_tfperf.analysis.xla.programs import Program
+from pytest_tfperf.differences.hlo_diff import hlo_diff
+from pytest_tfperf.facts.programs import Program
 
 
 def program(runs=None, name="f(1)", **computations):

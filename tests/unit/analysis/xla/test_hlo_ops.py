@@ -3,7 +3,7 @@
 import pytest
 from helpers.hlo import dot, labels, module, op, parameters, window
 
-from pytest_tfperf.analysis.xla.hlo_ops import ops_of_hlo
+from pytest_tfperf.facts.hlo_ops import ops_of_hlo
 from pytest_tfperf.op_guide.rules import findings
 
 ADD = [*parameters("f32[]", "f32[]"), op("sum", "add", "f32[]", "p0", "p1")]

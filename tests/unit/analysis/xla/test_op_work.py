@@ -1,10 +1,10 @@
 """The ops behind flops and half_precision: their places, widths and remedies."""
 
-from pytest_tfperf.analysis.host.shown import TENSORFLOW
-from pytest_tfperf.analysis.xla.op_work import ops_of, with_ops
-from pytest_tfperf.analysis.xla.step_flops import work_values
+from pytest_tfperf.facts.shown import TENSORFLOW
 from pytest_tfperf.hlo.avoidable import LOOK_UP
 from pytest_tfperf.hlo.cost import Costs, OpCost, Work
+from pytest_tfperf.metrics.op_work import ops_of, with_ops
+from pytest_tfperf.metrics.step_flops import work_values
 
 
 def op(op_name, matmul, half, opcode="dot", line="", op_type="MatMul", **more):

@@ -5,8 +5,8 @@ import re
 import pytest
 from helpers.hlo import module, op, parameters, trace_of
 
-from pytest_tfperf.analysis.xla.programs import Program, pick, programs_of, programs_of_run
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.facts.programs import Program, pick, programs_of, programs_of_run
 from pytest_tfperf.trace.xspace import decode_trace
 
 

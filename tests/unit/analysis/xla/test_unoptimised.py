@@ -8,11 +8,11 @@ import pytest
 from helpers.hlo import encoded, module, op, parameters, trace_of
 from helpers.xspace import at, field, line, plane, space
 
-from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.xla.executions import XlaUse
-from pytest_tfperf.analysis.xla.step_flops import analyse
-from pytest_tfperf.analysis.xla.unoptimised import differs_by_platform, programs_before
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.facts.executions import XlaUse
+from pytest_tfperf.facts.unoptimised import differs_by_platform, programs_before
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.step_flops import analyse
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import OF_PLATFORM, Unknown

@@ -10,7 +10,7 @@ import pytest
 from helpers import sample_run as shown_run
 from helpers.builders import LAPTOP, SERVER, check, profile, record_of, value
 
-from pytest_tfperf.metrics import METRICS, Metric
+from pytest_tfperf.metric_registry import METRICS, Metric
 from pytest_tfperf.report.html.page import render_html
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.runs import Run

@@ -7,8 +7,8 @@ from helpers.made_traces import pipeline
 from helpers.traces import SYNTHETIC
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.multi_host import analyse_job
 from pytest_tfperf.cli.main import main
+from pytest_tfperf.metrics.multi_host import analyse_job
 
 HERO = re.compile(r'<p class="hero \w+">([^<]*)</p>')
 

@@ -1,0 +1,1 @@
+"""Remedies, by what they are of."""

@@ -1,0 +1,351 @@
+"""Remedies of what takes the time of a step, by the type of an op or the library of Python."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from pytest_tfperf.advice.eager_causes import ARRAY_FIRST
+from pytest_tfperf.facts.shown import JAX, TENSORFLOW
+from pytest_tfperf.recording import PythonFunction, StackTime
+from pytest_tfperf.text import and_more
+
+CALLBACK = (
+    "run the callback less often: every n batches or at the end of an epoch (save_freq='epoch', "
+    "update_freq=n)"
+)
+UNROLLED = {
+    TENSORFLOW: "a loop of Python puts them into the graph once for each iteration: tf.range or "
+    "tf.while_loop do it once, and in Keras unroll=False, or no wrapper (TimeDistributed) around a "
+    "layer that takes sequences, as Dense does",
+    JAX: "a loop of Python puts them into the program once for each iteration: jax.lax.scan or "
+    "jax.lax.fori_loop do it once",
+}
+FLATTEN_ONCE = (
+    "pass a plain list or dict of arrays: take the pytree apart once, outside of the step "
+    "(leaves, structure = jax.tree.flatten(tree)), and put it together inside of jax.jit "
+    "(jax.tree.unflatten)"
+)
+LARGER_EXECUTIONS = "larger batches, or steps_per_execution=n in model.compile: one call runs n"
+LOOP_IN_FUNCTION = (
+    "loop inside one tf.function, over tf.range or a dataset: Python then makes one call for all"
+)
+NEXT_IN_FUNCTION = "larger batches, or a loop over the dataset inside one tf.function"
+OUTSIDE_LAYERS = "loss, metrics or train_step"
+"""What ops of a step of Keras are of that no layer and no optimizer made."""
+_OUTSIDE = (
+    "compute less outside of the layers: fewer metrics or thresholds in compile(metrics=...), or "
+    "metrics on validation data alone"
+)
+IS_COMPARED = re.compile(r"\.__(hash|eq)__$")
+COMPARE_LESS = (
+    "a static argument, or an object that no framework knows, is hashed and compared in each call: "
+    "compute its hash once, or compare by identity, or pass its arrays as ordinary arguments"
+)
+LAUNCHES = "loop inside one jax.jit function: jax.lax.scan or jax.lax.fori_loop launch it once"
+MADE_ANEW = (
+    "make the dataset and its iterator once, outside of the step; each predict or evaluate makes "
+    "them anew: predict all rows in one call, or call the model itself, model(x)"
+)
+RUN_EAGERLY = "compile the model with run_eagerly=False and jit_compile='auto'"
+WIDE = frozenset({"f64", "float64", "c128", "complex128"})
+_NARROW = (
+    "compute in float32, which halves the bytes: cast the inputs, and leave jax_enable_x64 off"
+)
+DENSE = (
+    "the optimizer changes the whole table of an embedding in each step, since its sparse gradient "
+    "is made dense: an optimizer with sparse or lazy updates (SGD, Adagrad), or a smaller table"
+)
+_OPTIMIZERS = re.compile(
+    r"(?i)(adam|adamw|nadam|adamax|rmsprop|lion|ftrl|adadelta|adagrad|lamb|muon)"
+)
+_FUSE = "compile the ops into one kernel: jit_compile=True on the tf.function or in model.compile"
+_OPS = (
+    (
+        r"(Eager)?PyFunc|\w*callback\w*",
+        "Python runs inside the graph: write it with TensorFlow ops or jax.numpy, or call it in "
+        "each n-th step or iteration alone (tf.cond, jax.lax.cond)",
+    ),
+    (
+        r"While|StatelessWhile|Enter|NextIteration",
+        "ops on the whole batch (tf.vectorized_map), jit_compile=True, which makes one program of "
+        "the loop, or fewer iterations",
+    ),
+    (
+        r"IteratorGetNext\w*|OptionalGetValue|MultiDeviceIteratorGetNext\w*",
+        NEXT_IN_FUNCTION,
+    ),
+    (
+        r"MakeIterator|AnonymousIterator|\w*Dataset(V\d)?",
+        MADE_ANEW,
+    ),
+    (
+        r"SaveV2|RestoreV2|MergeV2Checkpoints|ShardedFilename|WriteFile",
+        "save less often: once an epoch (save_freq='epoch')",
+    ),
+    (r"Write\w*Summary|\w*Summary\w*", "write summaries once in many steps"),
+    (r"Print(V2)?|StringFormat", "print once in many steps, or outside of the step"),
+    (
+        r"String\w+|(Static)?Regex\w+|\w*Tokeniz\w*|LookupTable\w+|Decode\w+|ParseExample\w*",
+        "do it in the input pipeline: dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE)",
+    ),
+    (
+        r"Svd|SelfAdjointEig\w*|Eig|Qr|Cholesky|Matrix\w+|LogMatrix\w+|Lu|BatchSvd",
+        "a decomposition in each step: power iteration, or once in many steps",
+    ),
+    (
+        r"\w*NonMaxSuppression\w*",
+        "give it fewer candidates: tf.math.top_k or a least score before it",
+    ),
+    (
+        r"Extract(Image|Volume)Patches",
+        "a convolution (tf.nn.conv2d) computes patches and their product in one op",
+    ),
+    (
+        r"Resize\w+|CropAndResize|ImageProjectiveTransform\w*|Adjust\w+|RGBToHSV|HSVToRGB|Encode\w+",
+        "do it in the input pipeline: dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE), on "
+        "smaller images or of 8 bits",
+    ),
+    (
+        r"CTC\w+|SparseSoftmax\w+|(Log)?Softmax",
+        "fewer classes or a loss of some of them (tf.nn.sampled_softmax_loss), or decode once in "
+        "many steps",
+    ),
+    (
+        r"Random\w+|StatelessRandom\w+|\w*TruncatedNormal\w*|StatelessMultinomial|Multinomial|"
+        r"rng\S*",
+        "draw fewer random numbers, or by a cheaper generator (JAX: jax_default_prng_impl='rbg')",
+    ),
+    (
+        r"Concat(V2)?|ConcatenateV2|Pack|concatenate|TensorListConcat\w*",
+        "it copies all of its operands: write what is new in place (tf.Variable.scatter_update, "
+        "jax .at[].set in a donated array), or join the parts once in many steps",
+    ),
+    (
+        r"Tile|BroadcastTo",
+        "let the next op broadcast it: most ops take operands of size 1 in place of copies",
+    ),
+    (
+        r"Sort|TopK(V2)?|Unique\w*|ArgSort|sort|topk|top-k",
+        "sort or select less: tf.math.top_k with a small k, on fewer elements, or in the pipeline",
+    ),
+    (r"Assert|CheckNumerics\w*|VerifyTensorAll\w*", "switch the checks off outside of debugging"),
+    (
+        r"convolution|dot|dot_general|MatMul|BatchMatMul\w*|_FusedMatMul|Einsum|Conv\w*|_FusedConv\w*|_MklFused\w*|_Mkl\w*|_FusedBatchNorm\w*",
+        "it is the arithmetic of the step: smaller layers or fewer elements, or 16-bit types where "
+        "the hardware has them",
+    ),
+    (
+        r"Gather\w*|ResourceGather|Scatter\w*|ResourceScatter\w*|UnsortedSegment\w*|SegmentSum\w*",
+        "fewer rows, or a table that fits the cache",
+    ),
+    (
+        r"Add(V2|N)?|Sub|Mul|RealDiv|Div\w*|Pow|Square\w*|R?sqrt|Sqrt|Exp|Expm1|Log|Log1p|Tanh|"
+        r"Sigmoid|Relu\w*|S?Elu|Gelu|LeakyRelu|Soft(plus|sign)|Neg|Abs|Sign|Maximum|Minimum|"
+        r"Select(V2)?|Cast|Sin|Cos|Erf|Reciprocal|Inv|BiasAdd|Sum|Mean|Max|Min|Prod|L2Loss|"
+        r"Logical\w+|Greater\w*|Less\w*|Equal|NotEqual|ClipByValue|(Tanh|Sigmoid|Relu|Rsqrt|Sqrt|"
+        r"Softplus|Elu|BiasAdd)\w*Grad|_UnaryOpsComposition",
+        _FUSE,
+    ),
+)
+ARRAYS = re.compile(r"jax/_src/numpy/array_constructors\.py|jax/_src/dtypes\.py")
+"""Functions with which JAX makes arrays of Python's objects."""
+_PYTHON = (
+    (
+        ARRAYS.pattern,
+        ARRAY_FIRST,
+    ),
+    (
+        r"keras/src/.*trainer\.py:.*_on_batch",
+        "larger batches, or one model.fit for all of them with steps_per_execution=n",
+    ),
+    (
+        r"keras/src/.*trainer\.py:.*(predict|evaluate)",
+        MADE_ANEW,
+    ),
+    (r"keras/src/.*trainer\.py:.*fit", "one fit for all data: each call starts a loop of its own"),
+    (r"keras/src/.*trainer\.py:.*(compile|Trainer\.compile)", "call model.compile once"),
+    (
+        r"flax/nnx",
+        "split the module once, outside the loop (nnx.split), and jit a function of its state; or "
+        "nnx.cached_partial",
+    ),
+    (
+        r"jax/_src/array\.py|\.numpy$|device_get|_value",
+        "read results once in many steps, or after the loop",
+    ),
+    (
+        r"tensorflow/python/data/ops/iterator_ops\.py:OwnedIterator",
+        NEXT_IN_FUNCTION,
+    ),
+    (
+        r"tensorflow/python/data/ops/(\w+_op|dataset_ops)\.py:|keras/src/trainers/data_adapters",
+        "make the dataset once, outside the step",
+    ),
+    (r"tensorflow/python/saved_model|keras/src/saving", "save less often: once an epoch"),
+    (r"(logging|json|csv|pickle|pprint|copy|subprocess|urllib)\b", "run it once in many steps"),
+)
+_LESS_OVERHEAD = {
+    (False, False): (
+        "move the step's Python code into a tf.function, run it less often, or loop over "
+        "several steps inside one (steps_per_execution in Keras)"
+    ),
+    (False, True): (
+        "do more in each call of the tf.function (larger batches, or a loop over several steps: "
+        "steps_per_execution in Keras), and run less Python between the calls"
+    ),
+    (True, False): (
+        "move the step's Python code into one jax.jit function, loop over several steps "
+        "inside it (jax.lax.scan), or load the input ahead (Grain)"
+    ),
+    (True, True): (
+        "do more in each call of the jax.jit function (larger batches, or several steps in a "
+        "jax.lax.scan), or load the input ahead (Grain)"
+    ),
+}
+"""Remedies by framework, true for JAX, and true if each step is one call of a function."""
+_LIBRARIES_OF_OPS = (
+    *("tensorflow/python/ops/", "tensorflow/python/framework/", "tensorflow/python/util/"),
+    "tensorflow/python/eager/",
+    *("keras/src/ops/", "jax/_src/numpy/", "jax/_src/lax/"),
+)
+CALL_OF_TENSORFLOW = "tensorflow/python/util/traceback_utils.py"
+"""File of the function in which TensorFlow calls ops and tf.functions alike."""
+_PARTS_IN_JAX = re.compile(r"jax/_src/array\.py:(ArrayImpl\.)?__(getitem|iter)__")
+_EAGER_OF_JAX = "jax/_src/dispatch.py:apply_primitive"
+_LONGEST_OP_S = 1e-4
+"""Seconds that Python takes at most to run a small op eagerly: 5 to 40 µs on a quiet machine."""
+_LEAST, _FEWEST = 0.1, 3
+"""Least share of the time, and least samples, of a line that is named."""
+_CALL_ALL_ELSE = ("keras/src/.*trainer", r"tensorflow/python/data/ops/(\w+_op|")
+"""Start of patterns of functions that call most of the others."""
+_LARGE = 0.3
+"""Least share of a library's functions whose remedy is told."""
+
+
+def op_remedy(kind: str, scope: str, kinds: Sequence[str], dtype: str = "") -> str:
+    """
+    Return the remedy of ops that take the time of a step.
+
+    Args:
+        kind: The type of the op that takes most.
+        scope: The layer or optimizer in its name, or the loop's name.
+        kinds: The types of all ops of the group.
+        dtype: The type of the result of the op that takes most, empty if unknown.
+    """
+    if dtype in WIDE:
+        return _NARROW
+    if _OPTIMIZERS.search(scope) and any("Segment" in one for one in kinds):
+        return DENSE
+    known = next((text for pattern, text in _OPS if re.fullmatch(pattern, kind)), "")
+    return _OUTSIDE if scope == OUTSIDE_LAYERS and known in ("", _FUSE) else known
+
+
+def python_remedy(stacks: Iterable[StackTime]) -> str:
+    """
+    Return the remedy of Python that takes the time of a step.
+
+    Args:
+        stacks: Where it was, the longest time first.
+    """
+    first = next(iter(stacks))
+    if first.callback:
+        return CALLBACK
+    if IS_COMPARED.search(first.function):
+        return COMPARE_LESS
+    for pattern, text in _PYTHON:
+        if first.called and re.search(pattern, f"{first.called} {first.function}"):
+            return text
+    if runs_eagerly(first):
+        return into_one_function(JAX if first.called.startswith("jax/") else TENSORFLOW)
+    return less_often()
+
+
+def library_remedy(
+    functions: Sequence[PythonFunction], weight: Callable[[PythonFunction], float], in_keras: bool
+) -> tuple[str, str] | None:
+    """
+    Return the library that most of its functions are of, and its remedy, if one is known.
+
+    Args:
+        functions: The functions of libraries that a step calls.
+        weight: What is divided among them.
+        in_keras: True if Keras calls the step; methods of its trainer are then not the user's call.
+    """
+    total = sum(map(weight, functions))
+    for pattern, text in _PYTHON:
+        found = [one for one in functions if re.search(pattern, one.name)]
+        if not found or not total or (in_keras and pattern.startswith("keras")):
+            continue
+        if pattern.startswith(_CALL_ALL_ELSE):
+            return min((one.name for one in found), key=len), text
+        if sum(map(weight, found)) >= _LARGE * total:
+            return max(found, key=weight).name, text
+    return None
+
+
+def overhead_remedy(framework: str, is_function: bool) -> str:
+    """Return the remedy of Python around the calls of functions."""
+    return _LESS_OVERHEAD[framework == JAX, is_function]
+
+
+def into_one_function(framework: str) -> str:
+    """Return the remedy of ops that Python runs one by one."""
+    name = "jax.jit function" if framework == JAX else "tf.function"
+    return f"put the step into one {name}: Python runs its ops one by one"
+
+
+def less_often(function: str = "it") -> str:
+    """Return the remedy of Python that no other one is known of."""
+    return f"run {function} less often, for a whole batch at once, or outside the step"
+
+
+def runs_eagerly(place: StackTime) -> bool:
+    """Return whether the user's line calls an op of a framework, outside of any function."""
+    is_array = ARRAYS.match(place.called)  # makes arrays of Python's objects
+    if place.called.startswith(CALL_OF_TENSORFLOW):
+        return place.function.startswith(("tensorflow/python/ops/", "tensorflow/python/framework/"))
+    is_part = _PARTS_IN_JAX.match(place.called) or place.function.startswith(_EAGER_OF_JAX)
+    return bool(place.called.startswith(_LIBRARIES_OF_OPS) or is_part) and not is_array
+
+
+def op_samples(
+    stacks: Iterable[StackTime], n_eager: float, n_calls: float, framework: str
+) -> list[StackTime]:
+    """
+    Return the samples of ops that the user's lines run eagerly.
+
+    Ops of JAX that are compiled functions themselves have no Python of their own. Samples of lines
+    that call no Python are theirs if such ops can take that long.
+
+    Args:
+        stacks: The samples.
+        n_eager: Ops that run eagerly in a step.
+        n_calls: Calls of compiled functions in a step.
+        framework: The framework of the steps.
+    """
+    own = [one for one in stacks if one.line and not one.callback]
+    lines_s = sum(one.seconds for one in own if not one.called)
+    in_lines = framework == JAX and n_calls <= n_eager and lines_s <= n_eager * _LONGEST_OP_S
+    eager_only = ("tensorflow/", "keras/") if n_eager and not n_calls else ()
+    return [
+        one
+        for one in own
+        if runs_eagerly(one) or (in_lines and not one.called) or one.called.startswith(eager_only)
+    ]
+
+
+def lines_of(samples: Iterable[StackTime]) -> str:
+    """Return the user's lines of samples, ` at train.py:7, train.py:9`, the longest time first."""
+    seconds, numbers = Counter[str](), Counter[str]()
+    for one in samples:
+        seconds[one.line] += one.seconds  # type: ignore[assignment]
+        numbers[one.line] += one.n
+    least_s = _LEAST * seconds.total()
+    lines = [
+        line
+        for line, taken in seconds.most_common()
+        if line and numbers[line] >= _FEWEST and taken >= least_s
+    ]
+    return f" at {and_more(lines, 3)}" if lines else ""

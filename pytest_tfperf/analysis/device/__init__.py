@@ -1,1 +1,0 @@
-"""Accelerators: kernels, launches, op profile, roofline."""

@@ -1,1 +1,0 @@
-"""Differences between two profiles of one step."""

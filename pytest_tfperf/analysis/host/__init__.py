@@ -1,1 +1,0 @@
-"""Host activity: ops, functions, memory."""

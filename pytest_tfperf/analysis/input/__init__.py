@@ -1,1 +1,0 @@
-"""The input pipeline: stages, waits, padding in batches."""

@@ -1,1 +1,0 @@
-"""Steps of a trace and the parts of their time."""

@@ -1,1 +1,0 @@
-"""XLA executables: runs, compilations, costs."""

@@ -1,0 +1,162 @@
+"""Divide the time of each step into parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_tfperf.facts.device_planes import DeviceActivity, find_device_activity
+from pytest_tfperf.facts.host_activity import Activity, find_activity, launches
+from pytest_tfperf.facts.steps import Steps
+from pytest_tfperf.facts.waits import input_waits, pushed_input
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.trace.intervals import Spans, covered, merge, subtract, within
+from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.values import PARTS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Breakdown:
+    """Parts of each step; they sum to the periods."""
+
+    parts_ps: dict[str, Ints]
+    """Picoseconds by part of `values.PARTS`, each of shape (n_steps,)."""
+    period_ps: Ints
+    """Periods in picoseconds, shape (n_steps,)."""
+    device: DeviceActivity
+    """Activity of the accelerators."""
+    host: HostSpans
+    """Activity of the host."""
+    decided_by: Ints
+    """Index of the device that decides a step's parts, -1 for all together, shape (n_steps,)."""
+
+    def share(self, part: str) -> float:
+        """Return a part of all steps ÷ their periods."""
+        return float(self.parts_ps[part].sum() / max(self.period_ps.sum(), 1))
+
+    def spans_of(self, step: int, begin_ps: int, end_ps: int) -> list[tuple[str, Spans]]:
+        """
+        Return the disjoint spans of a step's parts, `other` excluded.
+
+        Args:
+            step: Index of the step.
+            begin_ps: Start of the step in picoseconds.
+            end_ps: Its end, excluded.
+        """
+        place = int(self.decided_by[step])
+        device = self.device.spans if place < 0 else self.device.each[place]
+        near = {kind: within(spans, begin_ps, end_ps) for kind, spans in device.items()}
+        host = self.host.within(begin_ps, end_ps)
+        return list(_exclusive(host, near, self.device.n_devices))
+
+
+def break_down(trace: Trace, steps: Steps, waits: Spans | None = None) -> Breakdown:
+    """
+    Divide each step of a host into parts, device and host sides together.
+
+    An instant counts once, as the first of these that holds. A device computes, copies to the host,
+    copies on or between devices, or is in a collective. The step waits for input, with no device
+    busy and, without devices, no model op on another thread; or the host gives input to the
+    device. A kernel is launched. Something is compiled. TensorFlow is active on the host. The rest
+    is other: Python and the loop.
+
+    Devices that a collective joins wait for the slowest of them, so none hides the wait of another.
+    There a step has the parts of the device that waits longest for input.
+
+    Args:
+        trace: The trace of the steps.
+        steps: The steps as the devices ran them.
+        waits: The waits for input (`input_waits`), if known already.
+    """
+    device = find_device_activity(trace)
+    waits = input_waits(trace) if waits is None else waits
+    host = HostSpans(
+        merge(waits),
+        merge(pushed_input(trace)),
+        launches(trace) if device.n_devices else merge(),
+        find_activity(trace),
+    )
+    parts = _parts(steps, host, device.spans, device.n_devices)
+    joined = [covered(own["collective"], steps.start_ps, steps.end_ps) > 0 for own in device.each]
+    together = np.sum(joined, axis=0) > 1 if joined else np.zeros(len(steps), bool)
+    decided_by = np.full(len(steps), -1)
+    if together.any():
+        for place, (own, in_collective) in enumerate(zip(device.each, joined, strict=True)):
+            alone = _parts(steps, host, own, device.n_devices)
+            worse = together & in_collective & (alone["input"] > parts["input"])
+            parts = {part: np.where(worse, alone[part], parts[part]) for part in PARTS}
+            decided_by[worse] = place
+    return Breakdown(parts, steps.period_ps, device, host, decided_by)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostSpans:
+    """Activity of the host that parts are made of."""
+
+    waits: Spans
+    """Waits for input."""
+    pushed: Spans
+    """Input that the host gives otherwise."""
+    launches: Spans
+    """Launches of kernels."""
+    activity: Activity
+    """Ops, runtime and compilers."""
+
+    def within(self, begin_ps: int, end_ps: int) -> HostSpans:
+        """Return the activity of a window, in picoseconds, the end excluded."""
+        waits, pushed, launched, model, runtime, compiled = (
+            within(spans, begin_ps, end_ps)
+            for spans in (
+                self.waits,
+                self.pushed,
+                self.launches,
+                self.activity.model,
+                self.activity.runtime,
+                self.activity.compile,
+            )
+        )
+        return HostSpans(waits, pushed, launched, Activity(model, runtime, compiled))
+
+
+def _parts(
+    steps: Steps, host: HostSpans, device: dict[str, Spans], n_devices: int
+) -> dict[str, Ints]:
+    """
+    Return the parts of each step, each of shape (n_steps,).
+
+    Args:
+        steps: The steps.
+        host: Activity of the host.
+        device: Merged spans of the devices by kind.
+        n_devices: Number of devices of the trace.
+    """
+    parts = {part: np.zeros(len(steps), np.int64) for part in PARTS}
+    for part, spans in _exclusive(host, device, n_devices):
+        parts[part] = parts[part] + covered(spans, steps.start_ps, steps.end_ps)
+    parts["other"] = steps.period_ps - sum(parts.values(), np.zeros(len(steps), np.int64))
+    return parts
+
+
+def _exclusive(
+    host: HostSpans, device: dict[str, Spans], n_devices: int
+) -> Iterator[tuple[str, Spans]]:
+    """Yield the parts with spans that no part before has; a part may come twice."""
+    taken: Spans = merge()
+    for part, spans in _in_order(host, device, n_devices):
+        yield part, subtract(spans, taken)
+        taken = merge(taken, spans)
+
+
+def _in_order(host: HostSpans, device: dict[str, Spans], n_devices: int) -> list[tuple[str, Spans]]:
+    activity = host.activity
+    waiting = host.waits if n_devices else subtract(host.waits, activity.model)
+    return [
+        *((kind, spans) for kind, spans in device.items() if kind != "input"),
+        ("input", waiting),
+        ("input", merge(device["input"], host.pushed)),
+        ("kernel_launch", host.launches),
+        ("compile", activity.compile),
+        ("host_compute", merge(activity.model, activity.runtime)),
+    ]

@@ -1,0 +1,119 @@
+"""Complete a recording from its trace: counts of a bare trace, the batch of its pipeline."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import takewhile
+
+from pytest_tfperf.facts.executions import compiled_late
+from pytest_tfperf.facts.host_activity import (
+    compiled_again,
+    jax_retraces,
+    shows_runtime,
+    traced_again,
+    traced_late,
+)
+from pytest_tfperf.facts.shown import JAX, framework
+from pytest_tfperf.facts.stages import Stage
+from pytest_tfperf.facts.steps import Steps
+from pytest_tfperf.function_traces import FunctionTrace
+from pytest_tfperf.op_types import KEEPS_BATCHES
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.trace.xspace import Trace
+
+Retraces = tuple[FunctionTrace, ...]
+"""Traces of functions after the first step."""
+
+
+def completed(
+    recording: Recording,
+    trace: Trace,
+    steps: Steps,
+    stages: Sequence[Stage],
+    hidden: str | None = None,
+) -> Recording:
+    """
+    Return the recording with counts and batch size from its trace.
+
+    Args:
+        recording: The recording as it was made.
+        trace: The trace of its steps.
+        steps: The steps of that trace.
+        stages: The stages of the input pipelines.
+        hidden: The reason why the trace may not show compilations, or None.
+    """
+    return _with_batch(_with_counts(recording, trace, steps, hidden), stages)
+
+
+def _with_counts(recording: Recording, trace: Trace, steps: Steps, hidden: str | None) -> Recording:
+    """
+    Count what was compiled and traced after the first step of a bare trace.
+
+    Steps that are calls of tf.functions have no first step: there it is each one's first call.
+    """
+    if not recording.bare:
+        return recording
+    unmarked = steps.source == "function" and framework(trace) != JAX
+    compiled = traced = None
+    found = tuple(compiled_again(trace) if unmarked else compiled_late(trace, steps))
+    if found or not hidden:
+        compiled = found
+    if framework(trace) == JAX:
+        traced = jax_retraces(trace, steps, bool(hidden))
+    elif shows_runtime(trace):
+        traced = tuple(traced_again(trace) if unmarked else traced_late(trace, steps))
+    if traced is not None:
+        traced = with_changes(traced, recording.traced or ())
+    return replace(
+        recording, compiled=compiled, traced=traced, n_steps=len(steps), n_epochs=steps.n_epochs - 1
+    )
+
+
+def with_changes(found: Retraces, watched: Retraces) -> Retraces:
+    """
+    Return the retraces that a trace shows with the changes that caused them.
+
+    The last retrace of a function is its last that was watched. Where more were watched than a
+    first one besides, it is not known which of them the trace shows.
+
+    Args:
+        found: Each retrace in the trace.
+        watched: Each trace of a function meanwhile, with its changes and line.
+    """
+    by_name: dict[str, list[FunctionTrace]] = {}
+    for one in watched:
+        by_name.setdefault(one.function, []).append(one)
+    n_found = Counter(one.function for one in found)
+    known = {
+        name: iter(of_it[-n_found[name] :])
+        for name, of_it in by_name.items()
+        if n_found[name] <= len(of_it) <= n_found[name] + 1
+    }
+    nothing: Iterator[FunctionTrace] = iter(())
+    return tuple(
+        next(known.get(one.function, nothing), one)._replace(step=one.step) for one in found
+    )
+
+
+def _with_batch(recording: Recording, stages: Sequence[Stage]) -> Recording:
+    """
+    Take the batch of the last batching stage if the input's signature leaves it open.
+
+    It stays open if a later stage may change the batches.
+    """
+    by_depth = sorted(stages, key=lambda stage: stage.depth)
+    behind = list(takewhile(lambda stage: not stage.batch_size, by_depth))
+    batch = next((stage.batch_size for stage in by_depth if stage.batch_size), None)
+    if (
+        batch is None
+        or recording.workload.get("batch", 0) is not None
+        or any(stage.name not in KEEPS_BATCHES for stage in behind)
+    ):
+        return recording
+    return replace(
+        recording,
+        workload={**recording.workload, "batch": batch},
+        examples_per_step=recording.examples_per_step or batch,
+    )

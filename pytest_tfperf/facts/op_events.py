@@ -1,0 +1,217 @@
+"""Measure the ops that GPUs and TPUs ran."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pytest_tfperf.facts.device_planes import gpu_kind
+from pytest_tfperf.facts.host_activity import eager_executions
+from pytest_tfperf.facts.kernel_names import launchers, programs_of
+from pytest_tfperf.facts.on_devices import own_steps
+from pytest_tfperf.facts.op_times import OpTime, new_op, summed
+from pytest_tfperf.facts.steps import Steps
+from pytest_tfperf.hlo.cost import Costs, OpCost
+from pytest_tfperf.hlo.product_units import kernel_of
+from pytest_tfperf.op_types import GPU_SIDE, TPU_SIDE
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.trace.devices import gpus, stream_events, tpu_ops, tpus
+from pytest_tfperf.trace.events import Events, metadata_texts
+from pytest_tfperf.trace.nesting import enclosing
+from pytest_tfperf.trace.xspace import HOST, Plane, Trace
+
+_MOVES = {
+    "input": "copy to device",
+    "output": "copy to host",
+    "device_to_device": "copy on device",
+    "collective": "collective",
+}
+
+
+_INSTRUCTION = re.compile(r"%?([^\s=]+) = ")
+
+
+_PROGRAM = re.compile(r"\((\d+)\)\Z")
+
+
+def device_ops(trace: Trace, steps: Steps) -> list[OpTime]:
+    """
+    Measure the ops of a host's GPUs and TPUs, all devices together, in the steps as the devices ran
+    them.
+    """
+    eager = _eager_launches(trace) if gpus(trace) else np.empty(0, np.int64)
+    of_gpus = [op for plane in gpus(trace) for op in _gpu_ops(plane, eager, steps)]
+    return _together([*of_gpus, *(op for plane in tpus(trace) for op in _tpu_ops(plane, steps))])
+
+
+def with_costs(ops: Sequence[OpTime], modules: Mapping[str, Costs]) -> list[OpTime]:
+    """
+    Add FLOPs, bytes and opcode to the ops that are XLA instructions, or have the names of kernels
+    that XLA generated for them, as those of a CUDA graph.
+
+    A function has a program for each shape, and each of them costs something else. Where the trace
+    does not say which one ran an op, its costs are known if they are equal in all.
+
+    Args:
+        ops: The ops.
+        modules: Costs by module name, with or without `(program id)`.
+    """
+    costs: dict[tuple[str, str], list[OpCost]] = {}
+    for module, found in modules.items():
+        for cost in found.ops:
+            for program in {module, module.partition("(")[0]}:
+                for name in {cost.name, kernel_of(cost.name)}:
+                    costs.setdefault((program, name), []).append(cost)
+    return [_with_cost(op, _agreed(costs.get((op.module, op.name), ()))) for op in ops]
+
+
+def _agreed(costs: Sequence[OpCost]) -> OpCost | None:
+    different = {(cost.opcode, cost.work, cost.bytes, cost.counted) for cost in costs}
+    return costs[0] if len(different) == 1 else None
+
+
+def _eager_launches(trace: Trace) -> Ints:
+    """Return the correlation ids of launches by eager ops."""
+    host = Events.of(trace.plane(HOST))
+    eager = eager_executions(host)
+    if not len(eager):
+        return np.empty(0, np.int64)
+    calls = host.having("correlation_id")
+    return calls.where(enclosing(eager, calls) >= 0).integers("correlation_id")
+
+
+def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[OpTime]:
+    """
+    Measure kernels by the op that launched them, else by name; copies and collectives always by
+    name.
+    """
+    events, steps = stream_events(plane), own_steps(plane, steps)
+    moves = np.isin(events.rows, events.named(lambda name: gpu_kind(name) in _MOVES).rows)
+    code, found = launchers(events)
+    code = np.where(moves, plane.name_index[events.rows], code)
+    module, modules = programs_of(events)
+    eager = (events.integers("is_eager") != 0) | np.isin(
+        events.integers("correlation_id", -1), eager_launches
+    )
+
+    def op(key: int) -> OpTime:
+        launcher, in_module = found[key // len(modules)], modules[key % len(modules)]
+        kind = launcher.kind if launcher.source else _MOVES.get(gpu_kind(launcher.name), "kernel")
+        return new_op(GPU_SIDE, launcher.name, kind, in_module)
+
+    key = code * len(modules) + module
+    inside = steps.of(events.start) >= 0
+    pairs = np.unique(np.array([key[inside], plane.name_index[events.rows][inside]]), axis=1)
+    different = np.unique(pairs[0], return_counts=True)[1].tolist()
+    return [
+        replace(one, kernels=n)
+        for one, n in zip(summed(events, events, key, eager, steps, op), different, strict=True)
+    ]
+
+
+def _tpu_ops(plane: Plane, steps: Steps) -> list[OpTime]:
+    """
+    Measure the ops of a TPU core by instruction; XLA's FLOPs and bytes come from the event's
+    metadata.
+    """
+    events, steps = tpu_ops(plane), own_steps(plane, steps)
+    timed = on_device_clock(events)
+    category, program = metadata_texts(plane, "hlo_category"), metadata_texts(plane, "program_id")
+    costs = {stat: metadata_texts(plane, stat) for stat in ("flops", "bytes_accessed")}
+    modules = {match[1]: name for name in plane.names if (match := _PROGRAM.search(name))}
+
+    def op(key: int) -> OpTime:
+        name = plane.names[key]
+        return new_op(
+            TPU_SIDE,
+            instruction(name),
+            category.get(name, ""),
+            modules.get(program.get(name, ""), ""),
+        )
+
+    names = plane.name_index[events.rows]
+    ops = summed(events, timed, names, np.zeros(len(events), bool), steps, op)
+    keys = np.unique(names[steps.of(events.start) >= 0]).tolist()
+    return [
+        replace(
+            op,
+            flops=_told(_cost(costs["flops"].get(plane.names[key]), op.count), op.kind),
+            bytes=_cost(costs["bytes_accessed"].get(plane.names[key]), op.count),
+        )
+        for key, op in zip(keys, ops, strict=True)
+    ]
+
+
+def on_device_clock(events: Events) -> Events:
+    """
+    Return the same events on the TPU's own clock, if all have its times.
+
+    The trace's times come from the host's clock, to which a core's clock is fitted in pieces.
+    Single ops are off by up to half there (GetDeviceEventTimespan of openxla/xla, xplane_utils.cc,
+    prefers these stats too).
+    """
+    start, duration = (
+        events.integers("device_offset_ps", -1),
+        events.integers("device_duration_ps", -1),
+    )
+    if not len(events) or start.min() < 0 or duration.min() < 0:
+        return events
+    starts, durations = events.plane.start_ps.copy(), events.plane.duration_ps.copy()
+    starts[events.rows], durations[events.rows] = start, duration
+    return Events(replace(events.plane, start_ps=starts, duration_ps=durations), events.rows)
+
+
+def instruction(text: str) -> str:
+    """
+    Return the instruction's name in its HLO text: `%add.1 = f32[] add(…)` → `add.1`; other text
+    unchanged.
+    """
+    match = _INSTRUCTION.match(text)
+    return match[1] if match else text
+
+
+def _cost(text: str | None, count: int) -> float | None:
+    """Return FLOPs or bytes of `count` runs, or None without a valid number."""
+    try:
+        cost = float(text or "nan") * count
+    except ValueError:
+        return None
+    return cost if 0 <= cost < math.inf else None
+
+
+def _told(flops: float | None, kind: str) -> float | None:
+    """Return None for a custom call of 0 FLOPs: the compiler knows only what a kernel declares."""
+    return flops if flops or not kind.startswith("custom-call") else None
+
+
+def _with_cost(op: OpTime, cost: OpCost | None) -> OpTime:
+    if cost is None or op.flops is not None:
+        return op
+    runs = op.count / op.kernels
+    flops = cost.work.flops * runs if cost.counted else None
+    return replace(op, kind=cost.opcode, flops=flops, bytes=cost.bytes * runs)
+
+
+def _together(ops: Iterable[OpTime]) -> list[OpTime]:
+    """Add up ops of several devices that share name and module."""
+    found: dict[tuple[str, ...], OpTime] = {}
+    for op in ops:
+        key = (op.side, op.module, op.name, op.kind)
+        found[key] = _sum(found[key], op) if key in found else op
+    return list(found.values())
+
+
+def _sum(one: OpTime, other: OpTime) -> OpTime:
+    return replace(
+        one,
+        count=one.count + other.count,
+        total_s=one.total_s + other.total_s,
+        self_s=one.self_s + other.self_s,
+        eager_s=one.eager_s + other.eager_s,
+        flops=None if one.flops is None or other.flops is None else one.flops + other.flops,
+        bytes=None if one.bytes is None or other.bytes is None else one.bytes + other.bytes,
+    )

@@ -1,0 +1,203 @@
+"""
+Measure the total time and the self time of each op, on the host and on the devices.
+
+XProf's counterpart is its framework op statistics (openxla/xprof, op_metrics_db_utils.cc). In
+contrast to it, copies, collectives and kernels without annotation are rows of their own, not idle
+time. Eager ops count on the host too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pytest_tfperf.facts.host_activity import eager_executions, op_type
+from pytest_tfperf.facts.kernel_names import launchers
+from pytest_tfperf.facts.steps import Steps
+from pytest_tfperf.op_types import DATA_SIDE, HOST_SIDE
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.quantities import COUNT, SECONDS, SHARE
+from pytest_tfperf.trace.devices import accelerators
+from pytest_tfperf.trace.event_columns import distinct
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.function_calls import EAGER
+from pytest_tfperf.trace.nesting import enclosing, self_times
+from pytest_tfperf.trace.own_program import without_waits
+from pytest_tfperf.trace.stat_columns import Mask
+from pytest_tfperf.trace.stats import labels
+from pytest_tfperf.trace.tf_data import is_for_data
+from pytest_tfperf.trace.xspace import HOST, Trace
+from pytest_tfperf.values import Column, Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpTime:
+    """One op over all steps and devices."""
+
+    side: str
+    """Host, tf.data, or the device where it ran."""
+    name: str
+    """Name of the op."""
+    kind: str
+    """Op type or HLO category."""
+    module: str = ""
+    """XLA module, empty without one."""
+    count: int
+    """Occurrences; on a GPU its kernels."""
+    kernels: int = 1
+    """Number of different kernels of one occurrence."""
+    total_s: float
+    """Seconds with the ops inside it."""
+    self_s: float
+    """Seconds without the ops inside it."""
+    eager_s: float = 0.0
+    """Part of `self_s` that ran eagerly."""
+    flops: float | None = None
+    """FLOPs of all occurrences, or None."""
+    bytes: float | None = None
+    """Bytes of all occurrences, or None."""
+
+
+def host_ops(trace: Trace, steps: Steps, ran: Steps | None = None) -> list[OpTime]:
+    """
+    Measure the TensorFlow ops that the host's threads started in the steps and, on a CPU, XLA
+    instructions.
+
+    Ops of the input pipeline have the side `tf.data`. The events of an eager op are one: the
+    runtime's event, with the kernel in it.
+
+    Args:
+        trace: The trace.
+        steps: Its steps, as the host launched them.
+        ran: The steps where the devices ran them, if they are others.
+    """
+    host = Events.of(trace.plane(HOST))
+    ops = host.named(lambda name: op_type(name) is not None and "Iterator::" not in name)
+    eager = eager_executions(host)
+    ops = ops.where(enclosing(eager, ops) < 0)
+    events = Events(host.plane, np.sort(np.r_[ops.rows, eager.rows]))
+    code, eager_names = labels(eager, "eager_op")
+    names = [*(name.removeprefix(f"{EAGER}: ") for name in host.plane.names), *eager_names]
+    at = np.searchsorted(events.rows, eager.rows)
+    name, run_eagerly = host.plane.name_index[events.rows], np.zeros(len(events), bool)
+    name[at] = np.where(code > 0, len(host.plane.names) + code, name[at])
+    run_eagerly[at] = True
+    key = name * 2 + is_for_data(host.plane)[events.rows]
+
+    def op(key: int) -> OpTime:
+        name = names[key // 2]
+        node, _, kind = name.rpartition(":")
+        return new_op(DATA_SIDE if key % 2 else HOST_SIDE, node or name, kind or name)
+
+    return [
+        *summed(events, events, key, run_eagerly, steps, op),
+        *([] if accelerators(trace) else _xla_ops(host, ran or steps)),
+    ]
+
+
+def _xla_ops(host: Events, steps: Steps) -> list[OpTime]:
+    """Measure the XLA instructions that the host's threads ran, if there is no accelerator."""
+    events = host.named(lambda name: ":" not in name)
+    events = without_waits(events.having("hlo_op"))
+    code, found = launchers(events)
+    module, modules = labels(events, "hlo_module")
+
+    def op(key: int) -> OpTime:
+        launcher = found[key // len(modules)]
+        return new_op(HOST_SIDE, launcher.name, launcher.kind, modules[key % len(modules)])
+
+    return summed(
+        events, events, code * len(modules) + module, np.zeros(len(events), bool), steps, op
+    )
+
+
+def op_table(ops: Sequence[OpTime], n_steps: int) -> Table:
+    """
+    Tabulate the ops by self time, seconds and occurrences per step; shares are of the side's self
+    time.
+    """
+    columns = [
+        Column("where", "where"),
+        Column("op", "op"),
+        Column("type", "type"),
+        Column("occurrences", "occurrences", COUNT),
+        Column("total_s", "total", SECONDS),
+        Column("self_s", "self", SECONDS),
+        Column("share", "of its side", SHARE),
+        Column("eager", "eager", SHARE),
+    ]
+    sides: dict[str, float] = {}
+    for op in ops:
+        sides[op.side] = sides.get(op.side, 0.0) + op.self_s
+    rows = [
+        (
+            op.side,
+            op.name,
+            op.kind,
+            op.count / n_steps,
+            op.total_s / n_steps,
+            op.self_s / n_steps,
+            _part(op.self_s, sides[op.side]),
+            _part(op.eager_s, op.self_s),
+        )
+        for op in sorted(ops, key=lambda op: -op.self_s)
+    ]
+    return Table.of("ops", columns, rows)
+
+
+def eager_share(ops: Iterable[OpTime]) -> float | None:
+    """Return the share of the ops' self time that ran eagerly, or None without time."""
+    found = list(ops)
+    return _part(sum(op.eager_s for op in found), sum(op.self_s for op in found))
+
+
+def _part(some: float, of_all: float) -> float | None:
+    return min(some / of_all, 1.0) if of_all > 0 else None
+
+
+def new_op(side: str, name: str, kind: str, module: str = "") -> OpTime:
+    """
+    Return an op without any time.
+
+    Args:
+        side: Host, tf.data, or the device.
+        name: Name of the op.
+        kind: Op type or HLO category.
+        module: XLA module, empty without one.
+    """
+    return OpTime(side=side, name=name, kind=kind, module=module, count=0, total_s=0.0, self_s=0.0)
+
+
+def summed(
+    events: Events, timed: Events, key: Ints, eager: Mask, steps: Steps, op: Callable[[int], OpTime]
+) -> list[OpTime]:
+    """
+    Sum the times of the events of each key, in the steps.
+
+    Args:
+        events: The events.
+        timed: The same events on their own clock.
+        key: A key for each event, shape (n,).
+        eager: Mask of events that ran eagerly, shape (n,).
+        steps: The steps.
+        op: Makes the op of the event with this index.
+    """
+    inside = steps.of(events.start) >= 0
+    keys, group = distinct(key[inside])
+
+    def total(column: Ints) -> list[float]:
+        return [float(time) for time in np.bincount(group, column, keys.size) * 1e-12]
+
+    self_ps, duration = self_times(timed)[inside], (timed.end - timed.start)[inside]
+    columns = (
+        np.bincount(group, minlength=keys.size).tolist(),
+        total(duration),
+        total(self_ps),
+        total(self_ps * eager[inside]),
+    )
+    return [
+        replace(op(key), count=count, total_s=total_s, self_s=self_s, eager_s=eager_s)
+        for key, count, total_s, self_s, eager_s in zip(keys.tolist(), *columns, strict=True)
+    ]

@@ -1,0 +1,362 @@
+"""
+Find the stages of the tf.data pipelines behind the steps: the tree of iterators and the cost of
+each.
+
+Names and stats of the events are those of TensorFlow 2.18 to 2.22 (tensorflow/core/data,
+`Iterator::…` TraceMes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pytest_tfperf.facts.host_activity import op_type
+from pytest_tfperf.facts.iterators import (
+    ASYNC,
+    NodeProperties,
+    asynchronous_above,
+    given_name,
+    owners,
+    properties_of,
+    stage_above,
+    stage_groups,
+    stage_type,
+)
+from pytest_tfperf.op_types import PYTHON_OPS
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.trace.event_columns import distinct_values
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.intervals import EMPTY, Spans, covered, intersect, merge
+from pytest_tfperf.trace.nesting import enclosing, parents
+from pytest_tfperf.trace.tf_data import DATA_RUNS, data_runs, process_ids
+from pytest_tfperf.trace.xspace import HOST, Trace
+
+_READERS = frozenset(
+    {"TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "ArrayRecord", "LMDB"}
+)
+_DECODES = "Decode"
+"""Start of types of ops that decode (tensorflow/core/ops/image_ops.cc, parsing_ops.cc)."""
+_DEVICE_END = "::Prefetch::Generator"
+"""What a device's own prefetch takes from: the time in it is waiting for the host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionRuns:
+    """The runs of a stage's functions."""
+
+    n: int = 0
+    """Number of runs."""
+    mean_s: float = 0.0
+    """Mean seconds of a run."""
+    longest_s: float = 0.0
+    """Seconds of the longest run."""
+    decoding_s: float = 0.0
+    """Seconds of ops that decode, of all runs together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stage of the pipeline, all its iterators together."""
+
+    path: str
+    """Place in the tree, from the step's side."""
+    name: str
+    """Name that the user gave, or the stage's type."""
+    node: str = ""
+    """Long name of the iterator."""
+    calls: int = 0
+    """Calls of the stage in the trace."""
+    self_s: float = 0.0
+    """Seconds spent in it without its inputs; of parallel functions their sum."""
+    cost_s: float = 0.0
+    """Seconds for one element of the pipeline's end."""
+    per_element: float = 1.0
+    """Calls, or runs of its functions, for such an element."""
+    pool_s: float = 0.0
+    """Seconds of its functions for one element ÷ the threads that all functions share."""
+    blocking_s: float = 0.0
+    """Seconds that it worked while a step waited."""
+    parallelism: int = 1
+    """Number of threads or calls that share its work."""
+    python: bool = False
+    """True if it runs Python."""
+    injected: bool = False
+    """True if TensorFlow added it."""
+    buffer_limit: int = 0
+    """Largest number of elements in its buffer, 0 without one."""
+    buffered: float = 0.0
+    """Mean number of elements in its buffer."""
+    batch_size: int = 0
+    """Elements of a batch that it makes, 0 if it makes none."""
+    runs: FunctionRuns = FunctionRuns()
+    """Runs of its functions."""
+    parallel_calls: int = 1
+    """Number of threads or calls that it may use, however many threads there are."""
+    threads: int = 0
+    """Threads of the pipeline for functions, 0 if unknown."""
+    cores: int = 0
+    """Cores that the pipeline may use, 0 if unknown."""
+    ordered: bool = False
+    """True if parallel results wait for those before them."""
+
+    @property
+    def depth(self) -> int:
+        """Number of stages between it and the step."""
+        return self.path.count("::")
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds that the stage needed if its parallel workers were busy all the time."""
+        return self.self_s / max(self.parallelism, 1)
+
+    @property
+    def reads_files(self) -> bool:
+        """True if it reads a storage format."""
+        return self.name in _READERS
+
+    @property
+    def on_device(self) -> bool:
+        """
+        True if it is the end of a pipeline on the accelerator, which takes elements from the
+        host's.
+        """
+        return self.path.endswith(_DEVICE_END)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """
+    Own work of a stage: number of calls or function runs, their time, and how long a step waited
+    for it.
+    """
+
+    n: int = 0
+    self_ps: int = 0
+    blocking_ps: int = 0
+    python: bool = False
+    longest_ps: int = 0
+    decoding_ps: int = 0
+
+    @property
+    def runs(self) -> FunctionRuns:
+        """These as runs of functions, in seconds."""
+        return FunctionRuns(
+            n=self.n,
+            mean_s=self.self_ps * 1e-12 / max(self.n, 1),
+            longest_s=self.longest_ps * 1e-12,
+            decoding_s=self.decoding_ps * 1e-12,
+        )
+
+
+def find_stages(trace: Trace, waits: Spans = EMPTY) -> tuple[Stage, ...]:
+    """
+    Find the stages of all pipelines that ran, the most expensive one first.
+
+    Args:
+        trace: The trace of the steps.
+        waits: Merged spans in which a step waited.
+    """
+    host = Events.of(trace.plane(HOST))
+    iterators = host.named(lambda name: name.startswith("Iterator::"))
+    if not len(iterators):
+        return ()
+    paths, group = stage_groups(iterators)
+    functions = _functions_of(host, iterators, group, paths, waits)
+    calls = dict(zip(paths, np.bincount(group, minlength=len(paths)).tolist(), strict=True))
+    nodes = dict(zip(paths, properties_of(iterators, group, len(paths)), strict=True))
+    own = _own_work(iterators, group, paths, waits)
+    pool = max(node.threads for node in nodes.values())
+    threads, cores = pool or 1 << 30, max(node.cores for node in nodes.values())
+    per_element = _calls_per_element(nodes, calls)
+    stages = []
+    for path, node in nodes.items():
+        if stage_type(path) in ASYNC:
+            work, runs = (
+                functions.get(path, _Work()),
+                per_element[path] * _runs_per_call(path, node, calls, functions),
+            )
+            parallel_calls = node.parallelism
+        else:
+            work, runs = own.get(path, _Work()), per_element[path]
+            parallel_calls = _shared_by(path, nodes)
+        parallelism = min(parallel_calls, threads)
+        stage = _stage(
+            path,
+            node,
+            calls.get(path, 0),
+            work,
+            runs,
+            parallelism,
+            python=path in functions and functions[path].python,
+        )
+        stage = replace(stage, parallel_calls=parallel_calls, threads=pool, cores=cores)
+        stages.append(
+            replace(
+                stage,
+                pool_s=stage.cost_s * parallelism / threads,
+                runs=functions[path].runs,
+            )
+            if path in functions
+            else stage
+        )
+    return tuple(
+        sorted((stage for stage in stages if stage.name != "Root"), key=lambda stage: -stage.busy_s)
+    )
+
+
+def slowest_thread(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
+    """
+    Return the seconds that the slowest thread needs for an element, and the stages that it runs.
+
+    Threads work in parallel, so the slowest decides. A thread runs the stages down to the next
+    stage with own threads, one after the other. The functions on the pipeline's own threads share
+    these threads.
+    """
+    threads: dict[str, list[Stage]] = {}
+    for stage in stages:
+        threads.setdefault(_thread(stage), []).append(stage)
+    costs = [(sum(stage.cost_s for stage in group), group) for group in threads.values()]
+    pool = [stage for stage in stages if stage.pool_s]
+    costs.append((sum(stage.pool_s for stage in pool), pool))
+    return max(costs, key=lambda cost: cost[0])
+
+
+def _thread(stage: Stage) -> str:
+    """
+    Return the thread of a stage: its functions' own, that of the next stage above with threads, or
+    the step's.
+    """
+    return f"functions of {stage.path}" if stage.name in ASYNC else asynchronous_above(stage.path)
+
+
+def _stage(
+    path: str,
+    node: NodeProperties,
+    n_calls: int,
+    work: _Work,
+    runs_per_element: float,
+    parallelism: int,
+    python: bool,
+) -> Stage:
+    return Stage(
+        path=path,
+        name=stage_type(path),
+        node=given_name(node.name),
+        calls=n_calls,
+        self_s=work.self_ps * 1e-12,
+        cost_s=0.0
+        if path.endswith(_DEVICE_END)
+        else work.self_ps * 1e-12 / max(work.n, 1) * runs_per_element / parallelism,
+        per_element=runs_per_element,
+        blocking_s=work.blocking_ps * 1e-12,
+        parallelism=parallelism,
+        python=python,
+        injected=node.name.startswith("inject/"),
+        buffer_limit=node.buffer_limit,
+        buffered=node.buffered,
+        batch_size=node.batch_size,
+        ordered=node.ordered,
+    )
+
+
+def _own_work(
+    iterators: Events, group: Ints, paths: Sequence[str], waits: Spans
+) -> dict[str, _Work]:
+    """Measure the work of each stage on its callers' threads, without its inputs there."""
+    parent = parents(iterators)
+    columns = []
+    for values in (iterators.end - iterators.start, covered(waits, iterators.start, iterators.end)):
+        own = values.copy()
+        np.subtract.at(own, parent[parent >= 0], values[parent >= 0])
+        columns.append(np.bincount(group, own, len(paths)))
+    n = np.bincount(group, minlength=len(paths))
+    return {
+        path: _Work(int(n[i]), int(columns[0][i]), int(columns[1][i]))
+        for i, path in enumerate(paths)
+    }
+
+
+def _runs_per_call(
+    path: str, node: NodeProperties, calls: Mapping[str, int], functions: Mapping[str, _Work]
+) -> float:
+    """Return the function runs of an asynchronous stage per element."""
+    if stage_type(path) == "MapAndBatch":
+        return max(node.batch_size, 1)
+    if stage_type(path) == "ParallelInterleave" and path in functions and calls.get(path):
+        return functions[path].n / calls[path]
+    return 1.0
+
+
+def _shared_by(path: str, nodes: Mapping[str, NodeProperties]) -> int:
+    """
+    Return the number of threads that call a stage: those of the parallel interleave above, else
+    one.
+    """
+    above = asynchronous_above(path)
+    return (
+        nodes[above].parallelism
+        if above in nodes and stage_type(above) == "ParallelInterleave"
+        else 1
+    )
+
+
+def _calls_per_element(
+    nodes: Mapping[str, NodeProperties], calls: Mapping[str, int]
+) -> dict[str, float]:
+    """Return the calls of each stage per element of the pipeline's end."""
+    per_end: dict[str, float] = {}
+    for path in sorted(nodes, key=lambda path: path.count("::")):
+        above = stage_above(path)
+        if above not in per_end:
+            per_end[path] = 1.0
+            continue
+        kind = stage_type(above)
+        if kind in ("Prefetch", "ParallelMap"):
+            ratio = 1.0
+        elif kind in ("MapAndBatch", "ParallelBatch", "Batch") and nodes[above].batch_size:
+            ratio = float(nodes[above].batch_size)
+        else:
+            ratio = calls.get(path, 0) / max(calls.get(above, 0), 1)
+        per_end[path] = ratio * per_end[above]
+    return per_end
+
+
+def _functions_of(
+    host: Events, iterators: Events, group: Ints, paths: Sequence[str], waits: Spans
+) -> dict[str, _Work]:
+    """Measure the functions of each stage, by the stage's path."""
+    runs = host.named(lambda name: name.startswith(DATA_RUNS))
+    process = host.called("ExecutorState::Process")
+    owner = owners(host, iterators, runs, group, paths)
+    run = process_ids(host.plane)
+    stage = np.r_[owner, -1][data_runs(host.plane)]  # the last entry answers for -1
+    python_ops = host.named(lambda name: op_type(name) in PYTHON_OPS)
+    inside = enclosing(process, python_ops)
+    with_python = set(stage[inside[inside >= 0]].tolist())
+    decoding = _decoding(host, process)
+    found = {}
+    for place in distinct_values(stage[stage >= 0]).tolist():
+        mine = process.where(stage == place)
+        blocking = intersect(merge(mine.spans), waits)
+        _, of_run = np.unique(run[stage == place], return_inverse=True)
+        found[paths[place]] = _Work(
+            n=int((owner == place).sum()),
+            self_ps=int((mine.end - mine.start).sum()),
+            blocking_ps=int((blocking[1] - blocking[0]).sum()),
+            python=place in with_python,
+            longest_ps=int(np.bincount(of_run, mine.end - mine.start).max()),
+            decoding_ps=int(decoding[stage == place].sum()),
+        )
+    return found
+
+
+def _decoding(host: Events, process: Events) -> Ints:
+    """Return the picoseconds of ops that decode in each run of the executor, shape (n,)."""
+    ops = host.named(lambda name: (op_type(name) or "").startswith(_DECODES))
+    inside = enclosing(process, ops)
+    spent = np.zeros(len(process), np.int64)
+    np.add.at(spent, inside[inside >= 0], (ops.end - ops.start)[inside >= 0])
+    return spent

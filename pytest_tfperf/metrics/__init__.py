@@ -1,0 +1,1 @@
+"""Metrics and tables: functions of the evidence of one profile."""

@@ -1,0 +1,119 @@
+"""Calls from Python in the steps: ops run eagerly, and functions that were traced again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pytest_tfperf.advice.eager_causes import eager_cause, eager_remedies
+from pytest_tfperf.facts.function_times import FunctionUse, function_table
+from pytest_tfperf.facts.host_activity import shows_runtime
+from pytest_tfperf.facts.op_times import eager_share, op_table
+from pytest_tfperf.facts.shown import JAX, NO_RUNTIME, shows_eager
+from pytest_tfperf.metrics.compiler_causes import retrace_cause
+from pytest_tfperf.metrics.counts import (
+    counted_by,
+    counted_over,
+    per_step,
+    steps_of_traces,
+    why_uncounted,
+)
+from pytest_tfperf.metrics.dispatches import jax_dispatches
+from pytest_tfperf.metrics.evidence import Evidence, Findings
+from pytest_tfperf.metrics.validity import why_remote
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.values import Source, Unknown, Value
+
+_NO_EAGER = "the trace has no events of TensorFlow's eager runtime that name what it ran"
+_READS = re.compile(
+    r"tensorflow/python/framework/ops\.py:_EagerTensorBase\."
+    r"(numpy|__(float|int|bool|index|array|complex)__)$"
+)
+"""Functions of TensorFlow with which Python reads a tensor."""
+_SILENT = (
+    "{} did not report what it traced: it was imported in the first step, or its version differs "
+    "from those that do; import it at the top of the test's module"
+)
+
+
+def analyse(evidence: Evidence) -> Findings:
+    """Find the ops that Python ran eagerly, and the functions that it called and traced."""
+    recording, trace = evidence.completed, evidence.trace
+    if trace is None:
+        untraced = evidence.untraced("eager_ops").values
+        return Findings(values={**untraced, "retraces": retraces(recording, ())})
+    uses = evidence.functions
+    tables = {}
+    if evidence.host_ops:
+        ops = op_table(evidence.host_ops, evidence.launched.n_steps)
+        tables["host_ops"] = replace(ops, title="ops on the host")
+    if uses:
+        tables["functions"] = function_table(uses, evidence.launched)
+    traces = retraces(recording, uses)
+    if recording.framework == JAX:
+        return Findings(
+            values={"eager_ops": jax_dispatches(evidence), "retraces": traces}, tables=tables
+        )
+    if not (recording.traced or uses or shows_runtime(trace)):
+        traces = Value.unknown("retraces", traces.why or NO_RUNTIME)
+    values = {"eager_ops": _eager_ops(evidence, trace), "retraces": traces}
+    return Findings(values=values, tables=tables)
+
+
+def retraces(recording: Recording, uses: Sequence[FunctionUse]) -> Value:
+    """
+    Return retraces: the traces of functions after the first step.
+
+    Its `expensive_share` is the share of the functions' time in calls that traced or ran eagerly.
+    """
+    share = _expensive_share(uses)
+    detail = {"expensive_share": share} if share else {}
+    traced, over = recording.traced, counted_over(recording)
+    if traced is None or not over["n_steps"]:
+        is_silent = traced is None and recording.compiled is not None and not recording.bare
+        why = _SILENT if is_silent else why_uncounted(recording, "{}'s runtime")
+        unknown = Value.unknown("retraces", why.format(recording.framework))
+        return replace(unknown, detail=detail)
+    source = Source.TRACE if recording.bare else Source.GRAPH
+    own = recording.own_functions or ()
+    cause = retrace_cause(traced, recording.framework, own) if traced else {}
+    steps = steps_of_traces(recording, len(traced))
+    counted = counted_by(name for name, *_ in traced)
+    return Value.of("retraces", len(traced), source, **over, **cause, **detail, **steps, **counted)
+
+
+def _eager_ops(evidence: Evidence, trace: Trace) -> Value:
+    """Return eager_ops, with the share of the host ops' time that is theirs."""
+    share = None if why_remote(evidence) else eager_share(evidence.host_ops)  # of all processes
+    detail: dict[str, Any] = {"time_share": share} if share else {}
+    if not shows_eager(trace):
+        unknown = Value.unknown("eager_ops", _NO_EAGER)
+        return replace(unknown, detail=detail)
+    counts, types = evidence.eager_ops
+    cause = {}
+    if types:
+        recording = evidence.recording
+        n_steps, calls = evidence.launched.n_steps, recording.python_calls
+        functions = () if isinstance(calls, Unknown) else calls.functions
+        n_reads = sum(one.calls for one in functions if _READS.match(one.name))
+        remedy = eager_remedies(types, n_steps, _into_a_function(evidence), n_reads)
+        cause = eager_cause(types, recording.eager, recording.callbacks, remedy, n_steps)
+    detail |= counted_by(types)
+    return per_step("eager_ops", counts, evidence.launched.sizes, **cause, **detail)
+
+
+def _into_a_function(evidence: Evidence) -> str:
+    """Return the remedy of ops that Python runs one by one, by what the step calls besides."""
+    if evidence.functions:
+        return "move them into the tf.function that the step calls"
+    if evidence.launched.in_keras:
+        return "compile the model with run_eagerly=False"
+    return "wrap the step in a tf.function: it calls none"
+
+
+def _expensive_share(uses: Sequence[FunctionUse]) -> float | None:
+    total = sum(use.self_s for use in uses)
+    return sum(use.expensive_s for use in uses) / total if total > 0 else None

@@ -1,0 +1,192 @@
+"""Count XLA executables that the steps ran and compiled."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pytest_tfperf.facts.executions import compiled_outside, short_module
+from pytest_tfperf.facts.shown import JAX, TENSORFLOW
+from pytest_tfperf.function_traces import SHAPE, UNKNOWN, Change
+from pytest_tfperf.metrics.compiler_causes import compile_cause, explained_by_traces
+from pytest_tfperf.metrics.evidence import Evidence, Findings
+from pytest_tfperf.metrics.recompilations import recompilations
+from pytest_tfperf.op_types import is_input
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.recorded_graphs import Tensor
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.text import and_more
+from pytest_tfperf.values import COUNTED_BY, Source, Unknown, Value
+
+_NOT_WATCHED = "only steps that tf_profile drives are watched from the first to the last"
+_SHOWN = 5
+_MOST_NAMES = 50
+_INTO_ONE = {
+    TENSORFLOW: "put the whole step into one tf.function(jit_compile=True); compile Keras models "
+    "with jit_compile=True",
+    JAX: "put the whole step into one jax.jit function; compile Keras models with jit_compile=True",
+}
+
+
+def analyse(evidence: Evidence) -> Findings:
+    """Find what XLA ran in the steps, and what it compiled after the first of them."""
+    values = {"xla_compiles": compiles(evidence)}
+    if evidence.trace is None:
+        untraced = evidence.untraced("xla_clusters", "xla_launches").values
+        return Findings(values={**untraced, **values})
+    return Findings(values=values | _run_values(evidence))
+
+
+def compiles(evidence: Evidence) -> Value:
+    """
+    Return xla_compiles, over all steps after the first.
+
+    A trace tells what was different where XLA compiled again, and what it compiled between steps.
+    """
+    recording, trace = evidence.completed, evidence.trace
+    compiled, over = recording.compiled, counted_over(recording)
+    hidden = evidence.why_compilations_hidden if trace else None
+    if hidden and not compiled and over["n_steps"]:
+        return Value.unknown("xla_compiles", hidden)
+    if compiled is None or not over["n_steps"]:
+        return Value.unknown("xla_compiles", why_uncounted(recording, "the host"))
+    detail: dict[str, Any] = {**over, **_compile_cause(compiled, evidence)}
+    number = len(compiled)
+    if trace is not None and compiled and not recording.bare:
+        elsewhere = compiled_outside(trace, evidence.launched)
+        if elsewhere:
+            number, detail["outside_steps"] = max(number - elsewhere, 0), elsewhere
+    steps = {**steps_of_traces(recording, number), **counted_by(map(short_module, compiled))}
+    return Value.of("xla_compiles", number, Source.TRACE, **detail, **steps)
+
+
+def counted_over(recording: Recording) -> dict[str, Any]:
+    """Return the steps and ends of epochs that are counted over: all after the first step."""
+    ended = {"ended": recording.ended} if recording.ended else {}
+    n_steps = max(recording.n_steps - 1, 0)
+    return {"n_steps": n_steps, "n_epoch_ends": recording.n_epochs, **ended}
+
+
+def counted_by(names: Iterable[str] | Mapping[str, int]) -> dict[str, Any]:
+    """Return how much of a count is each function's or op type's, as a detail."""
+    found = Counter[str](names)
+    return {COUNTED_BY: dict(found.most_common(_MOST_NAMES))} if found else {}
+
+
+def steps_of_traces(recording: Recording, number: int) -> dict[str, Any]:
+    """
+    Return the steps of the events of a total as a detail, if they are those of the traces.
+
+    Where as many executables were compiled as functions traced, each was compiled for one of these.
+
+    Args:
+        recording: The recording of the steps.
+        number: The total.
+    """
+    traced = recording.traced
+    if not number or traced is None or len(traced) != number or recording.bare:
+        return {}
+    return {"at_steps": [one.step for one in traced]}
+
+
+def why_uncounted(recording: Recording, source: str) -> str:
+    """
+    Return why nothing was counted after the first step; `source` would show it in a bare trace.
+    """
+    if not recording.bare:
+        return recording.ended or _NOT_WATCHED
+    if recording.n_steps > 1:
+        return f"the trace has no event of {source}, which would show it"
+    return "there is no step after the first"
+
+
+def _run_values(evidence: Evidence) -> dict[str, Value]:
+    """Return xla_clusters and xla_launches."""
+    steps, use, why = evidence.steps, evidence.xla, evidence.why_xla_unknown
+    ran = {"executables": sorted(use.modules), **_several(use.modules, evidence.framework)}
+    clusters, launches = "xla_clusters", "xla_launches"
+    return {
+        clusters: Value.unknown(clusters, why)
+        if why
+        else per_step(clusters, use.clusters, None, **ran),
+        launches: Value.unknown(launches, why)
+        if why and not use.launches.any()
+        else per_step(launches, use.launches, steps.sizes, **ran),
+    }
+
+
+def _several(runs: Mapping[str, float], framework: str) -> dict[str, str]:
+    """
+    Return `where` and `try` for steps that run several executables, or one several times.
+
+    Args:
+        runs: Runs per step by executable.
+        framework: The framework that ran the steps.
+    """
+    if sum(runs.values()) <= 1:
+        return {}
+    by_function = defaultdict[str, float](float)
+    for name, n in runs.items():
+        by_function[short_module(name)] += n
+    most = sorted(by_function.items(), key=lambda one: (-one[1], one[0]))
+    shown = [name if n == 1 else f"{name} ×{n:.3g}" for name, n in most]
+    cause = {"where": f"ran in a step: {and_more(shown, _SHOWN)}"}
+    return cause | ({"try": _INTO_ONE[framework]} if len(most) > 1 else {})
+
+
+def _compile_cause(compiled: Sequence[str], evidence: Evidence) -> dict[str, str]:
+    if not compiled:
+        return {}
+    recording = evidence.completed
+    own = recording.own_functions or ()
+    traced, left = explained_by_traces(compiled, recording.traced or (), own)
+    changes = recompilations(evidence.trace, left) if evidence.trace is not None and left else []
+    named = [short_module(name) for name in left[len(changes) :]]
+    changes += [Change(UNKNOWN, name) for name in named]
+    is_shape = any(change.kind == SHAPE for change in changes)
+    origin = _origin(evidence) if is_shape and recording.framework == TENSORFLOW else None
+    return compile_cause(traced, changes, recording.framework, origin)
+
+
+def _origin(evidence: Evidence) -> tuple[str, str | None] | None:
+    """
+    Return type and line of the step's op whose results have changing sizes, if its inputs do not.
+
+    A function whose arguments have known shapes takes no others. So a size that is not known in it
+    is made by the first op that has known operands and an unknown result.
+    """
+    graph = evidence.code.ops
+    if isinstance(graph, Unknown):
+        return None
+    is_known = [[_is_known(one) for one in op.outputs] for op in graph.ops]
+    for op, known in zip(graph.ops, is_known, strict=True):
+        if all(known):
+            continue
+        if op.op_type == "Placeholder" or is_input(op.op_type):
+            return None  # the data have other shapes
+        operands = (is_known[edge[0]][edge[1]] for edge in op.inputs if edge is not None)
+        if all(operands):
+            return op.op_type, op.line
+    return None
+
+
+def _is_known(tensor: Tensor) -> bool:
+    return tensor.shape is not None and None not in tensor.shape
+
+
+def per_step(metric: str, counts: Ints, sizes: Ints | None, **detail: Any) -> Value:
+    """
+    Return the median over the steps, with the smallest and largest if they differ.
+
+    Args:
+        metric: Name of the metric.
+        counts: Count of each step, shape (n_steps,).
+        sizes: Number of steps that loop inside each, or None.
+    """
+    each = counts / (np.ones(1) if sizes is None else np.maximum(sizes, 1))
+    if each.min() != each.max():
+        detail |= {"low": float(each.min()), "high": float(each.max())}
+    return Value.of(metric, float(np.median(each)), Source.TRACE, n_steps=len(each), **detail)

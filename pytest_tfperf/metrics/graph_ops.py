@@ -1,0 +1,388 @@
+"""Graphs of a step: ops before and after Grappler, and those that XLA compiles."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from pytest_tfperf.facts.shown import JAX, PYTORCH
+from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.metrics.compiler_causes import outside_cause
+from pytest_tfperf.metrics.evidence import UNTRACED, Evidence, Findings
+from pytest_tfperf.metrics.step_programs import line_of_fit, with_loops
+from pytest_tfperf.op_types import DATA_LOOPS, EAGER, FELL_BACK, WHY_OUTSIDE, computes
+from pytest_tfperf.quantities import COUNT
+from pytest_tfperf.recorded_graphs import CALL, Cluster, GrapplerPasses, StepGraph
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.text import and_more
+from pytest_tfperf.values import Column, Source, Table, Unknown, Value
+
+_NOT_SEEN = "no step was run for the graphs"
+_NO_FUNCTION = "the step calls no tf.function, so it has no graph"
+_WITHOUT_GRAPH = {
+    JAX: "JAX has no graph of TensorFlow ops: XLA compiles all that it runs",
+    PYTORCH: UNTRACED,
+}
+_DATA_LOOP = (
+    "a tf.function loops over a dataset (for … in dataset), and what Grappler makes of the loop's "
+    "body is not visible"
+)
+_NOTHING = "nothing in the step computes: there are constants, copies and variables alone"
+_AUTO = "cluster_"  # what auto-clustering calls its executables
+_SHOWN, _LAYERS = 5, 2
+_MOST_TYPES = 2_000  # more than TensorFlow has, so that comparisons miss none
+
+
+class Outside(NamedTuple):
+    """Ops of one type outside XLA, which one line of the user's made."""
+
+    op: str
+    """Name of one of them."""
+    op_type: str
+    """Their type."""
+    line: str | None
+    """The user's line."""
+    why: str
+    """The reason why they are outside."""
+    n_ops: int
+    """Number of ops."""
+
+
+def analyse(evidence: Evidence) -> Findings:
+    """Find what Grappler and XLA made of the step's graphs."""
+    if evidence.framework in _WITHOUT_GRAPH:
+        why = _WITHOUT_GRAPH[evidence.framework]
+        names = ("graph_ops", "graph_reduction", "xla_coverage")
+        values = {name: Value.unknown(name, why) for name in names}
+        if evidence.recording.framework == JAX:
+            values["xla_coverage"] = replace(values["xla_coverage"], detail={"outside": {}})
+        return Findings(values=values)
+    recording = replace(evidence.completed, graph=evidence.code.graph)
+    known = _known_executables(evidence)
+    in_keras = evidence.trace is not None and evidence.launched.in_keras
+    values = graph_values(recording, known, in_keras)
+    return Findings(values=with_loops(values, evidence), tables=graph_tables(recording, known))
+
+
+def analyse_passes(evidence: Evidence) -> Findings:
+    """Find what each Grappler pass removed, and what the passes left."""
+    passes = evidence.code.grappler
+    tables = {"optimizers": optimizer_table(passes), "surviving": surviving_table(passes)}
+    return Findings(tables={key: table for key, table in tables.items() if table.rows})
+
+
+def _known_executables(evidence: Evidence) -> Mapping[str, HloModule] | None:
+    """Return all executables that ran in the traced steps, None if not all are known."""
+    if evidence.trace is None or evidence.why_xla_unknown:
+        return None
+    found = evidence.executables
+    return found if len(found) == len(evidence.xla.modules) else None
+
+
+def graph_values(
+    recording: Recording, executables: Mapping[str, HloModule] | None, in_keras: bool = False
+) -> dict[str, Value]:
+    """
+    Return graph_ops, graph_reduction and xla_coverage.
+
+    Args:
+        recording: The recording with the step's graphs.
+        executables: All that ran in the traced steps, None if they are not known.
+        in_keras: True if the steps are those of a loop of Keras.
+    """
+    graph = recording.graph
+    if isinstance(graph, Unknown):
+        why = graph.why or _NOT_SEEN
+        return {
+            name: Value.unknown(name, why)
+            for name in ("graph_ops", "graph_reduction", "xla_coverage")
+        }
+    return {
+        **_grappler_values(graph),
+        "xla_coverage": _coverage(graph, recording, executables, in_keras),
+    }
+
+
+def graph_tables(
+    recording: Recording, executables: Mapping[str, HloModule] | None
+) -> dict[str, Table]:
+    """Return the tables of ops by type before and after Grappler, and of ops outside XLA."""
+    graph = recording.graph
+    if isinstance(graph, Unknown):
+        return {}
+    tables = {
+        "graph": _type_table(graph),
+        "outside_xla": _outside_table(outside_xla(graph, recording.eager, executables)[1]),
+    }
+    return {key: table for key, table in tables.items() if table.rows}
+
+
+def outside_xla(
+    graph: StepGraph,
+    eager: Sequence[tuple[str, str | None, int]],
+    executables: Mapping[str, HloModule] | None,
+) -> tuple[int, list[Outside]]:
+    """
+    Return the number of compute nodes inside XLA, and the compute nodes outside.
+
+    Ops that XLA cannot compile come first, then those that are most frequent.
+
+    Args:
+        graph: The step's graphs.
+        eager: (type, line, count) of the ops that Python ran.
+        executables: All that ran in the traced steps, None if they are not known.
+    """
+    ran = _that_ran(graph.clusters, executables)
+    fell_back = [
+        replace(op, why=FELL_BACK) for one in graph.clusters if one not in ran for op in one.nodes
+    ]
+    ops = [*graph.outside, *fell_back]
+    first = {(op.op_type, op.line, op.why): op.name for op in reversed(ops)}
+    counts = Counter((op.op_type, op.line, op.why) for op in ops)
+    found = [Outside(first[key], *key, count) for key, count in counts.items()]
+    found += [
+        Outside("", op_type, line, EAGER, count)
+        for op_type, line, count in eager
+        if _is_compute(op_type)
+    ]
+    rank = {why: index for index, why in enumerate(WHY_OUTSIDE)}
+    found.sort(key=lambda one: (rank.get(one.why, 0), -one.n_ops, one.op_type, one.line or ""))
+    return sum(len(cluster.nodes) for cluster in graph.clusters if cluster in ran), found
+
+
+def _is_compute(op_type: str) -> bool:
+    """
+    Return whether an op of this type, run by Python, computes.
+
+    Functions are named `__inference_…`, and their ops are in the graphs.
+    """
+    return computes(op_type) and not op_type.startswith("__")
+
+
+def _that_ran(
+    clusters: Sequence[Cluster], executables: Mapping[str, HloModule] | None
+) -> frozenset[Cluster]:
+    """
+    Return the clusters that the traced steps ran.
+
+    Clusters that the user asked for always ran. One of auto-clustering ran if an executable names
+    more of its nodes than of any other cluster. Names of clusters say nothing, since each
+    clustering numbers them anew.
+    """
+    if executables is None:
+        return frozenset(clusters)
+    ran = {cluster for cluster in clusters if cluster.asked}
+    known = {cluster: _known_as(cluster) for cluster in set(clusters) - ran}
+    for name, module in executables.items():
+        named = _op_names(module) if name.startswith(_AUTO) else frozenset()
+        shared = {cluster: len(named & names) for cluster, names in known.items()}
+        ran |= {
+            cluster for cluster, count in shared.items() if count and count == max(shared.values())
+        }
+    return frozenset(ran)
+
+
+def _known_as(cluster: Cluster) -> frozenset[str]:
+    """
+    Return the names of a cluster's nodes, with and without those of their callers.
+
+    An executable names inlined nodes with their callers.
+    """
+    paths = [op.name.split("/") for op in cluster.nodes]
+    return frozenset("/".join(path[start:]) for path in paths for start in range(len(path)))
+
+
+def _op_names(module: HloModule) -> frozenset[str]:
+    """Return the TensorFlow ops of a module; an inlined one is named `old name;name`."""
+    ops = (op.op_name for part in module.computations.values() for op in part.instructions.values())
+    return frozenset(name for op_name in ops for name in op_name.split(";"))
+
+
+def _grappler_values(graph: StepGraph) -> dict[str, Value]:
+    before, after = sum(graph.before.values()), sum(graph.after.values())
+    if not before:
+        return {
+            name: Value.unknown(name, _NO_FUNCTION) for name in ("graph_ops", "graph_reduction")
+        }
+    detail = {"before": before, "after": after, "where": _grappler_text(graph)}
+    reduction = Value.of("graph_reduction", max(0, before - after) / before, Source.GRAPH, **detail)
+    if not DATA_LOOPS.isdisjoint(graph.after):
+        reduction = Value.unknown("graph_reduction", _DATA_LOOP)
+    return {
+        "graph_ops": Value.of("graph_ops", after, Source.GRAPH, **detail),
+        "graph_reduction": reduction,
+    }
+
+
+def _grappler_text(graph: StepGraph) -> str:
+    before, after = sum(graph.before.values()), sum(graph.after.values())
+    if after <= before:
+        most = Counter(graph.after).most_common(_SHOWN)
+        return f"{before} ops before Grappler, {after} after; most: " + ", ".join(
+            f"{op_type} ×{count}" for op_type, count in most
+        )
+    added = (Counter(graph.after) - Counter(graph.before)).most_common(_SHOWN)
+    return f"Grappler added {after - before} ops to {before}: " + ", ".join(
+        f"{op_type} +{count}" for op_type, count in added
+    )
+
+
+def _coverage(
+    graph: StepGraph,
+    recording: Recording,
+    executables: Mapping[str, HloModule] | None,
+    in_keras: bool,
+) -> Value:
+    n_inside, outside = outside_xla(graph, recording.eager, executables)
+    n_outside = sum(one.n_ops for one in outside)
+    types = _types(graph, recording, executables)
+    if not n_inside + n_outside:
+        return replace(Value.unknown("xla_coverage", _NOTHING), detail=types)
+    cause = (
+        outside_cause(
+            [
+                (one.op_type or one.op, _place(one, graph, in_keras), one.why, one.n_ops)
+                for one in outside
+            ]
+        )
+        if outside
+        else {}
+    )
+    detail = {"n_inside": n_inside, "n_outside": n_outside, **types, **cause}
+    return Value.of("xla_coverage", n_inside / (n_inside + n_outside), Source.GRAPH, **detail)
+
+
+def _place(outside: Outside, graph: StepGraph, in_keras: bool) -> str:
+    """Return `at` the user's line of ops, or for those of a loop of Keras `in` their layers."""
+    # the names of ops have their layers
+    if in_keras and outside.line in (None, line_of_fit(op.line for op in graph.outside)):
+        alike = (outside.op_type, outside.line, outside.why)
+        names = [op.name for op in graph.outside if (op.op_type, op.line, op.why) == alike]
+        layers = dict.fromkeys(name.removeprefix(CALL).rpartition("/")[0] for name in names)
+        if any(layers):
+            return f"in {and_more(list(filter(None, layers)), _LAYERS)}"
+    return f"at {outside.line}" if outside.line else ""
+
+
+def _types(
+    graph: StepGraph, recording: Recording, executables: Mapping[str, HloModule] | None
+) -> dict[str, dict[str, int]]:
+    """
+    Return the compute nodes by type `inside` and `outside` XLA.
+
+    A node that Grappler fused counts as the ops in it, since XLA is given these.
+    """
+    ran = _that_ran(graph.clusters, executables)
+    inside, outside = Counter[str](), Counter[str]()
+    for cluster in graph.clusters:
+        (inside if cluster in ran else outside).update(op.op_type for op in cluster.nodes)
+    for op in graph.outside:
+        outside.update(op.fused or (op.op_type,))
+    for op_type, _, count in recording.eager:
+        if _is_compute(op_type):
+            outside[op_type] += count
+    return {"inside": dict(inside), "outside": dict(outside)}
+
+
+def _type_table(graph: StepGraph) -> Table:
+    def order(op_type: str) -> tuple[int, int, str]:
+        before, after = graph.before.get(op_type, 0), graph.after.get(op_type, 0)
+        return -abs(before - after), -before, op_type
+
+    rows = [
+        (
+            op_type,
+            graph.before.get(op_type, 0),
+            graph.after.get(op_type, 0),
+            graph.lines.get(op_type),
+        )
+        for op_type in sorted({*graph.before, *graph.after}, key=order)
+    ]
+    return Table.of(
+        "ops by type",
+        (
+            Column("type", "type"),
+            Column("before", "before Grappler", COUNT),
+            Column("after", "after", COUNT),
+            Column("line", "line of one"),
+        ),
+        rows,
+        limit=_MOST_TYPES,
+    )
+
+
+def _outside_table(outside: Sequence[Outside]) -> Table:
+    columns = (
+        Column("op", "op"),
+        Column("type", "type"),
+        Column("line", "line"),
+        Column("why", "why"),
+        Column("ops", "ops", COUNT),
+    )
+    return Table.of(
+        "outside XLA",
+        columns,
+        [(one.op, one.op_type, one.line, one.why, one.n_ops) for one in outside],
+    )
+
+
+OPTIMIZERS = {
+    "constant_folding": "constant folding",
+    "arithmetic_optimization": "arithmetic",
+    "layout_optimizer": "layout",
+    "remapping": "remapper",
+    "dependency_optimization": "dependency",
+    "disable_model_pruning": "pruning",
+    "function_optimization": "function",
+    "shape_optimization": "shape",
+    "loop_optimization": "loop",
+    "scoped_allocator_optimization": "scoped allocator",
+    "pin_to_host_optimization": "pin to host",
+    "auto_mixed_precision": "auto mixed precision",
+    "auto_mixed_precision_onednn_bfloat16": "auto mixed precision (oneDNN, bfloat16)",
+    "auto_mixed_precision_mkl": "auto mixed precision (oneDNN, bfloat16)",
+    "debug_stripper": "debug stripper",
+}
+
+
+def optimizer_table(passes: GrapplerPasses) -> Table:
+    """Return the passes that change the number of ops; the one that removes most comes first."""
+    with_all = passes.without.get("", 0)
+    removed = {
+        option: n_ops - with_all for option, n_ops in passes.without.items() if n_ops != with_all
+    }
+    order = sorted(removed, key=lambda option: (-removed[option], option))
+    rows = [
+        (OPTIMIZERS.get(option, option), option, passes.without[option], removed[option])
+        for option in order
+    ]
+    columns = [
+        Column("optimiser", "optimiser"),
+        Column("option", "option"),
+        Column("ops_without_it", "ops without it", COUNT),
+        Column("removed_by_it", "removed by it", COUNT),
+    ]
+    return Table.of(f"Grappler's optimisers, offline: {with_all} ops with all", columns, rows)
+
+
+def surviving_table(passes: GrapplerPasses) -> Table:
+    """Return the leftovers of Grappler; those of one type, line and reason are one row."""
+    found = Counter((op.op_type, op.line, op.why) for op in passes.leftovers)
+    first = {(op.op_type, op.line, op.why): op.name for op in reversed(passes.leftovers)}
+    rows = [
+        (op_type, n_ops, line, why, first[op_type, line, why])
+        for (op_type, line, why), n_ops in found.most_common()
+    ]
+    return Table.of(
+        "ops that Grappler left",
+        [
+            Column("type", "type"),
+            Column("ops", "ops", COUNT),
+            Column("line", "line"),
+            Column("why", "why"),
+            Column("first", "first"),
+        ],
+        rows,
+    )

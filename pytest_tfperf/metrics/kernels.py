@@ -1,0 +1,292 @@
+"""
+Find the kernels that GPUs ran.
+
+Their details are texts of `name:value` pairs. CUPTI writes `regs:32 static_shared:0
+dynamic_shared:0 grid:16,1,1 block:512,1,1 occ_pct:50`, TensorFlow before 2.5 `shm:`, and ROCm
+`group_mem:` for shared memory (openxla/xprof, kernel_stats_utils.cc; openxla/xla,
+cupti_collector.cc and rocm_collector.cc).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pytest_tfperf.facts.device_planes import gpu_kind
+from pytest_tfperf.facts.kernel_names import (
+    Launcher,
+    half_by_name,
+    half_operands,
+    is_eligible,
+    is_generated,
+    launchers,
+    programs_of,
+    uses_tensor_cores,
+)
+from pytest_tfperf.facts.on_devices import own_steps
+from pytest_tfperf.facts.steps import Steps
+from pytest_tfperf.hlo.product_units import ProductUnits, product_units
+from pytest_tfperf.metrics.evidence import Evidence, Findings
+from pytest_tfperf.quantities import BYTES, COUNT, SECONDS, SHARE
+from pytest_tfperf.trace.device_spec import TENSOR_CORES, TF32, compute_capability
+from pytest_tfperf.trace.devices import gpus, stream_events
+from pytest_tfperf.trace.stats import labels
+from pytest_tfperf.trace.xspace import Plane, Trace
+from pytest_tfperf.values import Column, Source, Table, Value
+
+_PAIR = re.compile(r"([a-z_]+):([0-9.,]+)")
+_SHARED = ("static_shared", "dynamic_shared", "shm", "group_mem")
+_HALVES = (None, False, True)
+_FILLS = re.compile(r"memset|__amd_rocclr_fillBuffer", re.IGNORECASE)
+NO_TENSOR_CORES, NO_TF32 = "no_tensor_cores", "no_tf32"
+"""Details of tensor_core_time; true where a GPU has none, or multiplies no float32 on them."""
+NO_GPU = "the trace has no GPU that did anything"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One kernel with one launch configuration, over all steps and GPUs."""
+
+    name: str
+    """Name of the kernel."""
+    program: str = ""
+    """XLA module of one that ran it, as `programs_of` names it; empty outside of XLA."""
+    launches: int
+    """Number of launches."""
+    total_s: float
+    """Seconds of all launches."""
+    min_s: float
+    """Seconds of the fastest launch."""
+    max_s: float
+    """Seconds of the slowest launch."""
+    registers: int | None = None
+    """Registers per thread, or None."""
+    shared_bytes: int | None = None
+    """Shared memory per block, or None."""
+    grid: str = ""
+    """Blocks of the grid, as the profiler writes them."""
+    block: str = ""
+    """Threads of a block, as the profiler writes them."""
+    occupancy: float | None = None
+    """Theoretical occupancy from 0 to 1, or None."""
+    op: str = ""
+    """The op for which it ran longest."""
+    ops: frozenset[str] = frozenset()
+    """Number of ops that launched it."""
+    tensor_cores: bool = False
+    """True if it runs on tensor cores."""
+    eligible: bool = False
+    """True if it multiplies matrices or convolves."""
+    half: bool = False
+    """True if its operands have 16 bits."""
+
+    @property
+    def configuration(self) -> tuple[object, ...]:
+        """The launch configuration, as one text."""
+        return self.grid, self.block, self.registers, self.shared_bytes, self.occupancy
+
+    @property
+    def mean_s(self) -> float:
+        """Mean seconds of a launch."""
+        return self.total_s / self.launches
+
+
+def analyse(evidence: Evidence) -> Findings:
+    """Find the kernels that GPUs ran, and the share of their time on tensor cores."""
+    if evidence.trace is None:
+        return evidence.untraced("tensor_core_time")
+    parts = _of_each_gpu(evidence.trace, evidence.steps)
+    if any(is_generated(kernel.name) for kernel in parts):
+        units = product_units(evidence.executables)
+        known = [units.get((one.program, one.name), units.get(("", one.name))) for one in parts]
+        parts = [with_units(one, found) for one, found in zip(parts, known, strict=True)]
+    kernels = _together(parts)
+    tables = {"kernels": kernel_table(kernels, evidence.steps.n_steps)} if kernels else {}
+    capabilities = [compute_capability(plane) for plane in gpus(evidence.trace)]
+    capability = min((one for one in capabilities if one is not None), default=None)
+    return Findings(
+        values={"tensor_core_time": tensor_core_time(kernels, capability)}, tables=tables
+    )
+
+
+def with_units(kernel: Kernel, units: ProductUnits | None) -> Kernel:
+    """Return a kernel that XLA generated for a product with the units of its instruction."""
+    if units is None:
+        return kernel
+    return replace(kernel, tensor_cores=units.tensor_cores, eligible=True, half=units.half)
+
+
+def is_kernel(name: str) -> bool:
+    """
+    Return whether a GPU event of this name is a kernel of the program.
+
+    Collectives are kernels, copies and fills are not.
+    """
+    return gpu_kind(name) in ("device_compute", "collective") and not _FILLS.match(name)
+
+
+def find_kernels(trace: Trace, steps: Steps) -> list[Kernel]:
+    """Return the kernels that GPUs started in the steps as the devices ran them, by total time."""
+    return _together(_of_each_gpu(trace, steps))
+
+
+def _of_each_gpu(trace: Trace, steps: Steps) -> list[Kernel]:
+    return [kernel for plane in gpus(trace) for kernel in _kernels(plane, steps)]
+
+
+def _together(parts: Sequence[Kernel]) -> list[Kernel]:
+    """Sum equal kernels of several GPUs, launchers and programs."""
+    found: dict[tuple[object, ...], Kernel] = {}
+    for kernel in sorted(parts, key=lambda kernel: -kernel.total_s):
+        units = (kernel.tensor_cores, kernel.eligible, kernel.half)
+        key = (kernel.name, kernel.configuration, units)
+        found[key] = _sum(found[key], kernel) if key in found else kernel
+    return sorted(found.values(), key=lambda kernel: -kernel.total_s)
+
+
+def kernel_table(kernels: Sequence[Kernel], n_steps: int) -> Table:
+    """Tabulate kernels by total time; launches and total are per step, over all GPUs."""
+    columns = [
+        Column("kernel", "kernel"),
+        Column("op", "op"),
+        Column("ops", "ops", COUNT),
+        Column("launches", "launches", COUNT),
+        Column("total_s", "total", SECONDS),
+        Column("mean_s", "mean", SECONDS),
+        Column("min_s", "min", SECONDS),
+        Column("max_s", "max", SECONDS),
+        Column("registers", "registers", COUNT),
+        Column("shared_memory", "shared memory", BYTES),
+        Column("grid", "grid"),
+        Column("block", "block"),
+        Column("occupancy", "occupancy", SHARE),
+        Column("tensor_cores", "tensor cores"),
+    ]
+    rows = [
+        (
+            kernel.name,
+            kernel.op,
+            len(kernel.ops),
+            kernel.launches / n_steps,
+            kernel.total_s / n_steps,
+            kernel.mean_s,
+            kernel.min_s,
+            kernel.max_s,
+            kernel.registers,
+            kernel.shared_bytes,
+            kernel.grid,
+            kernel.block,
+            kernel.occupancy,
+            kernel.tensor_cores,
+        )
+        for kernel in kernels
+    ]
+    return Table.of("kernels", columns, rows)
+
+
+def tensor_core_time(kernels: Sequence[Kernel], capability: tuple[int, int] | None = None) -> Value:
+    """
+    Return the share of eligible kernel time on tensor cores, with `half_share` in its detail.
+
+    Args:
+        kernels: The kernels.
+        capability: The lowest compute capability of NVIDIA's GPUs, None if unknown.
+    """
+    if capability is not None and capability < TENSOR_CORES:
+        why = f"a GPU of compute capability {capability[0]}.{capability[1]} has no tensor cores"
+        return replace(Value.unknown("tensor_core_time", why), detail={NO_TENSOR_CORES: True})
+    if not kernels:
+        return Value.unknown("tensor_core_time", "no GPU ran a kernel in the steps")
+    eligible = sum(kernel.total_s for kernel in kernels if kernel.eligible)
+    if eligible <= 0:
+        return Value.unknown(
+            "tensor_core_time",
+            "no kernel in the steps multiplies matrices or convolves, by its op or name",
+        )
+    used = sum(kernel.total_s for kernel in kernels if kernel.tensor_cores)
+    without = [kernel.name for kernel in kernels if kernel.eligible and not kernel.tensor_cores][:3]
+    return Value.of(
+        "tensor_core_time",
+        min(used / eligible, 1.0),
+        Source.TRACE,
+        half_share=half_share(kernels),
+        without=without,
+        eligible_share=min(eligible / sum(kernel.total_s for kernel in kernels), 1.0),
+        **({NO_TF32: True} if capability is not None and capability < TF32 else {}),
+    )
+
+
+def half_share(kernels: Sequence[Kernel]) -> float | None:
+    """Return the share of kernel time with 16-bit operands, or None without time."""
+    total = sum(kernel.total_s for kernel in kernels)
+    return sum(kernel.total_s for kernel in kernels if kernel.half) / total if total > 0 else None
+
+
+def _kernels(plane: Plane, steps: Steps) -> Iterator[Kernel]:
+    """Group the events of one GPU by name, configuration and launcher."""
+    events = stream_events(plane).named(is_kernel)
+    events = events.where(own_steps(plane, steps).of(events.start) >= 0)
+    detail, details = labels(events, "kernel_details")
+    shape, shapes = labels(events, "shape")
+    code, found = launchers(events)
+    program, programs = programs_of(events)
+    half = np.array([_HALVES.index(half_operands(text)) for text in shapes], np.int64)[shape]
+    columns, sizes = (
+        (plane.name_index[events.rows], detail, code, program, half),
+        (len(plane.names), len(details), len(found), len(programs), len(_HALVES)),
+    )
+    keys, group = np.unique(np.ravel_multi_index(columns, sizes), return_inverse=True)
+    group, duration = group.reshape(-1), (events.end - events.start) * 1e-12
+    low, high = np.full(keys.size, np.inf), np.zeros(keys.size)
+    np.minimum.at(low, group, duration)
+    np.maximum.at(high, group, duration)
+    launches, total = (
+        np.bincount(group, minlength=keys.size),
+        np.bincount(group, duration, keys.size),
+    )
+    for place, (name, text, launcher, ran, halved) in enumerate(
+        zip(*map(list, np.unravel_index(keys, sizes)), strict=True)
+    ):
+        times = Kernel(
+            name=plane.names[name],
+            program=programs[ran],
+            launches=int(launches[place]),
+            total_s=float(total[place]),
+            min_s=float(low[place]),
+            max_s=float(high[place]),
+        )
+        yield _described(times, details[text], found[launcher], _HALVES[halved])
+
+
+def _described(kernel: Kernel, details: str, launcher: Launcher, half: bool | None) -> Kernel:
+    """Complete a kernel from its details, its launcher and its name."""
+    pairs = dict(_PAIR.findall(details))
+    shared = [int(pairs[key]) for key in _SHARED if pairs.get(key, "").isdigit()]
+    occupancy = float(pairs.get("occ_pct", 0)) / 100
+    return replace(
+        kernel,
+        registers=int(pairs["regs"]) if pairs.get("regs", "").isdigit() else None,
+        shared_bytes=sum(shared) if shared else None,
+        grid=pairs.get("grid", ""),
+        block=pairs.get("block", ""),
+        occupancy=occupancy if 0 < occupancy <= 1 else None,  # profilers that do not know it say 0
+        op=launcher.name if launcher.source else "",
+        ops=frozenset({launcher.name} if launcher.source else ()),
+        tensor_cores=uses_tensor_cores(kernel.name),
+        eligible=is_eligible(kernel.name, launcher),
+        half=half_by_name(kernel.name) if half is None else half,
+    )
+
+
+def _sum(one: Kernel, other: Kernel) -> Kernel:
+    return replace(
+        one,
+        launches=one.launches + other.launches,
+        total_s=one.total_s + other.total_s,
+        min_s=min(one.min_s, other.min_s),
+        max_s=max(one.max_s, other.max_s),
+        ops=one.ops | other.ops,
+    )

@@ -1,0 +1,203 @@
+"""Measure how much more memory the process holds after each step."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from pytest_tfperf.facts.shown import JAX, TENSORFLOW
+from pytest_tfperf.metrics.compiler_causes import retrace_cause
+from pytest_tfperf.metrics.evidence import Evidence, Findings
+from pytest_tfperf.metrics.timing import NO_TIMES
+from pytest_tfperf.quantities import BYTES, format_quantity
+from pytest_tfperf.recording import Kept, MemorySamples, Recording
+from pytest_tfperf.stats.slope import FEWEST, Slope, slope_with_interval
+from pytest_tfperf.text import plural
+from pytest_tfperf.values import Source, Unknown, Value
+
+_CONFIDENCE = 0.99
+_SETTLES = 0.2
+"""Share of the window in which threads start and caches fill; it does not count."""
+_CACHED = 64 << 10
+"""
+Bytes by which caches of Python, malloc and TensorFlow still grow without a leak.
+
+Measured: 8 to 46 KiB in steady steps (tests/tensorflow/capture/test_memory_growth.py).
+"""
+_EXPLAINS = 0.25
+"""Least share of the growth of a container that is named as its cause."""
+_NAMED = 2
+_SINGLE = 3
+"""Increases of other mappings that may be something else than a leak."""
+_DRAINING = "the input buffers were still draining, and their memory with them"
+_TRY = "look for what keeps objects from step to step: {}"
+_KEEPS = {
+    TENSORFLOW: "a list of losses that are tensors, a cache, a tf.function or dataset made in each "
+    "step, a tf.GradientTape that stays open over many steps",
+    JAX: "a list of losses that are jax.Arrays, a cache, a jax.jit function made in each step",
+}
+_NAMES = "NAMES"
+_ONE_MODEL = "make and compile the model once, before the steps"
+_CLEAR = "call keras.backend.clear_session() after each, since TensorFlow keeps its functions"
+_MAKES_MODELS = re.compile(r"(keras|tf_keras)/src/(models|engine)/\w+\.py:\w+\.__init__$")
+_KEEPS_ANYWHERE = "a list of losses, a cache"
+
+
+def analyse(evidence: Evidence) -> Findings:
+    """Find the growth of the memory over the timed window."""
+    return Findings(values={"memory_growth": _growth(evidence.recording)})
+
+
+def _growth(recording: Recording) -> Value:
+    samples = recording.memory
+    if isinstance(samples, Unknown):
+        why = samples.why or recording.ended or NO_TIMES
+        return Value.unknown("memory_growth", why)
+    if not recording.settled:
+        return Value.unknown("memory_growth", _DRAINING)
+    settled = _settled(samples)
+    used = _slope(settled, *(readings for _, readings in _kinds(settled)))
+    if used is None:
+        n = len(samples.n_steps) - 1
+        why = (
+            f"the timed window has {plural(n, 'block')}, and an interval needs {FEWEST}; time more "
+            "steps (steps=, with data or epochs for them)"
+        )
+        return Value.unknown("memory_growth", why)
+    n_steps = settled.n_steps[-1] - settled.n_steps[0]
+    least, most = _mapped(settled)
+    low, estimate = used.low, used.estimate
+    tensors = _slope(settled, settled.tensors)
+    if tensors is not None and tensors.low > low:  # regions of the heap hold them, by leaps
+        low, estimate = tensors.low, tensors.estimate
+    return Value.of(
+        "memory_growth",
+        estimate + most,
+        Source.TIMED,
+        low=low + least - _CACHED / n_steps,
+        high=max(used.high, estimate) + most,
+        bounds=f"{_CONFIDENCE:.0%} interval over {n_steps} steps",
+        n_steps=n_steps,
+        **_cause(settled, recording, estimate + most),
+    )
+
+
+def _cause(samples: MemorySamples, recording: Recording, growth: float) -> dict[str, Any]:
+    """
+    Return `where` and `try`: what is kept, retraces in the same steps, models made in them.
+
+    Traces are the cause if blocks without them have less than half of the growth.
+    """
+    kept = [one for one in recording.kept if one.size >= _EXPLAINS * growth][:_NAMED]
+    where = [_described(one) for one in kept]
+    names: dict[str, list[str]] = {}
+    for one in kept:
+        name = one.place.partition(" of ")[0]
+        names.setdefault(_remedy(one, recording.framework), []).append(name)
+    remedies = [text.replace(_NAMES, " and ".join(each)) for text, each in names.items()]
+    traced = [one for one in recording.traced or () if one.step >= samples.first_call]
+    at = [one.step - samples.first_call for one in traced]
+    counts, _ = np.histogram(at, bins=[*samples.n_steps[:-1], samples.n_steps[-1] - 0.5])
+    grown = np.diff(np.sum([readings for _, readings in _kinds(samples)], axis=0))
+    if counts.sum() and 2 * grown[counts == 0].sum() <= grown.sum():
+        n, each = int(counts.sum()), format_quantity(float(grown.sum() / counts.sum()), BYTES)
+        retraces = f"{plural(n, 'retrace')} in the same steps"
+        where.append(f"{retraces}, {each} each, as the process keeps each trace")
+        remedies += filter(None, [retrace_cause(traced, recording.framework).get("try")])
+    elif not kept and (made := _models_made(recording)):
+        where.append(f"Keras makes a model in the steps ({made})")
+        remedies.append(_ONE_MODEL if recording.framework == JAX else f"{_ONE_MODEL}; {_CLEAR}")
+    elif not kept:
+        remedies.append(_TRY.format(_KEEPS.get(recording.framework, _KEEPS_ANYWHERE)))
+    found: dict[str, Any] = {"where": "; ".join([*where, _where(samples)])}
+    if remedies:
+        found["try"] = "; ".join(dict.fromkeys(remedies))
+    if kept and growth > 0:
+        found["accounted"] = min(sum(one.size for one in kept) / growth, 1.0)
+    return found
+
+
+def _models_made(recording: Recording) -> str:
+    """Return the function that makes a model of Keras in half of the steps or more, or nothing."""
+    calls = recording.python_calls
+    functions = () if isinstance(calls, Unknown) else calls.functions
+    names = [one.name for one in functions if one.calls >= 0.5]
+    return next((name for name in names if _MAKES_MODELS.match(name)), "").partition(":")[2]
+
+
+def _described(kept: Kept) -> str:
+    """Tell what a container keeps: the list history of train (a.py:3) keeps 1 jax.Array more."""
+    size = format_quantity(kept.size, BYTES)
+    return f"the {kept.kind} {kept.place} keeps {kept.holds} more a step ({size})"
+
+
+def _remedy(kept: Kept, framework: str) -> str:
+    """Return the remedy of containers that keep such objects, with `_NAMES` for their names."""
+    if kept.is_model:
+        remedy = f"{_ONE_MODEL}; or leave old ones out of {_NAMES}"
+        return remedy if framework == JAX else f"{remedy}, and {_CLEAR}"
+    if "dict" in kept.kind.lower():
+        limited = "or limit their number: functools.lru_cache(maxsize=n)"
+        return f"delete old entries of {_NAMES}, {limited}"
+    if kept.is_array:
+        return (
+            f"keep in {_NAMES} what is needed of each array, a number as float(x) or a copy of a "
+            "part, or write the arrays away and clear it"
+        )
+    return f"drop old entries of {_NAMES}, as collections.deque(maxlen=n) does"
+
+
+def _settled(samples: MemorySamples) -> MemorySamples:
+    """Leave out the samples of the first steps."""
+    first = math.floor(_SETTLES * len(samples.n_steps))
+    return MemorySamples(
+        n_steps=samples.n_steps[first:],
+        heap=samples.heap[first:],
+        python=samples.python[first:],
+        mapped=samples.mapped[first:],
+        devices=samples.devices[first:],
+        tensors=samples.tensors[first:],
+        first_call=samples.first_call,
+    )
+
+
+def _kinds(samples: MemorySamples) -> list[tuple[str, tuple[int, ...]]]:
+    """List the kinds of memory that are known to the byte, with their readings."""
+    kinds = [("C heap", samples.heap), ("small objects of Python", samples.python)]
+    return [*kinds, ("GPUs", samples.devices)] if samples.devices else kinds
+
+
+def _mapped(samples: MemorySamples) -> tuple[float, float]:
+    """
+    Return bounds on the bytes that other mappings grow by in a step.
+
+    A few mappings of any size, such as the stacks of threads that start late, are no growth.
+    """
+    grown = samples.mapped[-1] - samples.mapped[0]
+    n_steps = samples.n_steps[-1] - samples.n_steps[0]
+    increases = np.sort(np.diff(samples.mapped))[-_SINGLE:]
+    least = (grown - int(increases[increases > 0].sum())) / n_steps
+    return (least, grown / n_steps) if least > 0 else (0.0, 0.0)
+
+
+def _slope(samples: MemorySamples, *readings: tuple[int, ...]) -> Slope | None:
+    if not all(map(len, readings)):
+        return None
+    held = np.sum(readings, axis=0).tolist()
+    return slope_with_interval(samples.n_steps, held, _CONFIDENCE)
+
+
+def _where(samples: MemorySamples) -> str:
+    """Tell the growth of each kind of memory."""
+    slopes = [(name, _slope(samples, readings)) for name, readings in _kinds(samples)]
+    found = [(name, slope.estimate) for name, slope in slopes if slope is not None]
+    tensors = _slope(samples, samples.tensors)
+    if tensors is not None and tensors.estimate > 0:
+        found.insert(0, ("tensors in regions of the C heap", tensors.estimate))
+    return "a step: " + ", ".join(
+        f"{name} {format_quantity(number, BYTES)}"
+        for name, number in (*found, ("other mappings", _mapped(samples)[1]))
+    )

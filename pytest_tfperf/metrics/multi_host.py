@@ -1,0 +1,223 @@
+"""Analyse the traces of a job's hosts side by side, aligned by the names of their steps."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from pytest_tfperf.errors import TraceError
+from pytest_tfperf.facts.host_activity import shows_runtime
+from pytest_tfperf.facts.shown import JAX, framework
+from pytest_tfperf.machine.cores import usable_cores
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.job_devices import job_devices
+from pytest_tfperf.metrics.pod import Pod, find_pod, pod_tables
+from pytest_tfperf.metrics.profile import profile_of
+from pytest_tfperf.metrics.shares import input_wait
+from pytest_tfperf.metrics.timing import traced_step
+from pytest_tfperf.metrics.validity import valid
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import Profile
+from pytest_tfperf.text import plural
+from pytest_tfperf.trace.devices import gpus, tpus
+from pytest_tfperf.trace.logdir import host_of
+from pytest_tfperf.trace.xspace import Trace, read_trace
+from pytest_tfperf.values import Source, Value
+
+_TIME = "step_time"
+IDLE_PARTS = ("collective", "other")
+"""Parts of a step in which a host that is ahead waits for the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysedTrace:
+    """The profile of a trace, and what else the trace tells."""
+
+    profile: Profile
+    """The profile."""
+    framework: str = ""
+    """Framework that ran the steps; empty if the trace does not show it."""
+    devices: str = ""
+    """Accelerators with events, as in `8 GPUs`; empty without any."""
+    step_time: Value
+    """Median period of the traced steps, which the profiler slows down."""
+    pod: Pod | None = None
+    """Devices of the host, to compare with those of the other hosts."""
+    starts_ns: tuple[int, ...] = ()
+    """Start of each step, in nanoseconds since 1970 by the host's clock."""
+
+    def with_traced_times(self) -> Profile:
+        """Return the profile with step_time and input_wait from the traced steps."""
+        metrics = self.profile.metrics
+        wait = input_wait(metrics["input_bound"], self.step_time)
+        return replace(self.profile, metrics={**metrics, _TIME: self.step_time, "input_wait": wait})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostWork:
+    """
+    The work of one host: the part of its steps that is neither collective nor other.
+
+    If the hosts of a job wait for each other, the periods of their steps are alike.
+    """
+
+    host: str
+    """Name of the host."""
+    steps: Mapping[str, float]
+    """Work by the name of the step, in one unit for all hosts."""
+
+    @staticmethod
+    def of(profile: Profile) -> HostWork:
+        """Return the work of the host that a profile is of, in seconds."""
+        steps: dict[str, float] = {}
+        for step in profile.steps:
+            idle_s = sum(step.parts_s[part] for part in IDLE_PARTS)
+            steps[step.name] = steps.get(step.name, 0.0) + step.period_s - idle_s
+        return HostWork(host=profile.name, steps=steps)
+
+
+def profiles_of_job(
+    traces: Sequence[Path], target_step_time_s: float | None = None
+) -> tuple[list[Profile], list[TraceError]]:
+    """Return the profiles of one run's traces, as `analyse_job`."""
+    analysed, errors = analyse_job(traces, target_step_time_s)
+    return [one.profile for one in analysed], errors
+
+
+def analyse_job(
+    traces: Sequence[Path],
+    target_step_time_s: float | None = None,
+    done: Callable[[Path], None] | None = None,
+) -> tuple[list[AnalysedTrace], list[TraceError]]:
+    """
+    Analyse one run's traces, one a host, and return the errors of unreadable traces too.
+
+    Several hosts have `step_skew` over the hosts, and the first profile has the tables of the whole
+    job's devices and collectives, whose keys begin with `job_`. The hosts are analysed in processes
+    of their own, as many at once as there are cores, and each process holds one trace.
+
+    Args:
+        traces: The trace files.
+        target_step_time_s: Step time that `input_bound_at_target` is predicted for.
+        done: Called with each trace once it is analysed.
+    """
+    found = []
+    for trace, one in zip(traces, _analysed(traces, target_step_time_s), strict=True):
+        found.append(one)
+        if done is not None:
+            done(trace)
+    analysed = [one for one in found if isinstance(one, AnalysedTrace)]
+    if len(analysed) > 1:
+        skew = host_skew([HostWork.of(one.profile) for one in analysed])
+        analysed = [replace(one, profile=_with_skew(one.profile, skew)) for one in analysed]
+        analysed[0] = replace(analysed[0], profile=_with_job(analysed))
+    return analysed, [error for error in found if isinstance(error, TraceError)]
+
+
+def _analysed(
+    traces: Sequence[Path], target_step_time_s: float | None
+) -> Iterator[AnalysedTrace | TraceError]:
+    """Analyse the traces in their order; several in processes of their own."""
+    analyse = partial(_analyse, target_step_time_s=target_step_time_s)
+    if len(traces) == 1:
+        yield analyse(traces[0])
+        return
+    import multiprocessing  # not for a single trace
+    from concurrent.futures import ProcessPoolExecutor
+
+    n_processes = min(len(usable_cores()), len(traces))
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(n_processes, spawn) as pool:
+        yield from pool.map(analyse, traces)
+
+
+def analyse_trace(trace: Trace, target_step_time_s: float | None = None) -> AnalysedTrace:
+    """
+    Analyse one host's trace in this process; its path names the profile.
+
+    Raises:
+        TraceError: If it holds no step.
+    """
+    recording = Recording(
+        name=trace.path,
+        trace=Path(trace.path),
+        workload={},
+        bare=True,
+        framework=framework(trace),
+        target_step_time_s=target_step_time_s,
+    )
+    evidence = Evidence(recording, trace)
+    profile = profile_of(evidence)
+    steps = evidence.steps
+    step_time = valid({_TIME: traced_step(steps)}, evidence)[_TIME]
+    return AnalysedTrace(
+        profile=profile,
+        framework=_shown_framework(evidence, trace),
+        devices=_devices(trace),
+        step_time=step_time,
+        pod=find_pod(evidence).without_starts(),
+        starts_ns=()
+        if steps.why_untimed
+        else tuple((trace.origin_ns + steps.start_ps // 1000).tolist()),
+    )
+
+
+def host_skew(hosts: Sequence[HostWork]) -> Value:
+    """Return slowest ÷ median host − 1, by the work of each in the steps that all of them have."""
+    common = set.intersection(*(set(one.steps) for one in hosts))
+    work = [sum(one.steps[name] for name in common) for one in hosts]
+    if not common:
+        return Value.unknown(
+            "step_skew", "the hosts have no step in common: number the steps alike on all of them"
+        )
+    median = statistics.median(work)
+    if median <= 0:
+        return Value.unknown(
+            "step_skew", "the hosts did no work in the steps that they have in common"
+        )
+    slowest = max(range(len(work)), key=work.__getitem__)
+    return Value.of(
+        "step_skew",
+        work[slowest] / median - 1,
+        Source.TRACE,
+        n_hosts=len(hosts),
+        n_steps=len(common),
+        where=f"the slowest host is {hosts[slowest].host}",
+    )
+
+
+def _with_job(analysed: Sequence[AnalysedTrace]) -> Profile:
+    """Return the first profile with the tables of all hosts' devices, before its own tables."""
+    names = [host_of(Path(one.profile.name)) for one in analysed]
+    if len(set(names)) < len(names):
+        names = [one.profile.name for one in analysed]
+    pods = zip(names, (one.pod for one in analysed), strict=True)
+    job = job_devices({name: pod for name, pod in pods if pod is not None})
+    profile = analysed[0].profile
+    tables = pod_tables(job, "job_", f", {len(analysed)} hosts") if job else {}
+    return replace(profile, tables={**tables, **profile.tables})
+
+
+def _with_skew(profile: Profile, skew: Value) -> Profile:
+    return replace(profile, metrics={**profile.metrics, "step_skew": skew})
+
+
+def _analyse(path: Path, target_step_time_s: float | None) -> AnalysedTrace | TraceError:
+    try:
+        return analyse_trace(read_trace(path), target_step_time_s)
+    except TraceError as error:
+        return error
+
+
+def _shown_framework(evidence: Evidence, trace: Trace) -> str:
+    """Return the framework if the trace shows it, and nothing by default."""
+    return evidence.framework if evidence.framework == JAX or shows_runtime(trace) else ""
+
+
+def _devices(trace: Trace) -> str:
+    """Name the accelerators of a trace."""
+    counts = {"GPU": len(gpus(trace)), "TPU core": len(tpus(trace))}
+    return ", ".join(plural(n, kind) for kind, n in counts.items() if n)

@@ -1,0 +1,268 @@
+"""Assemble a profile from the findings of all analyses, in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pytest_tfperf.facts.breakdown import Breakdown
+from pytest_tfperf.facts.shown import framework
+from pytest_tfperf.facts.steps import Steps
+from pytest_tfperf.facts.trace_errors import faults, remarks
+from pytest_tfperf.metric_registry import METRICS
+from pytest_tfperf.metrics import (
+    batch_padding,
+    calls,
+    capacity,
+    compile_time,
+    counts,
+    executables,
+    graph_ops,
+    kernels,
+    launches,
+    median_step,
+    memory_causes,
+    memory_growth,
+    op_profile,
+    op_work,
+    peak_memory,
+    pipeline,
+    pipeline_advice,
+    pod,
+    python_calls,
+    shares,
+    skew,
+    step_code,
+    step_flops,
+    time_causes,
+    timing,
+)
+from pytest_tfperf.metrics.evidence import Evidence, Findings
+from pytest_tfperf.metrics.on_demand import Expensive, OnDemand
+from pytest_tfperf.metrics.step_advice import advise, by_saving
+from pytest_tfperf.metrics.validity import remote_notes, valid, why_absent
+from pytest_tfperf.recording import Fetches, Recording
+from pytest_tfperf.results import Profile
+from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.values import MEMORY_CAUSES, TIME_CAUSES, Step
+
+ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
+    timing.analyse,
+    shares.analyse,
+    median_step.analyse,
+    capacity.analyse,
+    pipeline.analyse,
+    pipeline_advice.analyse,
+    calls.analyse,
+    python_calls.analyse,
+    peak_memory.analyse_allocators,
+    Expensive(peak_memory.analyse, metrics=("peak_memory",)),
+    memory_growth.analyse,
+    launches.analyse,
+    op_profile.analyse,
+    kernels.analyse,
+    skew.analyse,
+    pod.analyse,
+    counts.analyse,
+    compile_time.analyse,
+    executables.analyse,
+    Expensive(
+        step_flops.analyse,
+        metrics=("flops", "half_precision", "flops_utilization"),
+        tables=(op_work.TABLE,),
+    ),
+    Expensive(
+        graph_ops.analyse,
+        metrics=("graph_ops", "graph_reduction", "xla_coverage"),
+        tables=("graph", "outside_xla"),
+    ),
+    Expensive(graph_ops.analyse_passes, tables=("optimizers", "surviving")),
+    Expensive(
+        step_code.analyse_padding,
+        metrics=("padding_overhead", "mxu_padding_overhead"),
+        tables=("padding",),
+    ),
+    Expensive(step_code.analyse_alignment, tables=("alignment",)),
+    Expensive(step_code.analyse_op_guide, metrics=("op_guide_findings",), tables=("op_guide",)),
+    batch_padding.analyse,
+    Expensive(time_causes.analyse, tables=(TIME_CAUSES,)),
+    Expensive(memory_causes.analyse, tables=(MEMORY_CAUSES,)),
+)
+"""Every analysis; each metric is a finding of exactly one."""
+
+_INPUT_BOUND_MATTERS = 0.10
+"""Share of waiting below which an unsettled buffer changes step_time less than noise does."""
+_MORE_THAN_NEEDED = 1.2
+"""Buffers are given a fifth more steps to drain than they should take."""
+
+
+def profile_of(evidence: Evidence, on_demand: OnDemand | None = None) -> Profile:
+    """
+    Return the profile that all analyses of the evidence make together.
+
+    Args:
+        evidence: All that is known.
+        on_demand: Runs expensive analyses later; by default all run now.
+
+    Raises:
+        TraceError: If the trace holds no step.
+    """
+    waiting = [
+        analyse
+        for analyse in ANALYSES
+        if isinstance(analyse, Expensive) and on_demand is not None and on_demand.can_wait(analyse)
+    ]
+    findings = [
+        analyse.left_out()
+        if isinstance(analyse, Expensive) and analyse in waiting
+        else analyse(evidence)
+        for analyse in ANALYSES
+    ]
+    profile = assembled(evidence, findings)
+    return profile if on_demand is None else on_demand.attached(profile, waiting)
+
+
+def assembled(evidence: Evidence, findings: Sequence[Findings]) -> Profile:
+    """
+    Return the profile of these findings, which does not depend on their order.
+
+    Values from an incomplete trace are unknown, whichever analysis they are from.
+    """
+    recording, trace = evidence.completed, evidence.trace
+    incomplete = faults(trace) if trace else ()
+    values = {name: value for found in findings for name, value in found.values.items()}
+    values = {name: values[name] for name in sorted(values, key=_place)}
+    metrics = valid(values, evidence)
+    notes = [note for group in sorted(found.notes for found in findings) for note in group]
+    of_values = dict.fromkeys(note for value in metrics.values() for note in value.notes)
+    absent = why_absent(evidence)
+    absent_notes = () if absent is None else (f"{absent}: counts of it are unknown",)
+    untimed = evidence.steps.why_untimed if trace else ""
+    profile = Profile(
+        name=recording.name,
+        metrics=metrics,
+        workload=recording.workload,
+        notes=(
+            *recording.notes,
+            *recording.window_notes.values(),
+            *absent_notes,
+            *remote_notes(evidence),
+            *_trace_notes(evidence, incomplete),
+            *notes,
+            *(note for note in of_values if note not in recording.window_notes.values()),
+        ),
+        ended=recording.ended,
+        tables={key: table for found in findings for key, table in found.tables.items()},
+        blocks_s=timing.block_seconds(recording),
+        result=recording.result,
+    )
+    if trace is None:
+        return profile
+    profile = replace(
+        profile,
+        steps=() if untimed else _steps(evidence.steps, evidence.breakdown),
+        n_dropped=evidence.steps.n_dropped,
+        step_source=evidence.steps.source,
+    )
+    advice = sorted((one for found in findings for one in found.advice), key=lambda one: one.what)
+    return replace(profile, advice=by_saving((*advise(profile, evidence.framework), *advice)))
+
+
+def settling_steps(
+    trace: Trace,
+    steps_before: int,
+    fetches: Fetches | None = None,
+    input_trace: Trace | None = None,
+) -> int:
+    """
+    Return how many more steps must pass before a window shows the pipeline as it runs for long.
+
+    Full buffers hide a pipeline that is slower than the steps for as long as they take to drain.
+    That is their capacity ÷ the share of time that the steps would wait. 0 if it shows it already.
+    Fetches of a timed window tell that better than the trace, where the profiler slows the pipeline
+    down. Once a window's second half waits, its first half was enough. Where only half of the
+    trace waits, or all of it, the buffers may have run empty since, or the profiler slows the
+    pipeline down. As many steps as both windows have rule the first out. Buffers that drained while
+    steps were timed need as many steps again.
+
+    Args:
+        trace: The trace of a window's steps.
+        steps_before: Steps since the last pause, in which the buffers could fill.
+        fetches: The fetches of the timed window before that one.
+        input_trace: The trace of TensorFlow, if another framework ran the steps.
+    """
+    evidence = Evidence(
+        Recording(
+            name="",
+            trace=None,
+            workload={},
+            framework=framework(trace),
+            fetches=fetches,
+            settled=False,
+        ),
+        trace,
+        input_trace=input_trace,
+    )
+    drain, timed = evidence.drain, evidence.timed_waits
+    share, *_ = shares.waiting_share(evidence)
+    needed = drain.capacity / share if share > _INPUT_BOUND_MATTERS else 0.0
+    if timed is None:
+        stationary = drain.stationary() and needed <= steps_before
+    elif drain.buffered and fetches and shares.ran_empty(evidence):
+        half = len(fetches.next_s) / 2
+        stationary = not timed.draining(drain.capacity / half)
+        needed = max(needed, steps_before + half)
+    else:
+        in_trace = max(drain.halves)
+        if in_trace > _INPUT_BOUND_MATTERS and fetches:
+            n_steps = len(fetches.next_s) + len(evidence.steps)
+            needed = max(needed, min(drain.capacity / in_trace, n_steps))
+        stationary = needed <= steps_before and not drain.while_timed
+    return 0 if stationary else int(np.ceil(_MORE_THAN_NEEDED * needed))
+
+
+def _place(metric: str) -> int:
+    """Return the place of a metric in the registry."""
+    names = list(METRICS)
+    return names.index(metric) if metric in METRICS else len(names)
+
+
+def _trace_notes(evidence: Evidence, incomplete: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what to know of the trace: dropped events, errors, warnings of the profiler."""
+    if evidence.trace is None:
+        return ()
+    untimed = evidence.steps.why_untimed
+    return (
+        *_dropped(evidence.steps),
+        *((f"the time of the steps is unknown: {untimed}",) if untimed else ()),
+        *incomplete,
+        *remarks(evidence.trace),
+    )
+
+
+def _dropped(steps: Steps) -> tuple[str, ...]:
+    """
+    Say which events are not steps, and why.
+
+    Nothing is said of steps that tf_profile marks: those are ends of epochs without a step.
+    """
+    if not steps.n_dropped or steps.source == "tfperf":
+        return ()
+    return (
+        f"{steps.n_dropped} other events from {steps.source} are no steps: {steps.why_dropped}",
+    )
+
+
+def _steps(steps: Steps, breakdown: Breakdown) -> tuple[Step, ...]:
+    parts = {part: (column * 1e-12).tolist() for part, column in breakdown.parts_ps.items()}
+    periods = (breakdown.period_ps * 1e-12).tolist()
+    return tuple(
+        Step(
+            name=name,
+            period_s=periods[i],
+            parts_s={part: column[i] for part, column in parts.items()},
+        )
+        for i, name in enumerate(steps.names)
+    )

@@ -1,0 +1,314 @@
+"""Measure the shares of the steps that wait for input, run Python, and keep devices busy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pytest_tfperf.advice.time_remedies import overhead_remedy
+from pytest_tfperf.facts.breakdown import Breakdown
+from pytest_tfperf.facts.device_planes import NO_CATEGORY
+from pytest_tfperf.facts.drain import DRAINED
+from pytest_tfperf.facts.duty_cycle import duty_cycle, duty_cycles, idle_share
+from pytest_tfperf.facts.host_activity import op_type, shows_host, shows_runtime
+from pytest_tfperf.facts.op_times import OpTime
+from pytest_tfperf.facts.shown import JAX, shows_work
+from pytest_tfperf.facts.steps import Steps
+from pytest_tfperf.facts.waits import elements_taken, loops_in_graph, why_waits_hidden
+from pytest_tfperf.metrics.capacity import input_capacity
+from pytest_tfperf.metrics.copies import copies_by_host, copies_for_input
+from pytest_tfperf.metrics.evidence import Evidence, Findings
+from pytest_tfperf.metrics.input_causes import input_cause, with_keras_source
+from pytest_tfperf.metrics.python_causes import python_cause
+from pytest_tfperf.metrics.timing import mean_step
+from pytest_tfperf.op_types import COLLECTIVES
+from pytest_tfperf.quantities import SHARE, format_quantity
+from pytest_tfperf.recording import UNSEEN
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.intervals import covered
+from pytest_tfperf.trace.xspace import HOST, Trace
+from pytest_tfperf.values import Source, Value
+
+_NO_DEVICE_WORK = "the trace has planes of devices, and no event of what they ran"
+_IN_GRAPH = (
+    "a tf.function loops over a dataset (for … in dataset), and the trace does not tell waiting "
+    "for its elements from work; loop in Python, or over iter(dataset)"
+)
+_NO_WORK = (
+    "the trace lacks events of the host, or of TensorFlow's runtime and any accelerator, so idle "
+    "time cannot be told from work"
+)
+_NO_WORK_OF_JAX = (
+    "the trace has no event of an accelerator, and what JAX runs on a CPU does not tell idle time "
+    "from work"
+)
+_WAITS_ANYWAY = 0.5
+"""Share of waits from which that of the first batch of an epoch adds nothing to know."""
+_NEARLY_A_STEP = 0.9
+"""Seconds of an element ÷ those of a step from which a step may wait for it."""
+_LONG_EPOCH = 1_000  # steps, over which a wait for the first batch is spread
+_NO_DATA_OF_JAX = (
+    "the steps were given no data, and JAX's trace shows no input pipeline; pass the data, and the "
+    "time of next() counts: tf_profile(step, data) or tf_profile.steps(data)"
+)
+
+_OVERHEAD = (
+    "Python code in the step or its loop, with neither TensorFlow nor input active",
+    "Python code or JAX's dispatch, with no device active",
+)
+"""The place of host_overhead, of TensorFlow and of JAX."""
+
+
+def analyse(evidence: Evidence) -> Findings:
+    """Find the shares of the steps that wait for input, run Python and keep devices busy."""
+    trace = evidence.trace
+    if trace is None:
+        return evidence.untraced(
+            "input_bound", "input_wait", "host_overhead", "device_busy", "collective_time"
+        )
+    values = host_values(evidence, trace)
+    wait = input_wait(values["input_bound"], mean_step(evidence.completed))
+    device = device_values(evidence.steps, evidence.breakdown, _device_detail(evidence, trace))
+    why = why_collectives_hidden(evidence)
+    if why and device["collective_time"].number is not None:
+        device["collective_time"] = Value.unknown("collective_time", why)
+    notes = _starts_no_epoch(evidence, values["input_bound"])
+    waits = {"input_bound": values["input_bound"], "input_wait": wait}
+    waits = {name: value.noted(notes) for name, value in waits.items()}
+    return Findings(values={**values, **waits, **device})
+
+
+def _starts_no_epoch(evidence: Evidence, bound: Value) -> tuple[str, ...]:
+    """Return a note if the steps of input_bound are all within one epoch, and none is its first."""
+    recording = evidence.recording
+    epoch, in_trace = recording.epoch_calls, bound.source is Source.TRACE
+    starts = evidence.steps.n_epochs > 1 if in_trace else bool(recording.epoch_starts)
+    if bound.number is None or epoch is None or epoch > _LONG_EPOCH or starts:
+        return ()
+    if bound.number >= _WAITS_ANYWAY:
+        return ()
+    n_steps = len(evidence.steps) if in_trace else len(recording.step_seconds)
+    length = f" (of {epoch})" if epoch else ""
+    return (
+        f"input_bound is of {n_steps} steps, none of which begins an epoch{length}: the wait for "
+        "its first batch is not in it",
+    )
+
+
+def _device_detail(evidence: Evidence, trace: Trace) -> dict[str, float]:
+    """Return what belongs to device_busy besides, as far as it is known and not zero."""
+    cycles = duty_cycles(trace)
+    detail = {
+        "awaiting_share": _awaiting_share(evidence.device_ops),
+        "duty_cycle": duty_cycle(cycles),
+        "idle_share": idle_share(cycles),
+    }
+    return {key: share for key, share in detail.items() if share}
+
+
+def _awaiting_share(ops: Sequence[OpTime]) -> float | None:
+    """Return the share of the ops' time in which asynchronous work is awaited, None without ops."""
+    total = sum(op.self_s for op in ops)
+    awaiting = sum(op.self_s for op in ops if op.kind.endswith("-done"))
+    return awaiting / total if total > 0 else None
+
+
+def waiting_share(evidence: Evidence) -> tuple[float, float, Source]:
+    """
+    Return the share of the steps that waits for input.
+
+    It is corrected if full buffers hid waits, as they did if they drained in the timed window. They
+    did not if they ran empty there, or if more steps than they can feed had passed before. Then
+    they drain in the trace alone, since the profiler slows the pipeline down.
+
+    Returns:
+        The share, the share observed, and the origin of the first.
+    """
+    drain, timed, recording = evidence.drain, evidence.timed_waits, evidence.recording
+    observed, source = (
+        (timed.share, Source.TIMED) if timed else (evidence.breakdown.share("input"), Source.TRACE)
+    )
+    settled = timed and recording.settled and drain.capacity > 0
+    in_trace_alone = settled or ran_empty(evidence)
+    if drain.while_timed or (drain.kept < DRAINED and not in_trace_alone):
+        return drain.corrected(observed), observed, Source.CORRECTED
+    return observed, observed, source
+
+
+def ran_empty(evidence: Evidence) -> bool:
+    """
+    Return whether the buffers ran empty in the timed window, so that its steps waited.
+
+    A `next()` is late by up to 0.3 ms too where another thread runs Python, such as a py_function.
+    """
+    timed = evidence.timed_waits
+    return timed is not None and timed.emptied and not evidence.drain.held
+
+
+def host_values(evidence: Evidence, trace: Trace) -> dict[str, Value]:
+    """Return input_bound and host_overhead."""
+    return {
+        "input_bound": _input_bound(evidence, trace),
+        "host_overhead": _host_overhead(evidence, trace),
+    }
+
+
+def _input_bound(evidence: Evidence, trace: Trace) -> Value:
+    """
+    Return input_bound, known where waits for an input pipeline show.
+
+    A loop that tf_profile drives without data waits for none, if TensorFlow's runtime shows.
+    """
+    drain, recording = evidence.drain, evidence.recording
+    if loops_in_graph(trace):
+        return Value.unknown("input_bound", _IN_GRAPH)
+    driven = not recording.bare and shows_runtime(trace)
+    if why := why_waits_hidden(trace, has_data=not driven or recording.pipeline != UNSEEN):
+        hidden_by_jax = evidence.framework == JAX and not shows_work(trace)
+        no_data = hidden_by_jax and not recording.bare and recording.pipeline == UNSEEN
+        return Value.unknown("input_bound", _NO_DATA_OF_JAX if no_data else why)
+    share, observed, source = waiting_share(evidence)
+    detail: dict[str, Any] = {"observed": observed, "halves": list(drain.halves)}
+    if share > 0:
+        cause = copies_for_input(evidence) or input_cause(evidence, share)
+        detail |= with_keras_source(cause, recording.pipeline)
+    if source is Source.TRACE:
+        detail |= _bounds(evidence, share)
+    if source is Source.CORRECTED:
+        detail["corrected"] = (
+            f"buffers gave {1 - drain.kept:.0%} of the elements while the steps were traced; "
+            "without them the steps wait longer than "
+            f"the {observed:.1%} seen"
+        )
+    return Value.of("input_bound", share, source, **detail)
+
+
+def _bounds(evidence: Evidence, share: float) -> dict[str, Any]:
+    """
+    Return bounds of a share of traced steps: the profiler makes them work longer, and wait less.
+
+    It hides none for a pipeline that makes its elements in much less time than a step takes.
+    """
+    timed_s, capacity = mean_step(evidence.recording).number, input_capacity(evidence.stages)
+    if not timed_s or not capacity:
+        return {}
+    trace, steps = evidence.pipeline
+    begun = int((steps.of(elements_taken(trace).start) >= 0).sum())
+    needed = begun / steps.n_steps / capacity / timed_s
+    if needed < _NEARLY_A_STEP:
+        return {}
+    why = (
+        "the profiler slows the steps down, which hides waits for a pipeline that takes "
+        f"{format_quantity(needed, SHARE)} of their time"
+    )
+    return {"low": share, "high": 1.0, "bounds": why}
+
+
+def _host_overhead(evidence: Evidence, trace: Trace) -> Value:
+    """Return host_overhead, known where the host's events and those of the step's work show."""
+    if not (shows_host(trace) and shows_work(trace)):
+        of_jax = evidence.framework == JAX and shows_host(trace)
+        return Value.unknown("host_overhead", _NO_WORK_OF_JAX if of_jax else _NO_WORK)
+    is_function = _calls_one_function(evidence)
+    cause = (
+        copies_by_host(evidence, trace)
+        or python_cause(evidence)
+        or _overhead_cause(evidence.framework, is_function)
+    )
+    return Value.of(
+        "host_overhead",
+        evidence.breakdown.share("other"),
+        Source.TRACE,
+        **cause,
+    )
+
+
+def _overhead_cause(framework: str, is_function: bool) -> dict[str, str]:
+    """
+    Return `where` and `try` for steps whose time goes to Python.
+
+    Args:
+        framework: The framework that ran the steps.
+        is_function: True if each step is one call of a tf.function or jax.jit function.
+    """
+    return {"where": _OVERHEAD[framework == JAX], "try": overhead_remedy(framework, is_function)}
+
+
+def _calls_one_function(evidence: Evidence) -> bool:
+    """Return whether each step is one call of a tf.function or jax.jit function, and no more."""
+    if evidence.framework == JAX:
+        return sum(evidence.xla.modules.values()) == 1
+    n_calls = sum(sum(use.calls.values()) for use in evidence.functions)
+    return n_calls == len(evidence.launched) and not evidence.eager_ops[1]
+
+
+def device_values(
+    steps: Steps, breakdown: Breakdown, detail: Mapping[str, float]
+) -> dict[str, Value]:
+    """
+    Return device_busy and collective_time.
+
+    Args:
+        steps: The steps as the devices ran them.
+        breakdown: The parts of the steps.
+        detail: Further detail of device_busy.
+    """
+    device = breakdown.device
+    if not device.n_devices:
+        why = (
+            "the trace has no device plane: it is of a CPU, or the profiler had no access to the "
+            "accelerator"
+        )
+        busy = replace(Value.unknown("device_busy", why), detail=dict(detail))
+        return {"device_busy": busy, "collective_time": Value.unknown("collective_time", why)}
+    if not device.busy[0].size:
+        return {
+            name: Value.unknown(name, _NO_DEVICE_WORK)
+            for name in ("device_busy", "collective_time")
+        }
+    share = covered(device.busy, steps.start_ps, steps.end_ps).sum() / max(steps.period_ps.sum(), 1)
+    return {
+        "device_busy": Value.of(
+            "device_busy", float(share), Source.TRACE, n_devices=device.n_devices, **detail
+        ),
+        "collective_time": Value.of(
+            "collective_time",
+            breakdown.share("collective"),
+            Source.TRACE,
+            n_devices=device.n_devices,
+        ),
+    }
+
+
+def why_collectives_hidden(evidence: Evidence) -> str | None:
+    """Return why the devices' events may not show collectives, or None if they do."""
+    device = evidence.breakdown.device
+    if not device.names_kinds:
+        return NO_CATEGORY
+    host = Events.of(evidence.trace.plane(HOST) if evidence.trace else None)
+    ops = host.named(lambda name: (op_type(name) or "").startswith(COLLECTIVES))
+    if len(ops) and not device.spans["collective"][0].size:
+        return "the host ran collective ops, and no event of a device is one"
+    return None
+
+
+def input_wait(bound: Value, time: Value) -> Value:
+    """
+    Return the time that a step waits: input_bound × time.
+
+    Args:
+        bound: input_bound.
+        time: Seconds of a step; their mean where rare long steps wait.
+    """
+    if bound.number is None or time.number is None:
+        return Value.unknown("input_wait", bound.why or time.why or "")
+    shares = {
+        key: bound.detail[key] * time.number for key in ("low", "high") if key in bound.detail
+    }
+    return Value.of(
+        "input_wait",
+        bound.number * time.number,
+        bound.source or Source.TRACE,
+        **{**bound.detail, **shares},
+    )

@@ -1,0 +1,326 @@
+"""
+FLOPs of a step and their precision.
+
+They come from its functions lowered to HLO, else from the executables that it ran.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from pytest_tfperf.facts.executions import XlaUse
+from pytest_tfperf.facts.roofline import flops_utilization
+from pytest_tfperf.facts.shown import JAX
+from pytest_tfperf.facts.unoptimised import on_its_platform
+from pytest_tfperf.hlo.cost import Costs, module_costs
+from pytest_tfperf.hlo.decode import decode_module
+from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.metrics.evidence import Evidence, Findings
+from pytest_tfperf.metrics.op_work import TABLE, OpWork, Programs, ops_of, table_of, with_ops
+from pytest_tfperf.metrics.timing import timed_step
+from pytest_tfperf.op_types import multiplies_matrices
+from pytest_tfperf.recording import Modules, Recording
+from pytest_tfperf.text import and_more
+from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
+from pytest_tfperf.values import Source, Unknown, Value
+
+_MEAN = "mean"
+"""Detail of flops: the mean of steps that differ, which the time of all of them is of."""
+ON_CPU = "by_xla_on_cpu"
+"""Detail of half_precision; true where XLA's CPU compiler computes the products."""
+
+
+def analyse(evidence: Evidence) -> Findings:
+    """Find the FLOPs of a step, their precision, and the share of the devices' peak."""
+    if evidence.trace is None:
+        return evidence.untraced("flops", "half_precision", "flops_utilization")
+    if evidence.recording.framework == JAX:
+        values, programs = _of_jax(evidence)
+    else:
+        programs = _programs(evidence)
+        values = work_values(programs)
+        values = {**values, "flops": _over_kinds(values["flops"], evidence)}
+    ops: list[OpWork] = []
+    if not isinstance(programs, Unknown):
+        ops = ops_of(programs, evidence.code.places, evidence.launched.in_keras)
+    values = {name: with_ops(name, one, ops, evidence.framework) for name, one in values.items()}
+    if _is_of_xla_on_cpu(evidence):
+        half = values["half_precision"]
+        values["half_precision"] = replace(half, detail={**half.detail, ON_CPU: True})
+    flops = values["flops"].detail.get(_MEAN, values["flops"].number)
+    utilization = _utilization(evidence, flops)
+    return Findings(
+        values={**values, "flops_utilization": utilization},
+        tables={TABLE: table_of(ops)} if ops and values["flops"].number is not None else {},
+        notes=evidence.code.lowering_notes,
+    )
+
+
+def _is_of_xla_on_cpu(evidence: Evidence) -> bool:
+    """Return whether XLA's CPU compiler compiled the products of the steps, and not TensorFlow."""
+    if evidence.device_specs or not evidence.xla.modules:
+        return False
+    outside = (op.kind for op in evidence.host_ops if not op.module)
+    return not any(map(multiplies_matrices, outside))
+
+
+def _of_jax(evidence: Evidence) -> tuple[dict[str, Value], Programs | Unknown]:
+    """
+    Return flops and half_precision of a step of JAX, and the programs that they are of.
+
+    They are of its programs before optimisation. Where these are unknown, they are of its
+    executables, and hold on their platform only.
+    """
+    programs = _before_optimisation(evidence)
+    found = work_values(programs)
+    if found["flops"].number is not None:
+        return evidence.on_its_platform(_over_steps(found, programs, evidence)), programs
+    programs = _executables(evidence)
+    found = _over_steps(work_values(programs), programs, evidence)
+    return on_its_platform(found), programs
+
+
+def _over_steps(
+    values: dict[str, Value], programs: Programs | Unknown, evidence: Evidence
+) -> dict[str, Value]:
+    """
+    Return a known flops as the median of the steps, with the least and most if they differ.
+
+    A program that was compiled in a later step and ran in no traced one counts for the most: it
+    ran in place of one of the same function.
+
+    Args:
+        values: The values of all steps together.
+        programs: The modules, in the order of the evidence's executables.
+        evidence: The evidence of the steps.
+    """
+    steps, flops = evidence.steps, values["flops"]
+    if flops.number is None or isinstance(programs, Unknown):
+        return values
+    ran_in = evidence.xla.steps_in_metadata(evidence.executables)
+    each = np.zeros(len(steps))
+    for name, (costs, runs) in zip(evidence.executables, programs, strict=True):
+        runs_then = runs * steps.n_steps / len(ran_in[name])
+        if not math.isclose(runs_then, round(runs_then)):
+            return values  # the trace does not tell how often it ran in each step
+        each[ran_in[name]] += costs.flops * round(runs_then)
+    each /= 1 if steps.sizes is None else np.maximum(steps.sizes, 1)
+    low, high = float(each.min()), max(float(each.max()), _rare(evidence, programs, flops.number))
+    if low == high:
+        return values
+    detail = {**flops.detail, "low": low, "high": high, _MEAN: flops.number}
+    return {**values, "flops": replace(flops, number=float(np.median(each)), detail=detail)}
+
+
+def _over_kinds(flops: Value, evidence: Evidence) -> Value:
+    """Return a known flops as the median of the steps, with the least and most if they differ."""
+    kinds = evidence.code.step_kinds
+    if flops.number is None or not kinds:
+        return flops
+    if isinstance(kinds, Unknown):
+        return Value.unknown("flops", kinds.why)
+    each: list[float] = []
+    for modules, n_steps in kinds:
+        found = _flops(_with_costs(modules, evidence.recording.name))
+        if found.number is None:
+            return found
+        each += [found.number] * n_steps
+    if min(each) == max(each):
+        return flops
+    mean = math.fsum(each) / len(each)
+    detail = {**flops.detail, "low": min(each), "high": max(each), _MEAN: mean}
+    return replace(flops, number=float(np.median(each)), detail=detail)
+
+
+def _rare(evidence: Evidence, programs: Programs, flops: float) -> float:
+    """
+    Return the most FLOPs of a step with a program that ran in none of the traced ones, else 0.
+
+    Args:
+        evidence: The evidence of the steps.
+        programs: The modules of the traced ones, in the order of the evidence's executables.
+        flops: Their mean FLOPs.
+    """
+    ran_in, n_steps = evidence.xla.steps_in_metadata(evidence.executables), evidence.steps.n_steps
+    usual = {
+        name.rpartition("(")[0]: (costs.flops, runs * n_steps / len(ran_in[name]))
+        for name, (costs, runs) in zip(evidence.executables, programs, strict=True)
+    }
+    found = [0.0]
+    for name, module in _unseen(evidence).items():
+        function = name.rpartition("(")[0]
+        if function in usual:
+            one, runs = usual[function]
+            found.append(flops + runs * (module_costs(module).flops - one))
+    return max(found)
+
+
+def _unseen(evidence: Evidence) -> dict[str, HloModule]:
+    """Return the executables that later steps compiled, and that ran in no traced one."""
+    compiled = set(evidence.completed.compiled or ()) - set(evidence.executables)
+    if evidence.trace is None or not compiled:
+        return {}
+    return modules_of(evidence.trace, sorted(live_modules(evidence.trace) & compiled))
+
+
+def _before_optimisation(evidence: Evidence) -> Programs | Unknown:
+    if evidence.runs_executor:
+        return Unknown(_OUTSIDE)
+    if isinstance(evidence.programs, Unknown):
+        return evidence.programs
+    return [(module_costs(module), runs) for module, runs in evidence.programs]
+
+
+def _executables(evidence: Evidence) -> Programs | Unknown:
+    """Return the executables of a step as its modules."""
+    if evidence.why_xla_unknown:
+        return Unknown(evidence.why_xla_unknown)
+    return traced_programs(evidence.costs, evidence.xla, evidence.runs_executor)
+
+
+def _programs(evidence: Evidence) -> Programs | Unknown:
+    """
+    Return the modules of a step: as it was lowered, else its executables.
+
+    Nothing is lowered of a bare trace.
+    """
+    recording, lowered = evidence.recording, evidence.code.lowered
+    if recording.bare and (isinstance(lowered, Unknown) or not lowered):
+        return _executables(evidence)
+    return lowered_programs(replace(recording, lowered=lowered), evidence.eager_ops[1])
+
+
+def _utilization(evidence: Evidence, flops: float | None) -> Value:
+    """
+    Return flops_utilization for the FLOPs of a step on all devices.
+
+    The time is that of steps that were not profiled, else the period of those that were.
+    """
+    steps, specs = evidence.steps, evidence.device_specs
+    traced_s = float(steps.period_ps.sum()) * 1e-12 / steps.n_steps
+    period_s = timed_step(evidence.completed).number or traced_s
+    return flops_utilization(flops, period_s, specs)
+
+
+def work_values(programs: Programs | Unknown) -> dict[str, Value]:
+    """
+    Return flops and half_precision of a step of these modules.
+
+    Args:
+        programs: The modules, or the reason why they are unknown.
+    """
+    if isinstance(programs, Unknown):
+        return {name: Value.unknown(name, programs.why) for name in ("flops", "half_precision")}
+    return {"flops": _flops(programs), "half_precision": _half_precision(programs)}
+
+
+def lowered_programs(recording: Recording, eager: Iterable[str] = ()) -> Programs | Unknown:
+    """
+    Return the modules of a step whose functions were lowered, or the reason why they are unknown.
+
+    Args:
+        recording: The recording of the step.
+        eager: Types of ops that the step ran eagerly.
+    """
+    if isinstance(recording.lowered, Unknown):
+        return Unknown(recording.lowered.why or "the step's functions were not lowered to HLO")
+    outside = sorted(op for op in set(eager) if multiplies_matrices(op))
+    if outside:
+        return Unknown(
+            f"the step runs {', '.join(outside)} eagerly, whose shapes and types the trace does "
+            "not tell; put them into a tf.function"
+        )
+    return _with_costs(recording.lowered, recording.name)
+
+
+def _with_costs(modules: Modules, profile: str) -> Programs:
+    return [
+        (module_costs(decode_module(raw, f"{profile or 'step'}, module {n}")), runs)
+        for n, (raw, runs) in enumerate(modules)
+    ]
+
+
+def traced_programs(
+    executables: Mapping[str, Costs], use: XlaUse, runs_ops: bool
+) -> Programs | Unknown:
+    """
+    Return the executables that ran as the modules of a step, or the reason why they are not all.
+
+    Args:
+        executables: Costs of the optimised executables, by name.
+        use: The executables that ran.
+        runs_ops: True if ops outside of them ran too.
+    """
+    if not use.modules:
+        return Unknown(
+            "the steps ran no XLA executable, and the trace says nothing of the shapes and types "
+            "of other ops"
+        )
+    if runs_ops:
+        return Unknown(_OUTSIDE)
+    if len(executables) < len(use.modules):
+        return Unknown(
+            f"the trace holds the HLO of {len(executables)} of the {len(use.modules)} executables "
+            "that ran"
+        )
+    runs = use.on_all_devices_in_metadata(executables)
+    return [(costs, runs[name]) for name, costs in executables.items()]
+
+
+def _flops(programs: Programs) -> Value:
+    unknown = sorted({target for costs, _ in programs for target in costs.uncounted})
+    loops = sorted({loop for costs, _ in programs for loop in costs.once})
+    if unknown:
+        return Value.unknown(
+            "flops", f"the program does not say those of its custom calls: {and_more(unknown, 3)}"
+        )
+    if loops:
+        return Value.unknown(
+            "flops", f"the program does not say how often its loops run ({', '.join(loops[:3])})"
+        )
+    matmul = sum(costs.matmul_flops * runs for costs, runs in programs)
+    return Value.of(
+        "flops",
+        _whole(sum(costs.flops * runs for costs, runs in programs)),
+        Source.HLO,
+        matmul_and_convolution=_whole(matmul),
+    )
+
+
+def _whole(number: float) -> float:
+    """Return the integer that a number is but for the rounding of floats, else the number."""
+    return float(round(number)) if math.isclose(number, round(number), rel_tol=1e-12) else number
+
+
+def _half_precision(programs: Programs) -> Value:
+    matmul = sum(costs.matmul_flops * runs for costs, runs in programs)
+    opaque = sorted({target for costs, _ in programs for target in costs.opaque})
+    if opaque:
+        return Value.unknown(
+            "half_precision",
+            f"the program does not say what its custom calls multiply: {and_more(opaque, 3)}",
+        )
+    unsure = next((costs.why for costs, _ in programs if costs.half_flops is None), None)
+    if unsure:
+        return Value.unknown("half_precision", unsure)
+    if not matmul:
+        return Value.unknown(
+            "half_precision", "the step has no matrix multiplication and no convolution"
+        )
+    half = sum((costs.half_flops or 0) * runs for costs, runs in programs)
+    if any(costs.once for costs, _ in programs) and 0 < half < matmul:
+        return Value.unknown(
+            "half_precision",
+            "some are in 16 bits, and the program does not say how often its loops run",
+        )
+    counts = {"half_flops": half, "matmul_flops": matmul}
+    return Value.of("half_precision", half / matmul, Source.HLO, **counts)
+
+
+_OUTSIDE = (
+    "the steps also ran ops outside XLA, and the trace says nothing of their shapes and types"
+)
