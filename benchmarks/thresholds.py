@@ -20,7 +20,7 @@ from tabulate import tabulate
 
 from pytest_tfperf.advice.thresholds import THRESHOLDS
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.facts.shown import TENSORFLOW
+from pytest_tfperf.facts.host_activity import TENSORFLOW
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.pipeline_advice import (

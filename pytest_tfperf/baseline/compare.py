@@ -12,15 +12,15 @@ from pytest_tfperf.baseline.structure import Reference, changed_setting, check, 
 from pytest_tfperf.baseline.timings import ACCEPT, UPDATE, TimingFiles, Timings
 from pytest_tfperf.baseline.xla_ops import lost_compilation
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
-from pytest_tfperf.differences.profile_differences import (
+from pytest_tfperf.differences.profiles import (
     CAST,
     dtype_change,
     function_differences,
     metric_differences,
     with_differences,
+    work_differences,
     workload_differences,
 )
-from pytest_tfperf.differences.work_differences import work_differences
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.machine.classes import differences, nearest_class
 from pytest_tfperf.metrics.op_work import TABLE

@@ -19,7 +19,7 @@ from pytest_tfperf.baseline.structure import (
 )
 from pytest_tfperf.baseline.xla_ops import lost_compilation
 from pytest_tfperf.checks.roots import with_causes
-from pytest_tfperf.differences.profile_differences import (
+from pytest_tfperf.differences.profiles import (
     differences,
     dtype_change,
     with_differences,

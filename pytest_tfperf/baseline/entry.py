@@ -9,10 +9,8 @@ from pytest_tfperf.baseline.counted_totals import counted_steps
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.store import OPS
 from pytest_tfperf.baseline.xla_ops import IN_XLA, OUTSIDE_XLA, xla_ops
-from pytest_tfperf.differences.call_differences import called_functions
-from pytest_tfperf.differences.compiler_differences import op_type_counts
-from pytest_tfperf.differences.stage_differences import pipeline_labels
-from pytest_tfperf.differences.work_differences import op_counts
+from pytest_tfperf.differences.profiles import op_counts
+from pytest_tfperf.differences.structure import called_functions, op_type_counts, pipeline_labels
 from pytest_tfperf.metric_registry import MACHINE, PLATFORM, PROGRAM, Metric
 from pytest_tfperf.metrics import op_work
 from pytest_tfperf.results import Profile

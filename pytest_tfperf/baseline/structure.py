@@ -16,15 +16,20 @@ from pytest_tfperf.baseline.store import OPS
 from pytest_tfperf.baseline.xla_ops import moved_out, no_longer_compiled
 from pytest_tfperf.checks.limits import explanation
 from pytest_tfperf.checks.roots import ADDED, MOVED_OUT
-from pytest_tfperf.differences.call_differences import added_calls, call_differences
-from pytest_tfperf.differences.compiler_differences import (
+from pytest_tfperf.differences.difference import added_counts
+from pytest_tfperf.differences.profiles import (
+    dtype_differences,
+    flop_differences,
+    setting_differences,
+    with_reasons,
+)
+from pytest_tfperf.differences.structure import (
+    added_calls,
+    call_differences,
     op_type_counts,
     op_type_differences,
+    pipeline_differences,
 )
-from pytest_tfperf.differences.difference import added_counts
-from pytest_tfperf.differences.profile_differences import setting_differences, with_reasons
-from pytest_tfperf.differences.stage_differences import pipeline_differences
-from pytest_tfperf.differences.work_differences import dtype_differences, flop_differences
 from pytest_tfperf.gates import MOVED, NEVER, Gate, explained_by, gate_of, gate_of_value
 from pytest_tfperf.metric_registry import PLATFORM, PROGRAM, Metric
 from pytest_tfperf.metrics import op_work

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pytest_tfperf.facts.device_ops import on_device_clock
 from pytest_tfperf.facts.device_planes import kinds_by_name, kinds_of_spans
 from pytest_tfperf.facts.on_devices import own_steps
-from pytest_tfperf.facts.op_events import on_device_clock
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.trace.devices import TPU, accelerators, device_name, tpu_ops
 from pytest_tfperf.trace.intervals import Spans, covered, merge

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_tfperf.facts.device_ops import instruction, on_device_clock
 from pytest_tfperf.facts.device_planes import kinds_by_name
-from pytest_tfperf.facts.kernel_names import HLO_OP
 from pytest_tfperf.facts.on_devices import own_steps
-from pytest_tfperf.facts.op_events import instruction, on_device_clock
+from pytest_tfperf.facts.op_times import HLO_OP
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.hlo.collective_ops import Collective, collective_in, is_collective, synchronous
 from pytest_tfperf.protobuf import Ints

@@ -9,13 +9,14 @@ from itertools import takewhile
 
 from pytest_tfperf.facts.executions import compiled_late
 from pytest_tfperf.facts.host_activity import (
+    JAX,
     compiled_again,
+    framework,
     jax_retraces,
     shows_runtime,
     traced_again,
     traced_late,
 )
-from pytest_tfperf.facts.shown import JAX, framework
 from pytest_tfperf.facts.stages import Stage
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.function_traces import FunctionTrace

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_tfperf.facts.device_ops import on_device_clock
 from pytest_tfperf.facts.device_planes import KINDS, kinds_by_name, kinds_of_spans, names_kinds
 from pytest_tfperf.facts.on_devices import own_steps
-from pytest_tfperf.facts.op_events import on_device_clock
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import TPU, accelerators, device_name, tpu_ops

@@ -1,26 +1,32 @@
 """
-Measure the total time and the self time of each op, on the host and on the devices.
+The total time and the self time of each op on the host and on devices, and of each tf.function.
 
 XProf's counterpart is its framework op statistics (openxla/xprof, op_metrics_db_utils.cc). In
 contrast to it, copies, collectives and kernels without annotation are rows of their own, not idle
 time. Eager ops count on the host too.
+
+TensorFlow marks a call with `tf_function_call` (eager, concrete, traced-xla, traced-nonXla,
+notTraced-xla or notTraced-nonXla) and the `tracing_count` so far
+(tensorflow/python/eager/polymorphic_function/polymorphic_function.py). XProf's counterpart:
+openxla/xprof, xplane_to_tf_functions.cc.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from pytest_tfperf.facts.host_activity import eager_executions, op_type
-from pytest_tfperf.facts.kernel_names import launchers
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.op_types import DATA_SIDE, HOST_SIDE
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.quantities import COUNT, SECONDS, SHARE
 from pytest_tfperf.trace.devices import accelerators
-from pytest_tfperf.trace.event_columns import distinct
+from pytest_tfperf.trace.event_columns import distinct, distinct_values
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.function_calls import EAGER
 from pytest_tfperf.trace.nesting import enclosing, self_times
@@ -30,6 +36,16 @@ from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.tf_data import is_for_data
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Column, Table
+
+MODES = ("traced", "notTraced", "eager", "concrete")
+_NUMBERED = re.compile(r"([._]\d+)+\Z")
+HLO_OP = "hlo_op"
+_NO_ID = -1
+_SOURCES = (
+    "annotation",
+    "tf_op",
+    HLO_OP,
+)  # the last that is there holds; before TensorFlow 2.5 the op is in the annotation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,3 +217,158 @@ def summed(
         replace(op(key), count=count, total_s=total_s, self_s=self_s, eager_s=eager_s)
         for key, count, total_s, self_s, eager_s in zip(keys.tolist(), *columns, strict=True)
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionUse:
+    """One tf.function over all steps."""
+
+    name: str
+    """Name of the function."""
+    calls: dict[str, int]
+    """Number of calls by mode."""
+    xla: int
+    """Number of calls that XLA compiled."""
+    traces: int
+    """Number of traces so far."""
+    self_s: float
+    """Seconds without the functions that it calls."""
+    expensive_s: float
+    """Seconds of the calls that traced it or ran it eagerly."""
+
+
+def function_uses(trace: Trace, steps: Steps) -> list[FunctionUse]:
+    """Measure the tf.functions that were called in the steps."""
+    host = Events.of(trace.plane(HOST))
+    calls = host.named(lambda name: ":" not in name).having(
+        "tf_function_call"
+    )  # neither ops nor what Python's tracer saw
+    self_s = self_times(calls) * 1e-12
+    inside = steps.of(calls.start) >= 0
+    calls, self_s = calls.where(inside), self_s[inside]
+    code, texts = labels(calls, "tf_function_call")
+    mode = np.array([_mode(text) for text in texts], np.int64)[code]
+    xla = np.array([text.endswith("-xla") for text in texts], bool)[code]
+    traces, name = calls.integers("tracing_count"), calls.plane.name_index[calls.rows]
+
+    def use(key: int) -> FunctionUse:
+        mine = name == key
+        expensive = mine & np.isin(mode, (0, 2))
+        return FunctionUse(
+            name=calls.plane.names[key],
+            calls=dict(
+                zip(MODES, np.bincount(mode[mine], minlength=len(MODES)).tolist(), strict=True)
+            ),
+            xla=int(xla[mine].sum()),
+            traces=int(traces[mine].max()),
+            self_s=float(self_s[mine].sum()),
+            expensive_s=float(self_s[expensive].sum()),
+        )
+
+    return [use(key) for key in distinct_values(name).tolist()]
+
+
+def _mode(text: str) -> int:
+    """
+    Return the place in `MODES` of a `tf_function_call`; an unknown mode counts as concrete, which
+    costs nothing.
+    """
+    mode = text.partition("-")[0]
+    return MODES.index(mode) if mode in MODES else MODES.index("concrete")
+
+
+def function_table(uses: list[FunctionUse], steps: Steps) -> Table:
+    """
+    Tabulate the functions by self time: calls and seconds per step, and share of the steps.
+
+    A last column has the share of that time in tracing or eager calls.
+    """
+    columns = [
+        Column("function", "function"),
+        Column("calls", "calls", COUNT),
+        Column("traced", "traced", COUNT),
+        Column("eager", "eager", COUNT),
+        Column("concrete", "concrete", COUNT),
+        Column("with_xla", "with XLA", COUNT),
+        Column("traces_so_far", "traces so far", COUNT),
+        Column("self_s", "self", SECONDS),
+        Column("share", "share", SHARE),
+        Column("traced_or_eager", "traced or eager", SHARE),
+    ]
+    period, n_steps = float(steps.period_ps.sum()) * 1e-12, steps.n_steps
+    rows = [
+        (
+            use.name,
+            sum(use.calls.values()) / n_steps,
+            use.calls["traced"] / n_steps,
+            use.calls["eager"] / n_steps,
+            use.calls["concrete"] / n_steps,
+            use.xla / n_steps,
+            use.traces,
+            use.self_s / n_steps,
+            min(use.self_s / period, 1.0) if period else None,
+            use.expensive_s / use.self_s if use.self_s else None,
+        )
+        for use in sorted(uses, key=lambda use: -use.self_s)
+    ]
+    return Table.of("functions", columns, rows)
+
+
+class Launcher(NamedTuple):
+    """The instruction or op that launched a kernel."""
+
+    name: str
+    """Name of the instruction or op."""
+    kind: str
+    """Opcode or op type."""
+    source: str
+    """Stat that names it; empty if `name` is the event's own."""
+
+
+def launchers(events: Events) -> tuple[Ints, list[Launcher]]:
+    """Return the launcher index of each event, shape (n,), and all launchers."""
+    code, found = (
+        events.plane.name_index[events.rows],
+        [Launcher(name, "", "") for name in events.plane.names],
+    )
+    for stat in _SOURCES:
+        which, texts = labels(events, stat)
+        named = np.array([_names_an_op(text) for text in texts], bool)
+        code = np.where(named[which], which + len(found), code)
+        found += [_launcher(text, stat) for text in texts]
+    return code, found
+
+
+def programs_of(events: Events) -> tuple[Ints, list[str]]:
+    """
+    Return an index into the names of programs for each event, shape (n,), and the names.
+
+    They are `module(program id)`, `module` where the trace has no id, and empty outside of XLA.
+    """
+    module, modules = labels(events, "hlo_module")
+    ids, which = distinct(np.where(module > 0, events.integers("program_id", _NO_ID), _NO_ID))
+    pairs, code = distinct(module * ids.size + which)
+    names = [(modules[pair // ids.size], int(ids[pair % ids.size])) for pair in pairs.tolist()]
+    return code, [name if number == _NO_ID else f"{name}({number})" for name, number in names]
+
+
+def _names_an_op(text: str) -> bool:
+    """
+    Return whether a text names an op: an empty type, as in `XlaModule:`, only states that XLA ran.
+
+    Kernels of a CUDA graph all have the graph's name, `command_buffer`.
+    """
+    return bool(text.partition("#")[0]) and not text.startswith(("XlaModule:", "command_buffer"))
+
+
+def _launcher(text: str, source: str) -> Launcher:
+    """
+    Parse `node:Type#shape=…#` or, from JAX, `jit(f)/dot_general:`.
+
+    The kind of an instruction is its name without numbers.
+    """
+    if source == HLO_OP:
+        return Launcher(text, _NUMBERED.sub("", text), source)
+    name, _, kind = text.partition("#")[0].partition("::")[0].rpartition(":")
+    name = name or kind
+    return Launcher(name, kind or _NUMBERED.sub("", name.rpartition("/")[2]), source)

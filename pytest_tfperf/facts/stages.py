@@ -1,30 +1,21 @@
 """
-Find the stages of the tf.data pipelines behind the steps: the tree of iterators and the cost of
-each.
+The tf.data pipelines behind the steps: the tree of iterators, the cost of each stage, and starts.
 
-Names and stats of the events are those of TensorFlow 2.18 to 2.22 (tensorflow/core/data,
-`Iterator::…` TraceMes).
+Names and stats of the events are those of TensorFlow 2.18 to 2.22 (tensorflow/core/data and
+tensorflow/core/kernels/data, `Iterator::…` TraceMes). A start is a shuffle buffer that fills, or a
+file that opens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from pytest_tfperf.facts.host_activity import op_type
-from pytest_tfperf.facts.iterators import (
-    ASYNC,
-    NodeProperties,
-    asynchronous_above,
-    given_name,
-    owners,
-    properties_of,
-    stage_above,
-    stage_groups,
-    stage_type,
-)
 from pytest_tfperf.op_types import PYTHON_OPS
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.event_columns import distinct_values
@@ -34,6 +25,23 @@ from pytest_tfperf.trace.nesting import enclosing, parents
 from pytest_tfperf.trace.tf_data import DATA_RUNS, data_runs, process_ids
 from pytest_tfperf.trace.xspace import HOST, Trace
 
+ASYNC = frozenset(
+    {
+        "Prefetch",
+        "ParallelMap",
+        "MapAndBatch",
+        "ParallelInterleave",
+        "ParallelBatch",
+        "ParseExample",
+        "DataService",
+    }
+)
+_SUFFIX = re.compile(r"(V\d+)?(\[\d+\])?\Z")
+_CYCLE = re.compile(
+    r"((?:Interleave|FlatMap|Repeat)(?:V\d+)?)\[\d+\]"
+)  # one iterator for each file, element or epoch: all one stage
+_INDEX = re.compile(r"\[\d+\]\Z")
+_SAMPLE = 64  # iterator events of a stage whose stats are read
 _READERS = frozenset(
     {"TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "ArrayRecord", "LMDB"}
 )
@@ -41,6 +49,172 @@ _DECODES = "Decode"
 """Start of types of ops that decode (tensorflow/core/ops/image_ops.cc, parsing_ops.cc)."""
 _DEVICE_END = "::Prefetch::Generator"
 """What a device's own prefetch takes from: the time in it is waiting for the host."""
+_STEADY = 2
+"""Most elements that a call of a full shuffle buffer takes in; at an epoch's end it takes two."""
+_SETUP = "SetupStreamsLocked"
+"""End of the names of the events in which a reader opens a file (`TFRecordDatasetOp::Iterator`)."""
+_INITIALIZE = "ParallelInterleaveInitializeInput"
+"""Events in which a parallel interleave makes the iterator of its next file."""
+_OPENERS = frozenset({"FlatMap", "Interleave"})
+"""Stages that make an iterator for each file, on the thread of their caller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeProperties:
+    """Properties of a stage that TensorFlow reports."""
+
+    name: str = ""
+    """Name of the iterator."""
+    parallelism: int = 1
+    """Number of threads or calls that share its work."""
+    buffer_limit: int = 0
+    """Largest number of elements in its buffer, 0 without one."""
+    buffered: float = 0.0
+    """Mean number of elements in its buffer."""
+    batch_size: int = 0
+    """Elements of a batch that it makes, 0 if it makes none."""
+    threads: int = 0
+    """Threads of the pipeline for its functions, 0 if unknown."""
+    cores: int = 0
+    """Cores that the pipeline may use, 0 if unknown."""
+    ordered: bool = False
+    """True if parallel results wait for those before them."""
+
+
+def stage_type(name: str) -> str:
+    """
+    Return the stage's type: the last part of an iterator's long name, without version and input
+    index.
+    """
+    return _SUFFIX.sub("", name.rpartition("::")[2])
+
+
+def first_input(producers: Events, iterators: Events) -> Ints:
+    """
+    Return, for each producer event, the outermost iterator event in it (its stage's input), or -1.
+    """
+    inside = enclosing(producers, iterators)
+    first = np.full(len(producers), -1)
+    late_first = np.argsort(-iterators.start, kind="stable")
+    late_first = late_first[inside[late_first] >= 0]
+    first[inside[late_first]] = late_first
+    return first
+
+
+def stage_groups(iterators: Events) -> tuple[list[str], Ints]:
+    """
+    Return the paths of the stages, and the stage of each event.
+
+    A stage without events counts if one of its inputs has events.
+    """
+    used = distinct_values(iterators.plane.name_index[iterators.rows])
+    keys = [_path(iterators.plane.names[place]) for place in used.tolist()]
+    paths = list(
+        dict.fromkeys([*keys, *(stage_above(key) for key in keys if stage_above(key).count("::"))])
+    )
+    group = np.zeros(len(iterators.plane.names), np.int64)
+    places = {path: place for place, path in enumerate(paths)}
+    group[used] = [places[key] for key in keys]
+    return paths, group[iterators.plane.name_index[iterators.rows]]
+
+
+def _path(name: str) -> str:
+    return _CYCLE.sub(r"\1", name)
+
+
+def stage_above(path: str) -> str:
+    """Return the path of the next stage towards the step."""
+    return _INDEX.sub("", path.rpartition("::")[0])
+
+
+def properties_of(iterators: Events, group: Ints, n_groups: int) -> list[NodeProperties]:
+    """
+    Read the properties of each stage from a sample of its events.
+
+    Args:
+        iterators: The events of iterators.
+        group: The stage of each event.
+        n_groups: Number of stages.
+    """
+    order = np.argsort(group, kind="stable")
+    first = np.searchsorted(group[order], np.arange(n_groups + 1)).tolist()
+    return [
+        _node(Events(iterators.plane, iterators.rows[order[begin:end]]))
+        for begin, end in pairwise(first)
+    ]
+
+
+def _node(events: Events) -> NodeProperties:
+    if not len(events):
+        return NodeProperties()
+    picked = distinct_values(
+        np.linspace(0, len(events) - 1, min(_SAMPLE, len(events))).astype(np.int64)
+    )
+    some = Events(events.plane, events.rows[picked])
+    largest = {
+        stat: int(some.integers(stat).max())
+        for stat in ("parallelism", "buffer_limit", "batch_size", "threadpool_size", "cpu_budget")
+    }
+    return NodeProperties(
+        name=some.texts("name")[-1],
+        parallelism=max(largest["parallelism"], 1),
+        buffer_limit=largest["buffer_limit"],
+        buffered=float(some.integers("buffered_elements").mean()),
+        batch_size=largest["batch_size"],
+        threads=largest["threadpool_size"],
+        cores=largest["cpu_budget"],
+        ordered="true" in some.texts("deterministic"),
+    )
+
+
+def given_name(node: str) -> str:
+    """Return the names that the user passed as `name=`, empty for TensorFlow's own names."""
+    parts = node.removeprefix("fused(").removesuffix(")").split(",")
+    return ", ".join(
+        part
+        for part in parts
+        if not re.search(r"Dataset\w*:\d+\Z", part) and not part.startswith("inject/")
+    )
+
+
+def asynchronous_above(path: str) -> str:
+    """Return the path of the next stage above that has threads of its own, empty without one."""
+    return nearest_above(path, ASYNC)
+
+
+def nearest_above(path: str, types: Collection[str]) -> str:
+    """Return the path of the next stage of some types towards the step, empty without one."""
+    parts = path.split("::")
+    for n in range(len(parts) - 1, 0, -1):
+        if stage_type(parts[n - 1]) in types:
+            return _INDEX.sub("", "::".join(parts[:n]))
+    return ""
+
+
+def owners(
+    host: Events, iterators: Events, runs: Events, group: Ints, paths: Sequence[str]
+) -> Ints:
+    """
+    Return the stage that ran each function, or -1.
+
+    It is the stage of the iterator around the function, else of the producer around it.
+
+    Args:
+        host: All events of the host.
+        iterators: The events of iterators.
+        runs: The runs of functions.
+        group: The stage of each iterator event.
+        paths: The paths of the stages.
+    """
+    places = {path: place for place, path in enumerate(paths)}
+    above = np.array([places.get(stage_above(path), -1) for path in paths])
+    producers = host.named(lambda name: name.endswith("Produce"))
+    first = first_input(producers, iterators)
+    stage_of = np.r_[
+        np.where(first >= 0, above[group[first]], -1), -1
+    ]  # the last entry answers for -1
+    around = enclosing(iterators, runs)
+    return np.where(around >= 0, group[around], stage_of[enclosing(producers, runs)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,3 +534,79 @@ def _decoding(host: Events, process: Events) -> Ints:
     spent = np.zeros(len(process), np.int64)
     np.add.at(spent, inside[inside >= 0], (ops.end - ops.start)[inside >= 0])
     return spent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fill:
+    """The filling of a shuffle buffer."""
+
+    path: str
+    """Path of the shuffle stage."""
+    buffer_size: int
+    """Elements that the buffer holds, 0 if unknown."""
+    waited_s: float
+    """Seconds in which a step waited meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Openings:
+    """The opening of files."""
+
+    paths: frozenset[str]
+    """Paths of the stages that read the files and that open them."""
+    n_files: int
+    """Number of files opened."""
+    n_records: int
+    """Number of records read."""
+    opening_s: float
+    """Seconds that making their iterators and opening them took, of all threads together."""
+
+
+def find_fills(trace: Trace, waits: Spans) -> tuple[Fill, ...]:
+    """
+    Find the shuffle buffers that filled while a step waited, by calls that took in many elements.
+
+    Args:
+        trace: The trace of the steps.
+        waits: Merged spans in which a step waited.
+    """
+    iterators = Events.of(trace.plane(HOST)).named(lambda name: name.startswith("Iterator::"))
+    if not len(iterators):
+        return ()
+    paths, group = stage_groups(iterators)
+    above = parents(iterators)
+    taken = np.bincount(above[above >= 0], minlength=len(iterators))
+    found = []
+    for place, path in enumerate(paths):
+        if not stage_type(path).startswith("Shuffle"):
+            continue
+        filling = iterators.where((group == place) & (taken > _STEADY))
+        waited = intersect(merge(filling.spans), waits)
+        waited_s = int((waited[1] - waited[0]).sum()) * 1e-12
+        if waited_s:
+            size = int(filling.integers("buffer_size").max())
+            found.append(Fill(path=path, buffer_size=size, waited_s=waited_s))
+    return tuple(found)
+
+
+def find_openings(trace: Trace, stages: Sequence[Stage]) -> Openings:
+    """
+    Find what opening files took, with the functions that make an iterator for each.
+
+    Args:
+        trace: The trace of the steps.
+        stages: The stages of its pipelines.
+    """
+    host = Events.of(trace.plane(HOST))
+    setups = host.named(lambda name: name.endswith(_SETUP))
+    initialised = host.called(_INITIALIZE)
+    readers = [stage for stage in stages if stage.reads_files]
+    above = {stage_above(stage.path) for stage in readers}
+    openers = [stage for stage in stages if stage.path in above and stage.name in _OPENERS]
+    spent_ps = sum(int((events.end - events.start).sum()) for events in (setups, initialised))
+    return Openings(
+        paths=frozenset(stage.path for stage in (*readers, *openers)),
+        n_files=len(setups),
+        n_records=sum(stage.calls for stage in readers),
+        opening_s=spent_ps * 1e-12 + sum(stage.self_s for stage in openers),
+    )

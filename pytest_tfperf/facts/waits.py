@@ -1,20 +1,30 @@
 """
-Measure how long the steps wait for input, and whether the pipeline's buffers drain meanwhile.
+Waits for input: in the trace, in the timed window without the profiler, and behind full buffers.
 
 Names and stats of the events are those of TensorFlow 2.18 to 2.22 (tensorflow/core/data,
-`Iterator::…` TraceMes).
+`Iterator::…` TraceMes). The profiler slows pipelines down that run many small ops, so the timed
+window tells more where `tf_profile` calls `next()` itself.
+
+A `next()` waits while its thread stands still, and while its thread runs stages of the pipeline.
+The rest is what a `next()` costs with a ready element: 0.3 ms of Python and of an op's call on the
+machine of these tests, and 1.5 times as much when other code has filled the caches. So no share of
+a fast step's waits can come from a comparison of its `next()` with a fixed time.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_tfperf.facts.iterators import ASYNC, stage_type
+from pytest_tfperf.facts.stages import ASYNC, first_input, stage_type
+from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.recording import Fetches
 from pytest_tfperf.trace.devices import tpus
+from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events, metadata_texts
 from pytest_tfperf.trace.intervals import Spans, covered, merge, subtract
 from pytest_tfperf.trace.nesting import enclosing, parents
@@ -33,6 +43,14 @@ _NO_PIPELINE = (
     "the trace shows no input pipeline: Python code that makes the input counts as host_overhead"
 )
 _NO_WAITS = "the trace shows an input pipeline, and no waiting for its elements (IteratorGetNext)"
+_SMALL = 0.05  # a share, or a difference of shares, that says nothing of the buffers
+_RARE_SHARE, _RARE_TIMES = 0.25, 4.0  # of all calls, and of their median `next()`
+_LATE = 0.02  # of a step, that a `next()` waits at least whose element was not ready
+_MIN_PRODUCED = 4  # fewer produced elements give no rate
+DRAINED = 0.95
+"""Elements produced ÷ consumed by a stage whose buffer drains, at most."""
+_LEFT = 2  # elements of a buffer that is as good as empty
+_OLDEST_NS = 3_600_000_000_000  # an hour: what is older, such as -1, is not the time of an element
 
 
 def loops_in_graph(trace: Trace) -> bool:
@@ -161,3 +179,327 @@ def _is_wait(name: str) -> bool:
     Older TensorFlow has the op event `IteratorGetNext:IteratorGetNext`.
     """
     return name.startswith(_GET_NEXT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedWaits:
+    """Shares of the timed window that waited in `next()`."""
+
+    share: float
+    """Share of the window."""
+    halves: tuple[float, float]
+    """Shares of its halves."""
+
+    @property
+    def emptied(self) -> bool:
+        """True if the buffers ran empty: steps of the second half waited."""
+        return self.halves[1] > _SMALL
+
+    def draining(self, most: float) -> bool:
+        """
+        Return whether the second half waited more than the first, since the buffers ran empty.
+
+        An element from a full buffer saves the time to make it, which is that of a step with empty
+        buffers. So buffers of few elements cannot make long halves differ.
+
+        Args:
+            most: Elements that full buffers hold ÷ steps of a half.
+        """
+        return min(self.halves[1] - self.halves[0], most) > _SMALL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RareWaits:
+    """A few calls that hold most of the wait in `next()`."""
+
+    n: int
+    """Their number."""
+    n_calls: int
+    """Number of all calls."""
+    longest_s: float
+    """Seconds of the longest `next()`."""
+    usual_s: float
+    """Median seconds of the `next()` of the others."""
+    begin_epochs: bool
+    """True if they begin epochs."""
+    first: bool
+    """True if they are the first calls."""
+
+
+def rare_waits(
+    fetches: Fetches, epoch_starts: Sequence[int], n_dropped: int = 0
+) -> RareWaits | None:
+    """
+    Return the calls that hold most of the wait, if these are at most a quarter of all.
+
+    Args:
+        fetches: The fetches.
+        epoch_starts: Index of each call that begins an epoch.
+        n_dropped: Blocks at the start that do not count.
+    """
+    block = np.cumsum(np.array(fetches.pause_s) > 0)
+    counted = block >= block[0] + n_dropped
+    next_s = np.array(fetches.next_s)[counted]
+    begins = np.isin(np.flatnonzero(counted), epoch_starts)
+    long = next_s > _RARE_TIMES * np.median(next_s)
+    for rare, begin_epochs in ((begins, True), (long, False)):
+        is_few = 0 < rare.sum() <= _RARE_SHARE * len(rare)
+        if is_few and 2 * next_s[rare].sum() > next_s.sum():
+            return RareWaits(
+                n=int(rare.sum()),
+                n_calls=len(rare),
+                longest_s=float(next_s[rare].max()),
+                usual_s=float(np.median(next_s[~rare])),
+                begin_epochs=begin_epochs,
+                first=bool(np.flatnonzero(rare)[-1] < len(rare) // 2 and rare[0]),
+            )
+    return None
+
+
+def shows_fetches(trace: Trace) -> bool:
+    """Return whether the trace shows the `next()` of the steps."""
+    return bool(len(Events.of(trace.plane(HOST)).called(FETCH, FETCH_PYTHON)))
+
+
+def taken_ns(fetches: Fetches | None) -> Ints:
+    """
+    Return when the timed calls took their elements, which is at their begin.
+
+    Returns:
+        Nanoseconds since 1970, ascending, shape (n_calls,), empty without fetches.
+    """
+    if fetches is None:
+        return np.zeros(0, np.int64)
+    next_s, call_s, pause_s = map(np.array, (fetches.next_s, fetches.call_s, fetches.pause_s))
+    passed_s = np.r_[0.0, np.cumsum(call_s[:-1] + pause_s[1:])] + next_s
+    before_ns: Ints = np.rint(1e9 * (passed_s[-1] - passed_s)).astype(np.int64)
+    return fetches.last_ns - before_ns
+
+
+def pipeline_share(trace: Trace) -> float:
+    """
+    Return the share of what a `next()` runs in its own thread that stages of the pipeline run.
+
+    It is that of the traced steps. A `next()` on a Python iterator makes its element.
+    """
+    calls = next_calls(trace)
+    if not len(calls.events):
+        return 1.0
+    ran = np.maximum(calls.events.duration - calls.stood_ps, 1)
+    return min(float(calls.in_stages_ps.sum() / ran.sum()), 1.0)
+
+
+def runs_on(trace: Trace) -> bool:
+    """Return whether stages make elements in threads of their own, also between steps."""
+    return bool(len(Events.of(trace.plane(HOST)).named(has_threads)))
+
+
+def timed_waits(
+    fetches: Fetches,
+    pipeline: float = 0.0,
+    *,
+    visible: float = 1.0,
+    runs_on: bool = True,
+    n_dropped: int = 0,
+    epoch_calls: int | None = None,
+) -> TimedWaits:
+    """
+    Measure the waits in `next()`.
+
+    Where a block waits to its end, the pause before it counts too if the pipeline ran on meanwhile:
+    the steps would have waited for as much longer.
+
+    Args:
+        fetches: The fetches.
+        pipeline: Share of what a `next()` runs itself that stages of the pipeline run.
+        visible: Share of the waits in which nothing else runs.
+        runs_on: Whether the pipeline runs on between blocks.
+        n_dropped: Blocks at the start that do not count.
+        epoch_calls: Calls of an epoch. The share is that of as many whole epochs as there are,
+            since the first call of each may wait for longer.
+    """
+    paused = np.array(fetches.pause_s)
+    block = np.cumsum(paused > 0)
+    counted = block >= block[0] + n_dropped
+    block, paused = block[counted], paused[counted]
+    fetched, stood, period = (
+        np.array(seconds)[counted] for seconds in (fetches.next_s, fetches.stood_s, fetches.call_s)
+    )
+    waited = stood + pipeline * (fetched - stood)
+    late = np.bincount(block, stood > _LATE * period) > np.bincount(block) / 2
+    paused = np.where(runs_on & late[block], paused, 0.0)
+    waited, period = visible * (waited + paused), period + paused
+    n_calls = len(fetched)
+    in_epochs = n_calls // epoch_calls * epoch_calls if epoch_calls else 0
+
+    def share(part: slice) -> float:
+        return float(waited[part].sum() / max(period[part].sum(), 1e-12))
+
+    halves = share(slice(n_calls // 2)), share(slice(n_calls // 2, None))
+    return TimedWaits(share=share(slice(-(in_epochs or n_calls), None)), halves=halves)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """The degree to which full buffers mask a slow pipeline."""
+
+    kept: float
+    """Product over the buffering stages of elements produced ÷ consumed; 1 if nothing drains."""
+    capacity: float
+    """Elements of the pipeline's end that full buffers hold."""
+    halves: tuple[float, float]
+    """Waiting shares of the two halves of the steps."""
+    buffered: bool = False
+    """True if there are buffering stages, in steps of one epoch."""
+    held: bool = False
+    """True if a draining stage still held elements after the last timed `next()`."""
+    while_timed: bool = False
+    """True if such a stage drained while the steps were timed, without the profiler."""
+
+    def corrected(self, share: float) -> float:
+        """
+        Return the share that would wait with empty buffers: the steps then last as long as the
+        elements take.
+        """
+        return 1 - (1 - share) * self.kept
+
+    def stationary(self, tolerance: float = 0.05) -> bool:
+        """
+        Return whether at most `tolerance` of the elements came from buffers, and both halves wait
+        alike.
+        """
+        return 1 - self.kept <= tolerance and abs(self.halves[0] - self.halves[1]) <= tolerance
+
+
+def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints, taken_ns: Ints) -> Drain:
+    """
+    Measure whether the buffers drained during the steps.
+
+    Over several epochs nothing drains for good: every epoch refills its buffers.
+
+    A buffer that held elements behind the timed steps tells how fast they were made meanwhile. That
+    counts, since the profiler slows pipelines down.
+
+    Args:
+        trace: The trace of the steps.
+        steps: The steps.
+        waiting_ps: Exposed wait of each step in picoseconds, shape (n_steps,).
+        taken_ns: When the timed steps took their elements, in nanoseconds since 1970, ascending,
+            shape (n_timed,); n_timed may be 0.
+    """
+    half = len(steps) // 2
+    shares = [
+        float(w.sum() / max(p.sum(), 1))
+        for w, p in zip(
+            np.split(waiting_ps, [half]), np.split(steps.period_ps, [half]), strict=True
+        )
+    ]
+    halves = (shares[0] if half else shares[1], shares[1])
+    if steps.n_epochs > 1:
+        return Drain(kept=1.0, capacity=0.0, halves=halves)
+    begin, end = int(steps.start_ps[0]), int(steps.end_ps[-1])
+    host = Events.of(trace.plane(HOST))
+    iterators = host.named(lambda name: name.startswith(_ITERATOR)).within(begin, end)
+    roots = max(len(iterators.called("Iterator::Root")), 1)
+    kept, capacity, buffered, held, while_timed = 1.0, 0.0, False, False, False
+    for name in _distinct_names(iterators):
+        if stage_type(name) not in ASYNC:
+            continue
+        stage, buffered = iterators.called(name), True
+        made, used = (
+            host.called(f"{stage_type(name)}{side}").within(begin, end)
+            for side in ("Produce", "Consume")
+        )
+        used = used.where(enclosing(stage, used) >= 0)
+        left_ns = _left_ns(used, stage, taken_ns)
+        timed = _kept_while_timed(left_ns, taken_ns, len(used) / len(steps))
+        share = _produced_share(made, used, iterators, stage) if timed is None else timed
+        kept *= min(1.0, share)
+        held |= share < DRAINED and left_ns.size > 0
+        while_timed |= share < DRAINED and timed is not None
+        capacity += int(stage.integers("buffer_limit").max(initial=0)) * roots / max(len(stage), 1)
+    return Drain(
+        kept=kept,
+        capacity=capacity,
+        halves=halves,
+        buffered=buffered,
+        held=held,
+        while_timed=while_timed,
+    )
+
+
+def _left_ns(consumed: Events, stage: Events, taken_ns: Ints) -> Ints:
+    """
+    Return when the elements were made that a stage held behind the last timed `next()`.
+
+    An element's number is the time in nanoseconds at which the stage began to make it (`uid` in
+    TensorFlow's prefetch_dataset_op.cc and parallel_map_dataset_op.cc); interleave gives all -1. As
+    many as the stage makes in parallel were not ready.
+
+    Args:
+        consumed: Elements that the traced steps took from the stage.
+        stage: Calls of the stage.
+        taken_ns: When the timed steps took theirs.
+    """
+    if not taken_ns.size:
+        return taken_ns
+    numbers = np.sort(consumed.having("element_id").integers("element_id"))
+    left_ns: Ints = numbers[(numbers < taken_ns[-1]) & (numbers > taken_ns[-1] - _OLDEST_NS)]
+    n_parallel = max(int(stage.integers("parallelism").max(initial=1)), 1)
+    return left_ns if left_ns.size - n_parallel > _LEFT else left_ns[:0]
+
+
+def _kept_while_timed(left_ns: Ints, taken_ns: Ints, per_step: float) -> float | None:
+    """
+    Return elements made ÷ taken while the timed steps ran, or None if too few were made then.
+
+    It is 1 if the buffer lost less than two elements, which chance moves on a busy machine.
+
+    Args:
+        left_ns: When the elements were made that were left behind the steps, ascending.
+        taken_ns: When the steps took theirs.
+        per_step: Elements that a step takes.
+    """
+    left_ns = left_ns[left_ns >= taken_ns[0]] if left_ns.size else left_ns
+    if left_ns.size < _MIN_PRODUCED:
+        return None
+    first, last = np.interp(left_ns[[0, -1]], taken_ns, np.arange(taken_ns.size))
+    taken, made = float(last - first) * per_step, left_ns.size - 1
+    if taken <= 0:
+        return None
+    return made / taken if taken - made >= _LEFT else max(made / taken, 1.0)
+
+
+def _distinct_names(events: Events) -> list[str]:
+    """Return the names of some events, each once, sorted."""
+    used = distinct_values(events.plane.name_index[events.rows]).tolist()
+    return sorted({events.plane.names[index] for index in used})
+
+
+def _produced_share(produced: Events, consumed: Events, iterators: Events, stage: Events) -> float:
+    """
+    Return elements produced ÷ consumed by a buffering stage, from the rates of both.
+
+    Rates are taken between the first and the last event, so that no whole element is lost at the
+    window's edges.
+
+    Args:
+        produced: Elements that stages of its type made.
+        consumed: Elements that were taken from the stage.
+        iterators: Calls of all stages.
+        stage: Calls of the stage.
+    """
+    first = first_input(produced, iterators)
+    has_input, parents_of = first >= 0, np.zeros(len(produced), np.int64)
+    inputs = Events(iterators.plane, iterators.rows[first[has_input]])
+    parents_of[has_input] = inputs.integers("parent_id")
+    produced = produced.where(np.isin(parents_of, stage.integers("id")))
+    if len(produced) < _MIN_PRODUCED or len(consumed) < _MIN_PRODUCED:
+        return 1.0
+    batches = stage_type(stage.names[0]) == "MapAndBatch"
+    batch = int(stage.integers("batch_size").max(initial=0)) if batches else 1
+    return _rate(produced.end) / (_rate(consumed.end) * max(batch, 1))
+
+
+def _rate(times_ps: Ints) -> float:
+    return float((times_ps.size - 1) / max(int(times_ps.max() - times_ps.min()), 1))

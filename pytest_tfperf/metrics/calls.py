@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_tfperf.advice.eager_causes import eager_cause, eager_remedies
-from pytest_tfperf.facts.function_times import FunctionUse, function_table
-from pytest_tfperf.facts.host_activity import shows_runtime
-from pytest_tfperf.facts.op_times import eager_share, op_table
-from pytest_tfperf.facts.shown import JAX, NO_RUNTIME, shows_eager
+from pytest_tfperf.advice.step_remedies import eager_cause, eager_remedies
+from pytest_tfperf.facts.host_activity import JAX, NO_RUNTIME, shows_eager, shows_runtime
+from pytest_tfperf.facts.op_times import FunctionUse, eager_share, function_table, op_table
 from pytest_tfperf.metrics.compiler_causes import retrace_cause
 from pytest_tfperf.metrics.counts import (
     counted_by,

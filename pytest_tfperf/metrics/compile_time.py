@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 
 from pytest_tfperf.facts.executions import full_names, short_module
-from pytest_tfperf.facts.shown import why_compilations_hidden
+from pytest_tfperf.facts.host_activity import why_compilations_hidden
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.quantities import format_quantity

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pytest_tfperf import op_types
-from pytest_tfperf.advice.time_remedies import MADE_ANEW
+from pytest_tfperf.advice.step_remedies import MADE_ANEW
 from pytest_tfperf.facts.executions import short_module
-from pytest_tfperf.facts.shown import JAX, PYTORCH, TENSORFLOW
+from pytest_tfperf.facts.host_activity import JAX, PYTORCH, TENSORFLOW
 from pytest_tfperf.function_traces import (
     CONTEXT,
     DTYPE,

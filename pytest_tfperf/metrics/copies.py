@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_tfperf.facts.shown import JAX
+from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.trace.devices import gpus
 from pytest_tfperf.trace.events import Events

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pytest_tfperf.facts.executions import compiled_outside, short_module
-from pytest_tfperf.facts.shown import JAX, TENSORFLOW
+from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
 from pytest_tfperf.function_traces import SHAPE, UNKNOWN, Change
 from pytest_tfperf.metrics.compiler_causes import compile_cause, explained_by_traces
 from pytest_tfperf.metrics.evidence import Evidence, Findings

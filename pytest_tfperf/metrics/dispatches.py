@@ -8,9 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.advice.eager_causes import dispatch_cause, eager_remedies
-from pytest_tfperf.advice.time_remedies import ARRAYS, lines_of, op_samples
-from pytest_tfperf.facts.shown import JAX
+from pytest_tfperf.advice.step_remedies import (
+    ARRAYS,
+    dispatch_cause,
+    eager_remedies,
+    lines_of,
+    op_samples,
+)
+from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.metrics.counts import counted_by, per_step
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.jax_transfers import EXPLICIT_PUT, reads_in_a_step

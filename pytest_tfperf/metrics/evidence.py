@@ -14,31 +14,22 @@ from pytest_tfperf.facts.breakdown import Breakdown, break_down
 from pytest_tfperf.facts.busy_times import DeviceTimes, device_times
 from pytest_tfperf.facts.collectives import Runs, find_runs
 from pytest_tfperf.facts.completion import completed
+from pytest_tfperf.facts.device_ops import device_ops, with_costs
 from pytest_tfperf.facts.device_parts import DeviceParts, find_device_parts
-from pytest_tfperf.facts.drain import Drain, find_drain
 from pytest_tfperf.facts.executions import XlaUse, find_xla_use, step_executables
-from pytest_tfperf.facts.fetches import (
-    TimedWaits,
-    pipeline_share,
-    runs_on,
-    shows_fetches,
-    taken_ns,
-    timed_waits,
-)
-from pytest_tfperf.facts.function_times import FunctionUse, function_uses
-from pytest_tfperf.facts.host_activity import eager_ops, model_processes
-from pytest_tfperf.facts.memory_peaks import MemoryPeak, memory_peaks
-from pytest_tfperf.facts.on_devices import on_the_device
-from pytest_tfperf.facts.op_events import device_ops, with_costs
-from pytest_tfperf.facts.op_times import OpTime, host_ops
-from pytest_tfperf.facts.shown import (
+from pytest_tfperf.facts.host_activity import (
     JAX,
     PYTORCH,
+    eager_ops,
+    model_processes,
+    only_own,
     why_compilations_hidden,
     why_executions_hidden,
 )
+from pytest_tfperf.facts.memory import MemoryPeak, memory_peaks
+from pytest_tfperf.facts.on_devices import on_the_device
+from pytest_tfperf.facts.op_times import FunctionUse, OpTime, function_uses, host_ops
 from pytest_tfperf.facts.stages import Stage, find_stages
-from pytest_tfperf.facts.step_framework import only_own
 from pytest_tfperf.facts.steps import MARKED, Steps, find_steps
 from pytest_tfperf.facts.unoptimised import (
     LoweredProgram,
@@ -46,7 +37,18 @@ from pytest_tfperf.facts.unoptimised import (
     on_its_platform,
     programs_before,
 )
-from pytest_tfperf.facts.waits import input_waits, pushed_input
+from pytest_tfperf.facts.waits import (
+    Drain,
+    TimedWaits,
+    find_drain,
+    input_waits,
+    pipeline_share,
+    pushed_input,
+    runs_on,
+    shows_fetches,
+    taken_ns,
+    timed_waits,
+)
 from pytest_tfperf.hlo.cost import Costs, module_costs
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from pytest_tfperf.facts.shown import JAX, PYTORCH
+from pytest_tfperf.facts.host_activity import JAX, PYTORCH
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics.compiler_causes import outside_cause
 from pytest_tfperf.metrics.evidence import UNTRACED, Evidence, Findings

@@ -19,10 +19,9 @@ from pytest_tfperf.advice.input_remedies import (
     starts,
     unbatched,
 )
-from pytest_tfperf.facts.fetches import RareWaits, rare_waits
-from pytest_tfperf.facts.shown import JAX, TENSORFLOW
+from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
 from pytest_tfperf.facts.stages import Stage, slowest_thread
-from pytest_tfperf.facts.waits import elements_taken
+from pytest_tfperf.facts.waits import RareWaits, elements_taken, rare_waits
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.timing import block_seconds, mean_step, timed_step
 from pytest_tfperf.quantities import format_quantity

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.advice import eager_causes
-from pytest_tfperf.advice.time_remedies import lines_of
-from pytest_tfperf.facts.step_framework import only_own
+from pytest_tfperf.advice.step_remedies import lines_of, transfer_remedy
+from pytest_tfperf.facts.host_activity import only_own
 from pytest_tfperf.metrics.counts import counted_by, per_step
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.metrics.other_threads import elsewhere
+from pytest_tfperf.metrics.validity import elsewhere
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.function_calls import called_function, jax_calls
 from pytest_tfperf.trace.nesting import enclosing
@@ -105,7 +104,7 @@ def transfer_cause(evidence: Evidence, trace: Trace, items: int = 0) -> dict[str
         return {}
     callers = _callers(Events.of(trace.plane(HOST)), puts, own)
     lines = lines_of(one for one in evidence.recording.stacks if _READ_BY.match(one.called))
-    cause = eager_causes.transfer_cause(callers, n_reads, steps.n_steps, lines, own)
+    cause = transfer_remedy(callers, n_reads, steps.n_steps, lines, own)
     return {**cause, **counted_by(callers + Counter({"": n_reads}))}
 
 

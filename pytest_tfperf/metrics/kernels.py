@@ -15,18 +15,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_tfperf.facts.device_planes import gpu_kind
-from pytest_tfperf.facts.kernel_names import (
-    Launcher,
+from pytest_tfperf.facts.device_ops import (
     half_by_name,
     half_operands,
     is_eligible,
     is_generated,
-    launchers,
-    programs_of,
     uses_tensor_cores,
 )
+from pytest_tfperf.facts.device_planes import gpu_kind
 from pytest_tfperf.facts.on_devices import own_steps
+from pytest_tfperf.facts.op_times import Launcher, launchers, programs_of
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.hlo.product_units import ProductUnits, product_units
 from pytest_tfperf.metrics.evidence import Evidence, Findings

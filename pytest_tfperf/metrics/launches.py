@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_tfperf.facts.device_planes import gpu_kind
+from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.facts.on_devices import linked_kernels, on_the_device, own_steps
-from pytest_tfperf.facts.shown import JAX
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.metrics.counts import per_step
 from pytest_tfperf.metrics.evidence import Evidence, Findings

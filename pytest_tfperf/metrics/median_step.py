@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_tfperf.facts.device_ops import instruction
 from pytest_tfperf.facts.device_planes import kinds_by_name
 from pytest_tfperf.facts.host_activity import eager_executions, model_ops
-from pytest_tfperf.facts.iterators import stage_type
-from pytest_tfperf.facts.op_events import instruction
+from pytest_tfperf.facts.stages import stage_type
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.protobuf import Ints

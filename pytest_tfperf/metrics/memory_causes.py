@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
-from pytest_tfperf.advice.time_remedies import DENSE, WIDE
+from pytest_tfperf.advice.step_remedies import DENSE, WIDE
 from pytest_tfperf.facts.executions import short_module
-from pytest_tfperf.facts.memory_peaks import Live
-from pytest_tfperf.facts.shown import JAX
+from pytest_tfperf.facts.host_activity import JAX
+from pytest_tfperf.facts.memory import Live
 from pytest_tfperf.hlo.module import HloInstruction, HloModule, source_line
 from pytest_tfperf.metrics import peak_memory
 from pytest_tfperf.metrics.evidence import Evidence, Findings

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.facts.shown import JAX, TENSORFLOW
+from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
 from pytest_tfperf.metrics.compiler_causes import retrace_cause
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.timing import NO_TIMES

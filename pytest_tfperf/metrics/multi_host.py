@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.facts.host_activity import shows_runtime
-from pytest_tfperf.facts.shown import JAX, framework
+from pytest_tfperf.facts.host_activity import JAX, framework, shows_runtime
 from pytest_tfperf.machine.cores import usable_cores
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.job_devices import job_devices

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.facts.shown import JAX, TENSORFLOW
+from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
 from pytest_tfperf.hlo.avoidable import DIAGONAL, LOOK_UP, SLICED
 from pytest_tfperf.hlo.cost import Costs, OpCost, Work
 from pytest_tfperf.metrics.step_programs import line_of_fit

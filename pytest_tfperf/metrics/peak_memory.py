@@ -6,14 +6,12 @@ import numpy as np
 
 from pytest_tfperf.facts.memory import (
     least_peak,
-    reports_device_memory,
-    step_peaks,
-    why_not_followed,
-)
-from pytest_tfperf.facts.memory_peaks import (
     live_table,
     memory_table,
     over_step_table,
+    reports_device_memory,
+    step_peaks,
+    why_not_followed,
 )
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.trace.devices import accelerators

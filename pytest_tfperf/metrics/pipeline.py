@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_tfperf.facts.iterators import stage_above
-from pytest_tfperf.facts.shown import JAX, TENSORFLOW
-from pytest_tfperf.facts.stages import Stage
+from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
+from pytest_tfperf.facts.stages import Stage, stage_above
 from pytest_tfperf.facts.waits import loops_in_graph
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.recording import PipelineStage

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_tfperf.facts.breakdown import Breakdown
-from pytest_tfperf.facts.shown import framework
+from pytest_tfperf.facts.host_activity import framework
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.facts.trace_errors import faults, remarks
 from pytest_tfperf.metric_registry import METRICS

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from pytest_tfperf.advice.time_remedies import (
+from pytest_tfperf.advice.step_remedies import (
     CALL_OF_TENSORFLOW,
     CALLBACK,
     COMPARE_LESS,
@@ -29,7 +29,7 @@ from pytest_tfperf.advice.time_remedies import (
     overhead_remedy,
     python_remedy,
 )
-from pytest_tfperf.facts.shown import JAX, TENSORFLOW
+from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
 from pytest_tfperf.metrics.dispatches import jax_dispatches
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.quantities import COUNT, format_quantity

@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_tfperf.advice.time_remedies import overhead_remedy
+from pytest_tfperf.advice.step_remedies import overhead_remedy
 from pytest_tfperf.facts.breakdown import Breakdown
 from pytest_tfperf.facts.device_planes import NO_CATEGORY
-from pytest_tfperf.facts.drain import DRAINED
 from pytest_tfperf.facts.duty_cycle import duty_cycle, duty_cycles, idle_share
-from pytest_tfperf.facts.host_activity import op_type, shows_host, shows_runtime
+from pytest_tfperf.facts.host_activity import JAX, op_type, shows_host, shows_runtime, shows_work
 from pytest_tfperf.facts.op_times import OpTime
-from pytest_tfperf.facts.shown import JAX, shows_work
 from pytest_tfperf.facts.steps import Steps
-from pytest_tfperf.facts.waits import elements_taken, loops_in_graph, why_waits_hidden
+from pytest_tfperf.facts.waits import DRAINED, elements_taken, loops_in_graph, why_waits_hidden
 from pytest_tfperf.metrics.capacity import input_capacity
 from pytest_tfperf.metrics.copies import copies_by_host, copies_for_input
 from pytest_tfperf.metrics.evidence import Evidence, Findings

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from pytest_tfperf.advice import guides, memory_advice
 from pytest_tfperf.advice.thresholds import THRESHOLDS, Thresholds
-from pytest_tfperf.facts.shown import JAX, TENSORFLOW
+from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.metrics.kernels import NO_TENSOR_CORES, NO_TF32
 from pytest_tfperf.metrics.step_flops import ON_CPU

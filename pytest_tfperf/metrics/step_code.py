@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_tfperf.facts.hlo_ops import ops_of_hlo
-from pytest_tfperf.facts.shown import JAX
+from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.op_guide import findings as op_guide
 from pytest_tfperf.padding.gpu_alignment import gpu_alignment

@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_tfperf.facts.executions import XlaUse
+from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.facts.roofline import flops_utilization
-from pytest_tfperf.facts.shown import JAX
 from pytest_tfperf.facts.unoptimised import on_its_platform
 from pytest_tfperf.hlo.cost import Costs, module_costs
 from pytest_tfperf.hlo.decode import decode_module

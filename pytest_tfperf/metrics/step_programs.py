@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pytest_tfperf.advice.time_remedies import UNROLLED
-from pytest_tfperf.facts.shown import JAX, TENSORFLOW
+from pytest_tfperf.advice.step_remedies import UNROLLED
+from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
 from pytest_tfperf.hlo.inlining import with_calls_inlined
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
 from pytest_tfperf.metrics.evidence import Evidence

@@ -12,15 +12,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pytest_tfperf.advice.time_remedies import (
+from pytest_tfperf.advice.step_remedies import (
     DENSE,
     OUTSIDE_LAYERS,
     WIDE,
     op_remedy,
     python_remedy,
 )
+from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.facts.op_times import OpTime, host_ops
-from pytest_tfperf.facts.shown import JAX
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.hlo.module import source_line
 from pytest_tfperf.metrics import counts

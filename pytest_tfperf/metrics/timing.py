@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_tfperf.advice.epoch_causes import gap_cause
+from pytest_tfperf.advice.step_remedies import gap_cause
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.quantities import SECONDS, format_quantity

@@ -2,7 +2,9 @@
 Leave out the values that do not hold, whichever analysis they are from and when it ran.
 
 A trace may be incomplete, may show no op of the step, may lack what other processes ran for it, or
-may show what other threads ran meanwhile. `KIND` tells which metrics that is part of.
+may show what other threads ran meanwhile. `KIND` tells which metrics that is part of. A thread that
+a step starts works for the step. One that lived before may serve others, and a trace does not tell
+whose work it does.
 """
 
 from __future__ import annotations
@@ -15,9 +17,8 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.facts.host_activity import runs_jax, runs_ops
-from pytest_tfperf.facts.shown import JAX, PYTORCH
-from pytest_tfperf.facts.steps import Steps
+from pytest_tfperf.facts.host_activity import JAX, PYTORCH, runs_jax, runs_ops
+from pytest_tfperf.facts.steps import MARKED, Steps
 from pytest_tfperf.facts.trace_errors import faults
 from pytest_tfperf.metric_evidence import (
     ANYWHERE,
@@ -35,7 +36,6 @@ from pytest_tfperf.metric_evidence import (
     WAITS,
 )
 from pytest_tfperf.metrics.evidence import UNTRACED, Evidence
-from pytest_tfperf.metrics.other_threads import elsewhere
 from pytest_tfperf.recording import UNSEEN
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.events import Events
@@ -44,21 +44,22 @@ from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Source, Value
 
+_OF_FRAMEWORKS = "tf_"
+"""Start of the names of the threads of TensorFlow and XLA (tensorflow::Env::StartThread)."""
+_TF_CALL = "tf_function_call"
+"""The stat of calls of a tf.function."""
 __tracebackhide__ = True
-
 _FROM_TRACE = (Source.TRACE, Source.CORRECTED, Source.PREDICTED)
 _MEASURED_IN = {"warm-up": Source.TIMED, "timed": Source.TIMED, "traced": Source.TRACE}
 """Origin of the values that a window touches."""
 _OF_INPUT = ("input_bound", "input_wait")
 """Values that a wait for the lock touches: input buffers fill meanwhile."""
 _N_NAMED = 3
-
 _NO_OP = "the step ran no TensorFlow op"
 _NO_JAX = "the step called no function of JAX"
 _NO_OWN_OP = "the step ran no TensorFlow op but those of its input"
 _LOADED = "; {} loaded, and tfperf measures TensorFlow and JAX only"
 _BESIDE = "the step ran {} beside {}, and a trace shows one of them"
-
 # TensorFlow 2.18 to 2.22: tensorflow/core/common_runtime/eager/execute.cc, and
 # tensorflow/core/distributed_runtime/eager/eager_service_impl.cc
 _REQUEST, _SERVED = "EagerExecute", "EagerService:Enqueue"
@@ -73,10 +74,7 @@ _REMOTE_NOTE = (
 )
 _HOLD_WITH_REMOTE = (CLOCK, MEMORY, BATCHES, PYTHON, CODE)
 """What Python does here, and the functions that it calls, wherever they run."""
-
 _WAIT = "IteratorGetNext"
-_TF_CALL = "tf_function_call"
-"""The stat of calls of a tf.function."""
 _CALLED = (
     "another thread called {} while the steps ran, and the trace does not tell which work is the "
     "step's"
@@ -89,6 +87,45 @@ _FED = (
 _MADE = "another thread traced or compiled {} while a step ran"
 _HOLD_BESIDE_THREADS = (CLOCK, MEMORY, BATCHES, PYTHON, WAITS, STAGES, PARTS, COMPILERS)
 """Times with all that ran in them, and what is told by thread."""
+
+
+def elsewhere(evidence: Evidence, events: Events) -> Events:
+    """
+    Return the events of the host on other threads than the steps', if these lived before.
+
+    Those between marked steps count too: XLA runs behind the calls. Threads of the frameworks
+    themselves work for the step or its input, as where it calls Python back.
+    """
+    if not len(events) or not (evidence.recording.bare or evidence.recording.other_threads):
+        return events.where(np.zeros(len(events), bool))
+    own = _threads(evidence, Events.of(events.plane))
+    if evidence.launched.source != MARKED:  # the plugin waits at the end of an unmarked trace
+        events = events.where(evidence.launched.of(events.start) >= 0)
+    lines = events.plane.lines
+    of_frameworks = [n for n, line in enumerate(lines) if line.name.startswith(_OF_FRAMEWORKS)]
+    return events.where(~np.isin(events.line, own + of_frameworks) & bool(own))
+
+
+def _threads(evidence: Evidence, host: Events) -> list[int]:
+    """
+    Return the lines of the threads of the steps, none where the steps are of no thread.
+
+    Steps that are calls of one function may take turns on several. If these calls overlap, their
+    work does too, and the steps are those of the thread with most of them.
+    """
+    steps = evidence.launched
+    if steps.source == MARKED or (steps.source == "step_num" and evidence.in_process):
+        marks, ours = host.having("step_num"), host.having("step_num").having("tfperf")
+        return list((ours if len(ours) else marks).line.tolist())
+    function = steps.names[0].rpartition(" ")[0]
+    calls = (jax_calls(host), host.having(_TF_CALL))
+    made = [one.named(lambda name: called_function(name) == function).sorted() for one in calls]
+    own = max(made, key=len)
+    if steps.source != "function" or not len(own):
+        return []
+    if (own.start[1:] >= np.maximum.accumulate(own.end)[:-1]).all():
+        return list(own.line.tolist())
+    return [int(np.bincount(own.line).argmax())]
 
 
 def valid(values: Mapping[str, Value], evidence: Evidence) -> dict[str, Value]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_tfperf.differences.profile_differences import LOOK_FURTHER
+from pytest_tfperf.differences.profiles import LOOK_FURTHER
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.group_sequential import SINGLE_RATIO_BOUND, Decision

@@ -10,7 +10,7 @@ from pytest_tfperf.baseline.entry import structure_of
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.baseline.xla_ops import lost_compilation
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE, STRUCTURAL, TIMING
-from pytest_tfperf.differences.profile_differences import (
+from pytest_tfperf.differences.profiles import (
     CAST,
     differences,
     dtype_change,

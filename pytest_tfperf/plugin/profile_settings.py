@@ -15,7 +15,7 @@ from pytest_tfperf.capture.window_hooks import WindowHooks
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.cluster.worker_calls import RunWorkers
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.facts.step_framework import frameworks_of
+from pytest_tfperf.facts.host_activity import frameworks_of
 from pytest_tfperf.frameworks.in_use import other_frameworks, untraced_names
 from pytest_tfperf.frameworks.interface import TENSORFLOW
 from pytest_tfperf.frameworks.jax_framework import runs_in_several_processes

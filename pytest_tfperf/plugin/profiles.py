@@ -24,7 +24,7 @@ from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.facts.step_framework import frameworks_of
+from pytest_tfperf.facts.host_activity import frameworks_of
 from pytest_tfperf.frameworks.in_use import check_any_in_use, in_use, named, untraced_names
 from pytest_tfperf.frameworks.jax_objects import jax_objects
 from pytest_tfperf.frameworks.launch_failures import launch_failures_explained

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pytest_tfperf.baseline.compare_runs import profiles_by_key
 from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.differences.difference import most_telling
-from pytest_tfperf.differences.profile_differences import differences, setting_differences
+from pytest_tfperf.differences.profiles import differences, setting_differences
 from pytest_tfperf.report.terminal import TextLine, render
 from pytest_tfperf.report.trace_comparison import compared_metrics
 from pytest_tfperf.results import FORMAT, Profile

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_tfperf.differences.profile_differences import differences, mean_parts_s
+from pytest_tfperf.differences.profiles import differences, mean_parts_s
 from pytest_tfperf.metrics.multi_host import AnalysedTrace
 from pytest_tfperf.report.html.before_after import before_after
 from pytest_tfperf.report.html.page import MOST_LETTERS, ComparedView, Head, render_page

@@ -1,7 +1,7 @@
 """Remedies of retraces and compilations: each follows from the change that is named."""
 
 import pytest_tfperf.function_traces as kinds
-from pytest_tfperf.facts.shown import JAX, PYTORCH, TENSORFLOW
+from pytest_tfperf.facts.host_activity import JAX, PYTORCH, TENSORFLOW
 from pytest_tfperf.function_traces import Change, FunctionTrace
 from pytest_tfperf.metrics.compiler_causes import compile_cause, retrace_cause
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_tfperf.advice.time_remedies import op_remedy, python_remedy, runs_eagerly
+from pytest_tfperf.advice.step_remedies import op_remedy, python_remedy, runs_eagerly
 from pytest_tfperf.recording import StackTime
 
 

@@ -7,7 +7,7 @@ from helpers.builders import profile
 from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.advice import guides
-from pytest_tfperf.facts.shown import JAX, TENSORFLOW
+from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
 from pytest_tfperf.hlo.cost import Costs, Work
 from pytest_tfperf.metrics import memory_growth, pipeline, python_calls, shares
 from pytest_tfperf.metrics.evidence import Evidence

@@ -1,6 +1,6 @@
 """Names of kernels as the libraries and compilers give them."""
 
-from pytest_tfperf.facts.kernel_names import (
+from pytest_tfperf.facts.device_ops import (
     Launcher,
     half_by_name,
     half_operands,

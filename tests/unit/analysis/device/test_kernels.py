@@ -9,8 +9,8 @@ from helpers.traces import real, real_trace
 from helpers.xspace import MS, Uint, at, event, line, plane, space
 
 from pytest_tfperf.facts.busy_times import device_times, idle_seconds
+from pytest_tfperf.facts.device_ops import device_ops
 from pytest_tfperf.facts.on_devices import own_steps
-from pytest_tfperf.facts.op_events import device_ops
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.metrics.kernels import (
     analyse,

@@ -5,8 +5,8 @@ from helpers.tables import cells
 from helpers.traces import real
 from helpers.xspace import at, field, line, plane, space
 
+from pytest_tfperf.facts.device_ops import device_ops
 from pytest_tfperf.facts.duty_cycle import duty_cycle, duty_cycles, idle_share
-from pytest_tfperf.facts.op_events import device_ops
 from pytest_tfperf.facts.op_times import OpTime
 from pytest_tfperf.facts.roofline import flops_utilization, rate_of, roofline_table
 from pytest_tfperf.metrics.evidence import Evidence

@@ -1,6 +1,6 @@
 """Python functions that are called more or less often, from tables made by hand."""
 
-from pytest_tfperf.differences.call_differences import (
+from pytest_tfperf.differences.structure import (
     MOST_FUNCTIONS,
     call_differences,
     called_functions,

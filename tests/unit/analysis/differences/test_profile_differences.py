@@ -6,7 +6,7 @@ import pytest
 from helpers.builders import check, profile, value
 
 from pytest_tfperf.differences.difference import Difference, most_telling
-from pytest_tfperf.differences.profile_differences import (
+from pytest_tfperf.differences.profiles import (
     differences,
     metric_differences,
     setting_differences,

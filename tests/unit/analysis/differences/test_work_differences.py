@@ -1,6 +1,6 @@
 """Which ops have more FLOPs or another type than a baseline says, wherever their lines are now."""
 
-from pytest_tfperf.differences.work_differences import (
+from pytest_tfperf.differences.profiles import (
     dtype_differences,
     flop_differences,
     op_counts,

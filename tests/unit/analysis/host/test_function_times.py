@@ -3,7 +3,7 @@
 import pytest
 from helpers.xspace import MS, event, line, plane, space
 
-from pytest_tfperf.facts.function_times import function_table, function_uses
+from pytest_tfperf.facts.op_times import function_table, function_uses
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.trace.xspace import decode_trace
 

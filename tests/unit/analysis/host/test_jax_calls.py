@@ -3,8 +3,7 @@
 import numpy as np
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.facts.host_activity import jax_retraces, runs_jax
-from pytest_tfperf.facts.step_framework import frameworks_of
+from pytest_tfperf.facts.host_activity import frameworks_of, jax_retraces, runs_jax
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.function_traces import FunctionTrace
 from pytest_tfperf.metrics.dispatches import jax_dispatches

@@ -5,7 +5,7 @@ from helpers.tables import cells
 from helpers.traces import real
 from helpers.xspace import MS, event, line, plane, space
 
-from pytest_tfperf.facts.memory_peaks import (
+from pytest_tfperf.facts.memory import (
     EARLIER,
     RESERVED,
     Live,

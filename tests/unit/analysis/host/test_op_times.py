@@ -5,7 +5,7 @@ from helpers.tables import cells
 from helpers.traces import real
 from helpers.xspace import MS, Ref, Uint, at, event, line, plane, space
 
-from pytest_tfperf.facts.op_events import device_ops, instruction, with_costs
+from pytest_tfperf.facts.device_ops import device_ops, instruction, with_costs
 from pytest_tfperf.facts.op_times import eager_share, host_ops, op_table
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.hlo.cost import Costs, OpCost, Work

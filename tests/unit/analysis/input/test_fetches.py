@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.facts.fetches import TimedWaits, pipeline_share, taken_ns, timed_waits
+from pytest_tfperf.facts.waits import TimedWaits, pipeline_share, taken_ns, timed_waits
 from pytest_tfperf.metrics import shares
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.profile import profile_of, settling_steps

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.facts.drain import Drain, find_drain
 from pytest_tfperf.facts.steps import find_steps
+from pytest_tfperf.facts.waits import Drain, find_drain
 from pytest_tfperf.metrics.profile import settling_steps
 from pytest_tfperf.trace.xspace import decode_trace
 
