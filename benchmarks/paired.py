@@ -32,16 +32,17 @@ import numpy as np
 import scipy.stats
 
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.stats.group_sequential import (
+from pytest_tfperf.stats.process_spread import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD
+from pytest_tfperf.stats.sequential import (
     SINGLE_RATIO_BOUND,
     TURN_SIZES,
+    StoppingRule,
     decide,
     has_enough_turns,
     pair_estimate,
+    planned_pairs,
 )
-from pytest_tfperf.stats.process_spread import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD
 from pytest_tfperf.stats.signed_rank import estimate, ratio_interval
-from pytest_tfperf.stats.stopping_rule import StoppingRule, planned_pairs
 
 CASES = (  # the true ratio, the tolerance, seconds of turns
     (1.0, 0.02, 30),

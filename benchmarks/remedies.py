@@ -28,7 +28,7 @@ from record_turns import SUITE, one_pair, pytest_run
 
 from pytest_tfperf.child.cleanup import Cleanup
 from pytest_tfperf.machine.cores import pinnable_cores
-from pytest_tfperf.stats.group_sequential import pair_estimate
+from pytest_tfperf.stats.sequential import pair_estimate
 
 CONFIDENCE = 0.95
 

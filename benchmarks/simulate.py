@@ -17,10 +17,9 @@ import numpy as np
 from pytest_tfperf.baseline.history import KEPT_RUNS
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
-from pytest_tfperf.stats.group_sequential import decide, pair_estimate
 from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE, History, compare_to_history
 from pytest_tfperf.stats.process_spread import PINNED_PROCESS_SD
-from pytest_tfperf.stats.stopping_rule import StoppingRule, planned_pairs
+from pytest_tfperf.stats.sequential import StoppingRule, decide, pair_estimate, planned_pairs
 
 TRIALS, RECORDED, DIFFER = 4_000, (5, 7, 12, 30), (0.002, 0.01, 0.03, 0.06, 0.145)
 TURNS, MEASUREMENTS, TESTS, BUDGET_S, PAIR_S, NOISE = 160, 20, 200, 30, 0.15, 0.04

@@ -13,7 +13,7 @@ from pytest_tfperf.recording import XlaShown
 from pytest_tfperf.temporary import TemporaryFolder
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.hlo_modules import live_modules
-from pytest_tfperf.trace.xla_events import compilations, xla_runs
+from pytest_tfperf.trace.host_events import compilations, xla_runs
 from pytest_tfperf.trace.xspace import HOST, Trace
 
 __tracebackhide__ = True

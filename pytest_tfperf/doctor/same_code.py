@@ -25,14 +25,13 @@ from pytest_tfperf.paired.coordinator import (
 )
 from pytest_tfperf.paired.spread_store import store_residuals, stored_residuals
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
-from pytest_tfperf.stats.group_sequential import pair_estimate
 from pytest_tfperf.stats.process_spread import (
     constant_spread,
     for_other_tests,
     process_spread,
     residuals,
 )
-from pytest_tfperf.stats.stopping_rule import StoppingRule, planned_pairs
+from pytest_tfperf.stats.sequential import StoppingRule, pair_estimate, planned_pairs
 from pytest_tfperf.values import Unknown
 
 TOLERANCES = (0.01, 0.02, 0.05)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pytest_tfperf.trace.events import Events, metadata_stats
-from pytest_tfperf.trace.stat_columns import Stats, stat_content
+from pytest_tfperf.trace.stats import Stats, stat_content
 from pytest_tfperf.trace.xspace import Plane
 
 Args = dict[str, "int | float | str"]

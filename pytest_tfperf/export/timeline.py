@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
@@ -10,22 +13,228 @@ from typing import TypeVar
 
 import numpy as np
 
-from pytest_tfperf.export.clocks import TraceClock, clock_shifts, steps_of
+from pytest_tfperf.errors import TraceError
 from pytest_tfperf.export.event_args import Args, args_of, args_of_names
-from pytest_tfperf.export.flows import FlowEnds, Flows, flow_ids
-from pytest_tfperf.export.lanes import lanes_of, nested_lanes
 from pytest_tfperf.export.tracks import Counter, Process, Slices, Track
 from pytest_tfperf.facts.breakdown import break_down
 from pytest_tfperf.facts.memory import allocators, memory_events
-from pytest_tfperf.facts.steps import Steps
-from pytest_tfperf.trace.devices import gpus
+from pytest_tfperf.facts.on_devices import on_the_device
+from pytest_tfperf.facts.steps import Steps, find_steps
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.trace.devices import gpus, stream_events
 from pytest_tfperf.trace.event_columns import batches
-from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.events import Events, joined, parents
 from pytest_tfperf.trace.logdir import host_of
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace, read_trace
 
 _BATCH = 50_000  # slices at a time: their stats take about 100 MB as Python values
 _Cell = TypeVar("_Cell")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceClock:
+    """Times of one trace that align it with others."""
+
+    origin_ns: int
+    """Nanoseconds since 1970 of the trace's origin."""
+    first_ps: int
+    """Start of the earliest event."""
+    steps: dict[str, int]
+    """Start of each step in picoseconds, by the step's name."""
+
+    @classmethod
+    def of(cls, trace: Trace) -> TraceClock:
+        """Read the clock of a trace; one without steps has none."""
+        steps = steps_of(trace)
+        starts = dict(zip(steps.names, steps.start_ps.tolist(), strict=True)) if steps else {}
+        first_ps = min(
+            (int(plane.start_ps.min()) for plane in trace.planes if plane.start_ps.size), default=0
+        )
+        return cls(trace.origin_ns, first_ps, starts)
+
+
+def steps_of(trace: Trace) -> Steps | None:
+    """Find the steps as the devices ran them, None if the trace has no step."""
+    try:
+        return on_the_device(trace, find_steps(trace))
+    except TraceError:
+        return None
+
+
+def clock_shifts(clocks: Sequence[TraceClock]) -> list[int]:
+    """
+    Align traces.
+
+    Returns:
+        Picoseconds to add to the times of each trace. The first step that all traces have begins
+        at one time, and no time is negative. Without such a step the hosts' clocks decide.
+    """
+    first = clocks[0]
+    common = [name for name in first.steps if all(name in clock.steps for clock in clocks)]
+    if common:
+        shifts = [first.steps[common[0]] - clock.steps[common[0]] for clock in clocks]
+    else:
+        shifts = [(clock.origin_ns - first.origin_ns) * 1000 for clock in clocks]
+    earliest = min(clock.first_ps + shift for clock, shift in zip(clocks, shifts, strict=True))
+    return [shift - min(earliest, 0) for shift in shifts]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flows:
+    """Pairs of a launch and its work; the id of a pair is `first_id` plus its index."""
+
+    launch: Ints
+    """Rows of the host's plane, of shape (n_pairs,)."""
+    work: Ints
+    """Rows of the device's plane, of shape (n_pairs,)."""
+    first_id: int
+    """First id of the arrows."""
+
+    @classmethod
+    def of(cls, launches: Events, device: Plane, first_id: int) -> Flows:
+        """
+        Pair launches and work with one `correlation_id`.
+
+        The last of several launches with the same id counts, as in XProf.
+
+        Args:
+            launches: Launches on the host.
+            device: Plane of the device.
+            first_id: First id of the arrows.
+        """
+        work = stream_events(device).having("correlation_id")
+        row = joined(
+            work.integers("correlation_id"), launches.integers("correlation_id"), launches.rows
+        )
+        return cls(row[row >= 0], work.rows[row >= 0], first_id)
+
+    def ids_at(self, rows: Ints, end: Ints) -> dict[int, list[int]]:
+        """
+        Find the flows at some events.
+
+        Args:
+            rows: Rows of the events in their plane.
+            end: `launch` or `work`, whichever has rows of that plane.
+
+        Returns:
+            Ids of the flows by index of the event.
+        """
+        order = np.argsort(end, kind="stable")
+        first = np.searchsorted(end[order], rows, side="left")
+        last = np.searchsorted(end[order], rows, side="right")
+        return {
+            place: [self.first_id + int(flow) for flow in order[first[place] : last[place]]]
+            for place in np.flatnonzero(last > first).tolist()
+        }
+
+
+FlowEnds = Sequence[tuple[Flows, Ints]]
+"""Flows, and their rows in one plane."""
+
+
+def flow_ids(rows: Ints, ends: FlowEnds) -> dict[int, list[int]]:
+    """Find the ids of all flows at these rows, by index of the row."""
+    found: dict[int, list[int]] = {}
+    for flows, end in ends:
+        for place, ids in flows.ids_at(rows, end).items():
+            found.setdefault(place, []).extend(ids)
+    return found
+
+
+def lanes_of(events: Events) -> Iterator[Events]:
+    """Divide the events of a line into lanes, each sorted by start and then by length."""
+    if not len(events):
+        return
+    events = Events(events.plane, events.rows[np.lexsort((-events.end, events.start))])
+    if len(events) == 1 or _all_nest(events):
+        yield events
+        return
+    for lane in nested_lanes(events.start.tolist(), events.end.tolist(), range(len(events))):
+        yield Events(events.plane, events.rows[lane])
+
+
+def nested_lanes(
+    begins: Sequence[int], ends: Sequence[int], places: Sequence[int]
+) -> list[list[int]]:
+    """
+    Divide slices into lanes: each goes to the first lane in which it nests.
+
+    Of n slices each takes a time of log n, in as many lanes as they may need.
+
+    Args:
+        begins: Begin of each slice.
+        ends: End of each slice.
+        places: Indices of the slices, sorted by begin, the longest first.
+
+    Returns:
+        Indices of the slices of each lane, in the same order.
+    """
+    lanes: list[list[int]] = []
+    open_ends: list[list[int]] = []  # of each lane, the innermost last
+    closing: list[tuple[int, int]] = []  # all open ends with their lanes, the next one first
+    tops = _FirstAtLeast()
+    for place in places:
+        begin, end = begins[place], ends[place]
+        while closing and closing[0][0] <= begin and closing[0][0] < end:
+            _, lane = heapq.heappop(closing)
+            open_ends[lane].pop()
+            tops.put(lane, open_ends[lane][-1] if open_ends[lane] else math.inf)
+        lane = tops.first(end)
+        if lane == len(lanes):
+            lanes.append([])
+            open_ends.append([])
+        lanes[lane].append(place)
+        open_ends[lane].append(end)
+        tops.put(lane, end)
+        heapq.heappush(closing, (end, lane))
+    return lanes
+
+
+class _FirstAtLeast:
+    """
+    Numbers at places from 0 on, infinite at first, and the first place with at least some number.
+
+    A binary tree holds the largest number of each half, quarter, and so on, the root at 1.
+    """
+
+    def __init__(self) -> None:
+        self._n_leaves = 1
+        self._largest: list[float] = [math.inf, math.inf]
+
+    def put(self, place: int, number: float) -> None:
+        """Change the number at a place."""
+        if place >= self._n_leaves:
+            self._double()
+        largest, node = self._largest, place + self._n_leaves
+        largest[node] = number
+        while node > 1:
+            node //= 2
+            largest[node] = max(largest[2 * node], largest[2 * node + 1])
+
+    def first(self, number: float) -> int:
+        """Return the first place whose number is at least this one."""
+        if self._largest[1] < number:
+            return self._n_leaves
+        node = 1
+        while node < self._n_leaves:
+            node *= 2
+            node += self._largest[node] < number
+        return node - self._n_leaves
+
+    def _double(self) -> None:
+        leaves = self._largest[self._n_leaves :] + [math.inf] * self._n_leaves
+        self._n_leaves *= 2
+        self._largest = [math.inf] * self._n_leaves + leaves
+        for node in range(self._n_leaves - 1, 0, -1):
+            self._largest[node] = max(self._largest[2 * node], self._largest[2 * node + 1])
+
+
+def _all_nest(events: Events) -> bool:
+    """Return whether no event overlaps the next one with the same parent."""
+    up = parents(events)
+    order = np.argsort(up, kind="stable")
+    start, end = events.start[order], events.end[order]
+    return not ((np.diff(up[order]) == 0) & (start[1:] < end[:-1])).any()
 
 
 def processes_of(traces: Sequence[Path]) -> Iterator[Process]:

@@ -12,8 +12,8 @@ from pytest_tfperf.facts.device_planes import kinds_by_name, kinds_of_spans
 from pytest_tfperf.facts.on_devices import own_steps
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.trace.devices import TPU, accelerators, device_name, tpu_ops
+from pytest_tfperf.trace.events import self_times
 from pytest_tfperf.trace.intervals import Spans, covered, merge
-from pytest_tfperf.trace.nesting import self_times
 from pytest_tfperf.trace.xspace import Plane, Trace
 
 Seconds = npt.NDArray[np.float64]

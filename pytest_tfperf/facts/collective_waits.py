@@ -22,7 +22,7 @@ from pytest_tfperf.facts.collectives import Runs
 from pytest_tfperf.hlo.collective_ops import JOINS, members, synchronous
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.text import plural
-from pytest_tfperf.trace.stat_columns import Mask
+from pytest_tfperf.trace.stats import Mask
 
 _UNEQUAL = "the devices ran it unequally often in each step"
 

@@ -16,9 +16,8 @@ from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.hlo.collective_ops import Collective, collective_in, is_collective, synchronous
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import GPU, accelerators, device_name, stream_events, tpu_ops
-from pytest_tfperf.trace.events import Events, metadata_texts
+from pytest_tfperf.trace.events import Events, labels, metadata_texts
 from pytest_tfperf.trace.hlo_modules import participants_of
-from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import Plane, Trace
 
 _PROGRAM = re.compile(r"\((\d+)\)\Z")

@@ -37,8 +37,7 @@ from pytest_tfperf.hlo.product_units import kernel_of
 from pytest_tfperf.op_types import GPU_SIDE, TPU_SIDE
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import gpus, stream_events, tpu_ops, tpus
-from pytest_tfperf.trace.events import Events, metadata_texts
-from pytest_tfperf.trace.nesting import enclosing
+from pytest_tfperf.trace.events import Events, enclosing, metadata_texts
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace
 
 _REMEMBERED = 4096

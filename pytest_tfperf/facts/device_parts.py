@@ -12,8 +12,8 @@ from pytest_tfperf.facts.on_devices import own_steps
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import TPU, accelerators, device_name, tpu_ops
+from pytest_tfperf.trace.events import self_times
 from pytest_tfperf.trace.intervals import EMPTY, covered, merge, subtract
-from pytest_tfperf.trace.nesting import self_times
 from pytest_tfperf.trace.xspace import Plane, Trace
 
 

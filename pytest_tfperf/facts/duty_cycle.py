@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from pytest_tfperf.protobuf import Message
 from pytest_tfperf.trace.devices import tpu_ops, tpus
-from pytest_tfperf.trace.events import Events, metadata_texts
+from pytest_tfperf.trace.events import Events, metadata_texts, plane_stats
 from pytest_tfperf.trace.intervals import Spans, merge
-from pytest_tfperf.trace.stats import plane_stats
 from pytest_tfperf.trace.xspace import Plane, Trace
 
 # while these run, a chip waits for the host or for what goes on beside (openxla/xprof,

@@ -16,12 +16,15 @@ from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import accelerators, tpus
-from pytest_tfperf.trace.events import Events, joined
-from pytest_tfperf.trace.function_calls import launched_ps
+from pytest_tfperf.trace.events import Events, enclosing, joined, labels
 from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
-from pytest_tfperf.trace.nesting import enclosing
-from pytest_tfperf.trace.stats import labels
-from pytest_tfperf.trace.xla_events import compilations, compiled_modules, thunks, xla_executions
+from pytest_tfperf.trace.host_events import (
+    compilations,
+    compiled_modules,
+    launched_ps,
+    thunks,
+    xla_executions,
+)
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import WAITS
 

@@ -21,21 +21,23 @@ from pytest_tfperf.op_types import waits_for_others
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.text import plural
 from pytest_tfperf.trace.devices import accelerators, tpus
-from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.function_calls import (
+from pytest_tfperf.trace.events import Events, enclosing
+from pytest_tfperf.trace.hlo_modules import live_modules
+from pytest_tfperf.trace.host_events import (
+    COMPILES_FOR_JAX,
     EAGER,
     are_functions,
     called_function,
+    compilations,
     eager_calls,
     eager_types,
     jax_calls,
+    not_for_data,
+    processes_for_data,
     shows_jax_calls,
+    xla_runs,
 )
-from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.intervals import Spans, merge
-from pytest_tfperf.trace.nesting import enclosing
-from pytest_tfperf.trace.tf_data import not_for_data, processes_for_data
-from pytest_tfperf.trace.xla_events import COMPILES_FOR_JAX, compilations, xla_runs
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import FETCH, FETCH_PYTHON
 

@@ -11,10 +11,8 @@ from pytest_tfperf.facts.steps import OF_DEVICES, Steps
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.text import plural
 from pytest_tfperf.trace.devices import accelerators, gpus, stream_events, tpus
-from pytest_tfperf.trace.events import Events, joined
-from pytest_tfperf.trace.function_calls import jax_calls, launched_ps, unlinked_runs
-from pytest_tfperf.trace.nesting import enclosing
-from pytest_tfperf.trace.xla_events import thunks
+from pytest_tfperf.trace.events import Events, enclosing, joined
+from pytest_tfperf.trace.host_events import jax_calls, launched_ps, thunks, unlinked_runs
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace
 
 

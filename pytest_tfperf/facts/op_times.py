@@ -27,13 +27,9 @@ from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.quantities import COUNT, SECONDS, SHARE
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.event_columns import distinct, distinct_values
-from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.function_calls import EAGER
-from pytest_tfperf.trace.nesting import enclosing, self_times
-from pytest_tfperf.trace.own_program import without_waits
-from pytest_tfperf.trace.stat_columns import Mask
-from pytest_tfperf.trace.stats import labels
-from pytest_tfperf.trace.tf_data import is_for_data
+from pytest_tfperf.trace.events import Events, enclosing, labels, self_times
+from pytest_tfperf.trace.host_events import EAGER, is_for_data, without_waits
+from pytest_tfperf.trace.stats import Mask
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Column, Table
 

@@ -11,8 +11,8 @@ from pytest_tfperf.facts.executions import XlaUse, find_xla_use, step_executable
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.hlo.module import HloInstruction, HloModule, source_line
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.trace.function_calls import is_module_of
 from pytest_tfperf.trace.hlo_modules import argument_shapes
+from pytest_tfperf.trace.host_events import is_module_of
 from pytest_tfperf.trace.xspace import Trace
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pytest_tfperf.facts.op_times import OpTime
 from pytest_tfperf.quantities import BANDWIDTH, FLOP, FLOP_RATE, SECONDS, SHARE
-from pytest_tfperf.trace.device_spec import DeviceSpec
+from pytest_tfperf.trace.devices import DeviceSpec
 from pytest_tfperf.values import Column, Source, Table, Value
 
 AROUND_OTHERS = frozenset({"while", "conditional", "call", "megacore fusion"})

@@ -14,14 +14,16 @@ from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.function_calls import (
+from pytest_tfperf.trace.host_events import (
     called_function,
     eager_calls,
+    not_for_data,
+    processes_for_data,
     shows_jax_calls,
+    thunks,
     users_calls,
+    xla_runs,
 )
-from pytest_tfperf.trace.tf_data import not_for_data, processes_for_data
-from pytest_tfperf.trace.xla_events import thunks, xla_runs
 from pytest_tfperf.trace.xspace import HOST, Trace
 
 _INNER = "they were ended before they were whole, or lie within another step"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.stats import plane_stats
+from pytest_tfperf.trace.events import Events, plane_stats
 from pytest_tfperf.trace.xspace import Trace
 
 _DROPPED = "dropped_traces"  # xla/tsl/profiler/utils/xplane_schema.h, StatType::kDroppedTraces

@@ -15,11 +15,9 @@ from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.devices import accelerators
-from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.events import Events, enclosing
 from pytest_tfperf.trace.hlo_modules import live_modules
-from pytest_tfperf.trace.intervals import Spans, merge
-from pytest_tfperf.trace.nesting import enclosing
-from pytest_tfperf.trace.xla_events import (
+from pytest_tfperf.trace.host_events import (
     COMPILES_FOR_JAX,
     CPU_COMPILERS,
     GPU_COMPILER,
@@ -29,6 +27,7 @@ from pytest_tfperf.trace.xla_events import (
     xla_executions,
     xla_runs,
 )
+from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Source, Unknown, Value
 

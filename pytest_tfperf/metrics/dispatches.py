@@ -21,14 +21,13 @@ from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.jax_transfers import EXPLICIT_PUT, reads_in_a_step
 from pytest_tfperf.recording import PythonFunction
 from pytest_tfperf.text import and_more
-from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.function_calls import (
+from pytest_tfperf.trace.events import Events, enclosing
+from pytest_tfperf.trace.host_events import (
     called_function,
     executing_calls,
     jax_executions,
     shows_jax_calls,
 )
-from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.xspace import HOST
 from pytest_tfperf.values import FETCH, FETCH_PYTHON, Unknown, Value
 

@@ -56,8 +56,13 @@ from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recorded_graphs import GrapplerPasses, OpGraph, StepGraph
 from pytest_tfperf.recording import Modules, Recording, StepKinds
 from pytest_tfperf.stats.steady_state import slow_start
-from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
-from pytest_tfperf.trace.devices import accelerators, device_name, refuse_many_steps
+from pytest_tfperf.trace.devices import (
+    DeviceSpec,
+    accelerators,
+    device_name,
+    device_spec,
+    refuse_many_steps,
+)
 from pytest_tfperf.trace.intervals import Spans, covered, intersect, merge
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Advice, Table, Unknown, Value

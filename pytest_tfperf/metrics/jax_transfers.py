@@ -14,9 +14,8 @@ from pytest_tfperf.facts.host_activity import only_own
 from pytest_tfperf.metrics.counts import counted_by, per_step
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.validity import elsewhere
-from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.function_calls import called_function, jax_calls
-from pytest_tfperf.trace.nesting import enclosing
+from pytest_tfperf.trace.events import Events, enclosing
+from pytest_tfperf.trace.host_events import called_function, jax_calls
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Unknown, Value
 

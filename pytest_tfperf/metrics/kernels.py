@@ -29,9 +29,8 @@ from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.hlo.product_units import ProductUnits, product_units
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.quantities import BYTES, COUNT, SECONDS, SHARE
-from pytest_tfperf.trace.device_spec import TENSOR_CORES, TF32, compute_capability
-from pytest_tfperf.trace.devices import gpus, stream_events
-from pytest_tfperf.trace.stats import labels
+from pytest_tfperf.trace.devices import TENSOR_CORES, TF32, compute_capability, gpus, stream_events
+from pytest_tfperf.trace.events import labels
 from pytest_tfperf.trace.xspace import Plane, Trace
 from pytest_tfperf.values import Column, Source, Table, Value
 

@@ -18,8 +18,7 @@ from pytest_tfperf.metrics.jax_transfers import BYTES, COPIES, jax_transfers, tr
 from pytest_tfperf.metrics.kernels import NO_GPU, is_kernel
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import accelerators, gpus, stream_events, tpu_ops, tpus
-from pytest_tfperf.trace.events import Events, joined, metadata_texts
-from pytest_tfperf.trace.stats import labels
+from pytest_tfperf.trace.events import Events, joined, labels, metadata_texts
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace
 from pytest_tfperf.values import Value
 

@@ -17,10 +17,15 @@ from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import GPU, accelerators, device_name, stream_events, tpu_ops
 from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.function_calls import eager_types
+from pytest_tfperf.trace.host_events import (
+    DATA_RUNS,
+    compilations,
+    eager_types,
+    not_for_data,
+    thunks,
+    xla_executions,
+)
 from pytest_tfperf.trace.intervals import covered, merge
-from pytest_tfperf.trace.tf_data import DATA_RUNS, not_for_data
-from pytest_tfperf.trace.xla_events import compilations, thunks, xla_executions
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace
 from pytest_tfperf.values import PARTS, Column, Table
 

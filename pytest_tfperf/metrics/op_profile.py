@@ -11,7 +11,7 @@ from pytest_tfperf.facts.op_times import OpTime, op_table
 from pytest_tfperf.facts.roofline import AROUND_OTHERS, rate_of, roofline_table
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.quantities import BYTES, COUNT, FLOP, FLOP_RATE, SECONDS, SHARE
-from pytest_tfperf.trace.device_spec import DeviceSpec
+from pytest_tfperf.trace.devices import DeviceSpec
 from pytest_tfperf.values import Column, Table
 
 IDLE = "idle"

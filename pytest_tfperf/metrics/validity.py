@@ -38,9 +38,8 @@ from pytest_tfperf.metric_evidence import (
 from pytest_tfperf.metrics.evidence import UNTRACED, Evidence
 from pytest_tfperf.recording import UNSEEN
 from pytest_tfperf.text import and_more
-from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.function_calls import called_function, eager_calls, eager_types, jax_calls
-from pytest_tfperf.trace.nesting import enclosing
+from pytest_tfperf.trace.events import Events, enclosing
+from pytest_tfperf.trace.host_events import called_function, eager_calls, eager_types, jax_calls
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Source, Value
 

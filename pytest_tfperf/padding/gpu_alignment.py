@@ -18,7 +18,7 @@ from pytest_tfperf.padding.sizes import good_size
 from pytest_tfperf.quantities import COUNT, FLOP, RATIO
 from pytest_tfperf.text import plural
 from pytest_tfperf.trace.devices import gpus
-from pytest_tfperf.trace.stats import plane_stats
+from pytest_tfperf.trace.events import plane_stats
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Advice, Column, Table
 

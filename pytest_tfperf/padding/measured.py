@@ -30,8 +30,7 @@ from pytest_tfperf.padding.arrays import LARGEST_SKIPPED, Buffer, Padding
 from pytest_tfperf.padding.sizes import better_size
 from pytest_tfperf.padding.tpu import Generation, generation
 from pytest_tfperf.quantities import BYTES, format_quantity
-from pytest_tfperf.trace.device_spec import device_spec
-from pytest_tfperf.trace.devices import tpus
+from pytest_tfperf.trace.devices import device_spec, tpus
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Unknown
 

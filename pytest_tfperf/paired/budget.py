@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from pytest_tfperf.paired.coordinator import PairedTurns, TurnTime
 from pytest_tfperf.quantities import SECONDS, format_quantity
-from pytest_tfperf.stats.group_sequential import LEAST_TURNS, PairEstimate, pair_estimate
-from pytest_tfperf.stats.stopping_rule import USUAL_PAIRS
+from pytest_tfperf.stats.sequential import LEAST_TURNS, USUAL_PAIRS, PairEstimate, pair_estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pytest_tfperf.differences.profiles import LOOK_FURTHER
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.stats.group_sequential import SINGLE_RATIO_BOUND, Decision
-from pytest_tfperf.stats.stopping_rule import MOST_PAIRS
+from pytest_tfperf.stats.sequential import MOST_PAIRS, SINGLE_RATIO_BOUND, Decision
 from pytest_tfperf.text import Labelled, format_slowdown, format_slowdowns, plural
 
 _SLOWER_HELP = (

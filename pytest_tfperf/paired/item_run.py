@@ -31,8 +31,8 @@ from pytest_tfperf.paired.coordinator import (
 from pytest_tfperf.paired.processes import ProcessPair, VersionProcesses, naming_awaited
 from pytest_tfperf.paired.verdicts import Terms, absent_check, undecided, verdicts
 from pytest_tfperf.results import Check, Verdict
-from pytest_tfperf.stats.group_sequential import LEAST_TURNS, has_enough_turns
 from pytest_tfperf.stats.process_spread import Residuals, for_other_tests, residuals
+from pytest_tfperf.stats.sequential import LEAST_TURNS, has_enough_turns
 from pytest_tfperf.values import Json, Unknown
 
 

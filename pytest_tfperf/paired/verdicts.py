@@ -28,14 +28,19 @@ from pytest_tfperf.paired.coordinator import PairedTest, PairedTurns
 from pytest_tfperf.paired.decision_message import decision_message
 from pytest_tfperf.quantities import RATIO, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
-from pytest_tfperf.stats.group_sequential import Decision, PairEstimate, decide
 from pytest_tfperf.stats.process_spread import (
     ProcessSpread,
     Residuals,
     process_spread,
     residuals,
 )
-from pytest_tfperf.stats.stopping_rule import StoppingRule, planned_pairs
+from pytest_tfperf.stats.sequential import (
+    Decision,
+    PairEstimate,
+    StoppingRule,
+    decide,
+    planned_pairs,
+)
 from pytest_tfperf.text import Labelled, headline
 from pytest_tfperf.turns import TURNS_WITH
 from pytest_tfperf.values import Json

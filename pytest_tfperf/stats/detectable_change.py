@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from pytest_tfperf.stats.group_sequential import (
+from pytest_tfperf.stats.sequential import (
     LEAST_TURNS,
     TURN_SIZES,
+    StoppingRule,
     minimum_detectable_change,
     pair_estimate,
     passing_tolerance,
     standard_error,
 )
 from pytest_tfperf.stats.steady_state import find_trend
-from pytest_tfperf.stats.stopping_rule import StoppingRule
 
 _CONFIDENCE = 0.99  # of the interval of the ratio of the two processes
 _PARTS = 4  # of the time that the turns took, whose medians are shown

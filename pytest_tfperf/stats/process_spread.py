@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_tfperf.stats.group_sequential import PairEstimate
+from pytest_tfperf.stats.sequential import PairEstimate
 
 PINNED_PROCESS_SD = 0.0045
 """

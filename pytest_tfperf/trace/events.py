@@ -1,22 +1,29 @@
-"""Selections of a plane's events by name, time and stats; only requested stats are decoded."""
+"""
+Selections of a plane's events by name, time and stats, and their nesting on the lines of a plane.
+
+Only requested stats are decoded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from pytest_tfperf.protobuf import Ints, Message
 from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.intervals import Spans
-from pytest_tfperf.trace.stat_columns import Mask, Stats, key_field
+from pytest_tfperf.trace.stats import Mask, Stats, key_field
 from pytest_tfperf.trace.xspace import Plane, once
 
 _FEW = 32
 """Part of a plane's rows below which sorting them is faster than a look at all rows."""
 _AT_ONCE = 1 << 15  # events whose stats are decoded together, as many as fit a processor's cache
+_NO_INTS = np.empty(0, np.int64)
+_NOTHING = Plane("", (), (), *(_NO_INTS,) * 6, {}, {}, (), Message(b"", "<none>"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,5 +253,154 @@ def metadata_stats(plane: Plane) -> Stats:
     return Stats.at(plane, len(each), owner, begin, end)
 
 
-_NO_INTS = np.empty(0, np.int64)
-_NOTHING = Plane("", (), (), *(_NO_INTS,) * 6, {}, {}, (), Message(b"", "<none>"))
+def labels(events: Events, stat: str) -> tuple[Ints, list[str]]:
+    """
+    Return an index into the distinct texts of a stat for each event, shape (n,), and the texts.
+
+    The first text is the empty one. Each distinct stored value is decoded once: profilers store a
+    repeated text as a reference.
+    """
+    stats, codes = events.stats, np.zeros(len(events), np.int64)
+    keys = [key for key, name in events.plane.stat_names.items() if name == stat]
+    chosen = np.flatnonzero(np.isin(stats.key, keys))
+    places: dict[str, int] = {"": 0}
+    for kind in distinct_values(stats.kind[chosen]):
+        mine = chosen[stats.kind[chosen] == kind]
+        _, first, which = np.unique(stats.value[mine], return_index=True, return_inverse=True)
+        texts = Events(events.plane, events.rows[stats.owner[mine[first]]]).texts(stat)
+        found = np.array([places.setdefault(text, len(places)) for text in texts], np.int64)
+        codes[stats.owner[mine]] = found[which.reshape(-1)]
+    return codes, list(places)
+
+
+def plane_stats(plane: Plane) -> dict[str, float | str | bytes]:
+    """Return the stats of a plane itself by name: numbers, texts and bytes."""
+    if not plane.stats:
+        return {}
+    begin, end = np.array(plane.stats, np.int64).T
+    stats = Stats.at(plane, begin.size, np.arange(begin.size), begin, end)
+    named = [
+        (place, plane.stat_names[key])
+        for place, key in enumerate(stats.key.tolist())
+        if key in plane.stat_names
+    ]
+    return {name: stats.content(place) for place, name in named}
+
+
+def parents(events: Events) -> Ints:
+    """
+    Return the index of the innermost other event of its line that encloses each event, shape (n,).
+
+    It is -1 if there is none. The parent is the nearest longer-reaching event to the left, found by
+    pointer jumping. Events that end after all to their left have none. Siblings take a logarithmic
+    number of rounds; each level that ends before an event takes one more, for the few events that
+    have not found theirs.
+    """
+    order = _order(events)
+    line, end = _in(order, events.line), _in(order, events.end)
+    late = np.flatnonzero(_is_reached(line, end))
+    up = np.full(len(events), -1)
+    up[late] = late - 1
+    while (late := late[end[up[late]] < end[late]]).size:
+        up[late] = up[up[late]]
+        late = late[up[late] >= 0]
+    if order is None:
+        return up
+    result = np.full(len(events), -1)
+    result[order] = np.where(up >= 0, order[up], -1)
+    return result
+
+
+def _is_reached(line: Ints, end: Ints) -> Mask:
+    """
+    Return a mask of the events that end no later than one before them on their line, shape (n,).
+
+    Args:
+        line: Lines of the events, sorted.
+        end: Their ends.
+    """
+    is_reached: Mask = np.zeros(line.size, bool)
+    for first, behind in _stretches(line):
+        own = end[first:behind]
+        is_reached[first + 1 : behind] = own[1:] <= np.maximum.accumulate(own)[:-1]
+    return is_reached
+
+
+def enclosing(outer: Events, inner: Events) -> Ints:
+    """
+    Return the index of the innermost outer event that encloses each inner event of its line.
+
+    It is -1 if there is none; shape (n_inner,).
+    """
+    if not len(outer) or not len(inner):
+        return np.full(len(inner), -1)
+    order = _order(outer)
+    found = _before(_in(order, outer.line), _in(order, outer.start), inner)
+    if order is not None:
+        found = np.where(found >= 0, order[found], -1)
+    outer_end, inner_end = outer.end, inner.end
+    late = np.flatnonzero(found >= 0)
+    late = late[outer_end[found[late]] < inner_end[late]]
+    above = parents(outer) if late.size else found
+    while late.size:
+        found[late] = above[found[late]]
+        late = late[found[late] >= 0]
+        late = late[outer_end[found[late]] < inner_end[late]]
+    return found
+
+
+def self_times(events: Events) -> Ints:
+    """
+    Return each event's duration in picoseconds without the events directly in it, shape (n,).
+
+    It is at least 0.
+    """
+    duration, above = events.duration, parents(events)
+    rest: Ints = duration.copy()
+    inside = np.flatnonzero(above >= 0)
+    np.subtract.at(rest, above[inside], duration[inside])
+    rest[rest < 0] = 0
+    return rest
+
+
+def _order(events: Events) -> Ints | None:
+    """
+    Order the events by line, then start, the longer first.
+
+    It is None if they are in this order, as profilers write them.
+    """
+    line, start, end = events.line, events.start, events.end
+    doubtful = np.flatnonzero((start[1:] <= start[:-1]) | (line[1:] < line[:-1]))
+    next_line = line[doubtful + 1] > line[doubtful]
+    same = (line[doubtful + 1] == line[doubtful]) & (start[doubtful + 1] == start[doubtful])
+    if (next_line | (same & (end[doubtful + 1] <= end[doubtful]))).all():
+        return None
+    return np.lexsort((-end, start, line))
+
+
+def _in(order: Ints | None, column: Ints) -> Ints:
+    """Return a column in an order as `_order` returns it."""
+    return column if order is None else column[order]
+
+
+def _stretches(line: Ints) -> Iterator[tuple[int, int]]:
+    """Return the first place of each line, and the place behind its last; lines are sorted."""
+    edges = np.flatnonzero(line[1:] != line[:-1]) + 1
+    return pairwise([0, *edges.tolist(), line.size])
+
+
+def _before(line: Ints, start: Ints, inner: Events) -> Ints:
+    """
+    Return the last place in (line, start) order that is not behind each inner event, or -1.
+
+    Args:
+        line: Lines of the outer events, sorted.
+        start: Their starts, sorted within lines.
+        inner: The inner events.
+    """
+    place = np.full(len(inner), -1)
+    for first, behind in _stretches(line):
+        mine = np.flatnonzero(inner.line == line[first])
+        at = np.searchsorted(start[first:behind], inner.start[mine], side="right") - 1
+        place[mine] = np.where(at >= 0, at + first, -1)
+    return place

@@ -22,9 +22,13 @@ from pytest_tfperf.protobuf import BYTES, VARINT, Ints, Message
 from pytest_tfperf.trace.event_columns import MAX_PS, EventColumns, distinct
 from pytest_tfperf.trace.event_decoder import columns_of_each, event_tags
 from pytest_tfperf.trace.event_offsets import EVENT_TAG
-from pytest_tfperf.trace.other_files import other_kind
-from pytest_tfperf.trace.plane_limits import refuse_many_devices, refuse_many_planes
-from pytest_tfperf.trace.trace_bytes import message_of, read_message
+from pytest_tfperf.trace.file import (
+    message_of,
+    other_kind,
+    read_message,
+    refuse_many_devices,
+    refuse_many_planes,
+)
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from pytest_tfperf.doctor.sections import (
 from pytest_tfperf.doctor.turn_sections import SameCodeTurns, noise_section, resolution_section
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
 from pytest_tfperf.stats.process_spread import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD
-from pytest_tfperf.stats.stopping_rule import StoppingRule
+from pytest_tfperf.stats.sequential import StoppingRule
 from pytest_tfperf.values import Unknown
 
 ENVIRONMENT = {

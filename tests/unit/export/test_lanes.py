@@ -1,6 +1,6 @@
 import random
 
-from pytest_tfperf.export.lanes import nested_lanes
+from pytest_tfperf.export.timeline import nested_lanes
 
 
 def one_lane_after_the_other(begins, ends, places):

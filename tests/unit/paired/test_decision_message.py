@@ -5,8 +5,7 @@ import math
 import numpy as np
 
 from pytest_tfperf.paired.decision_message import decision_message
-from pytest_tfperf.stats.group_sequential import decide, pair_estimate
-from pytest_tfperf.stats.stopping_rule import StoppingRule
+from pytest_tfperf.stats.sequential import StoppingRule, decide, pair_estimate
 
 
 def decide_turns(pairs, asked, final=False):

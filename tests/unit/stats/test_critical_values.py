@@ -9,7 +9,7 @@ import pytest
 from helpers.binomial import binomial_quantile
 from helpers.refusals import refusal
 
-from pytest_tfperf.stats.critical_values import critical_values
+from pytest_tfperf.stats.sequential import critical_values
 
 
 def test_quantiles_of_the_binomial_distribution_by_hand():

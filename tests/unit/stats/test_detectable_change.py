@@ -10,8 +10,7 @@ import pytest
 
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
-from pytest_tfperf.stats.group_sequential import decide, pair_estimate
-from pytest_tfperf.stats.stopping_rule import StoppingRule
+from pytest_tfperf.stats.sequential import StoppingRule, decide, pair_estimate
 
 PINNED = 0.0045
 

@@ -13,17 +13,20 @@ from helpers.binomial import binomial_quantile
 from helpers.refusals import refusal
 
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.stats.critical_values import critical_values
-from pytest_tfperf.stats.group_sequential import (
+from pytest_tfperf.stats.sequential import (
+    ERROR,
     LEAST_TURNS,
+    RUN_ERROR,
     SINGLE_RATIO_BOUND,
     PairEstimate,
+    StoppingRule,
+    critical_values,
     decide,
     has_enough_turns,
     pair_estimate,
+    planned_pairs,
     standard_error,
 )
-from pytest_tfperf.stats.stopping_rule import ERROR, RUN_ERROR, StoppingRule, planned_pairs
 
 HALF_SLOWER = math.log(1.5)  # e to it is 1.5 to the last bit, as is 1 + the tolerance
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pytest_tfperf.stats.level_edges import settled
+from pytest_tfperf.stats.change_points import settled
 
 
 def test_an_edge_beside_its_place_moves_there():

@@ -8,7 +8,6 @@ import pytest
 from helpers.binomial import binomial_quantile
 
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.stats.group_sequential import PairEstimate, decide
 from pytest_tfperf.stats.process_spread import (
     MOST_VARIANCES,
     PINNED_PROCESS_SD,
@@ -20,7 +19,7 @@ from pytest_tfperf.stats.process_spread import (
     process_spread,
     residuals,
 )
-from pytest_tfperf.stats.stopping_rule import StoppingRule
+from pytest_tfperf.stats.sequential import PairEstimate, StoppingRule, decide
 
 CONSTANT = constant_spread(pinned=True)
 

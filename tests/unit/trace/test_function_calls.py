@@ -3,7 +3,7 @@
 from helpers.xspace import MS, at, line, plane, space
 
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.function_calls import (
+from pytest_tfperf.trace.host_events import (
     called_function,
     jax_calls,
     launched_ps,

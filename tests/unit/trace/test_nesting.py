@@ -6,8 +6,7 @@ from helpers.xspace import event, line, plane, space
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.nesting import enclosing, parents
+from pytest_tfperf.trace.events import Events, enclosing, parents
 from pytest_tfperf.trace.xspace import decode_trace
 
 

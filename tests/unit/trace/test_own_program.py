@@ -7,7 +7,7 @@ from pytest_tfperf.facts.executions import find_xla_use
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.trace.devices import stream_events
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.xla_events import compilations, thunks, xla_executions
+from pytest_tfperf.trace.host_events import compilations, thunks, xla_executions
 from pytest_tfperf.trace.xspace import HOST, decode_trace
 
 STEPS = [at("step", n * 10, n * 10 + 10, step_num=n, _r=1, tfperf=1) for n in range(2)]

@@ -5,7 +5,7 @@ from helpers.xspace import at, field, line, plane
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.trace import devices
-from pytest_tfperf.trace.plane_limits import MOST_DEVICES, MOST_PLANES
+from pytest_tfperf.trace.file import MOST_DEVICES, MOST_PLANES
 from pytest_tfperf.trace.xspace import decode_trace
 
 

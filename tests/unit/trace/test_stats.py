@@ -1,8 +1,6 @@
 from helpers.xspace import Ref, Uint, at, line, plane, space
 
-from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.nesting import self_times
-from pytest_tfperf.trace.stats import labels, plane_stats
+from pytest_tfperf.trace.events import Events, labels, plane_stats, self_times
 from pytest_tfperf.trace.xspace import decode_trace
 
 

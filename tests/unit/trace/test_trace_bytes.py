@@ -14,7 +14,7 @@ from helpers.xspace import MS, event, field, line, plane, space, varint
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.metrics.multi_host import analyse_trace
 from pytest_tfperf.protobuf import PADDING
-from pytest_tfperf.trace import trace_bytes
+from pytest_tfperf.trace import file as trace_file
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.xspace import decode_trace, read_trace
 
@@ -134,7 +134,7 @@ def bomb(size):
 def test_a_decompression_bomb_is_refused_at_the_limit(packed, monkeypatch):
     packed.write_bytes(bomb(64 << 20))
     read = []
-    monkeypatch.setattr(trace_bytes, "_ALWAYS", 8 << 20)
+    monkeypatch.setattr(trace_file, "_ALWAYS", 8 << 20)
     original = gzip.GzipFile.read
     monkeypatch.setattr(
         gzip.GzipFile, "read", lambda *given: read.append(given) or original(*given)
@@ -146,7 +146,7 @@ def test_a_decompression_bomb_is_refused_at_the_limit(packed, monkeypatch):
 @pytest.mark.parametrize("surplus", [0, 1])
 def test_the_limit_counts_the_decompressed_bytes(packed, monkeypatch, surplus):
     size = PLAIN.stat().st_size
-    monkeypatch.setattr(trace_bytes, "MOST_BYTES", size - surplus)
+    monkeypatch.setattr(trace_file, "MOST_BYTES", size - surplus)
     if surplus:
         assert f"more than {size - 1:,}" in refusal(packed)
     else:
@@ -156,8 +156,8 @@ def test_the_limit_counts_the_decompressed_bytes(packed, monkeypatch, surplus):
 @pytest.mark.parametrize("surplus", [0, 1])
 def test_the_ratio_is_that_of_the_file(packed, monkeypatch, surplus):
     ratio = -(-PLAIN.stat().st_size // packed.stat().st_size) - surplus
-    monkeypatch.setattr(trace_bytes, "_ALWAYS", 0)
-    monkeypatch.setattr(trace_bytes, "MOST_RATIO", ratio)
+    monkeypatch.setattr(trace_file, "_ALWAYS", 0)
+    monkeypatch.setattr(trace_file, "MOST_RATIO", ratio)
     if surplus:
         assert f"at most {ratio} for each" in refusal(packed)
     else:
@@ -179,7 +179,7 @@ def test_a_mapped_trace_equals_a_read_one_whatever_its_last_page_holds(tmp_path,
         path.write_bytes(with_size(4 * mmap.PAGESIZE - behind))
         read = read_trace(path)
         with monkeypatch.context() as patch:
-            patch.setattr(trace_bytes, "_MAPPED", 0)
+            patch.setattr(trace_file, "_MAPPED", 0)
             mapped = read_trace(path)
         is_mapped = isinstance(mapped.planes[0].message._buffer, mmap.mmap)
         assert is_mapped == (behind >= PADDING), behind
@@ -187,7 +187,7 @@ def test_a_mapped_trace_equals_a_read_one_whatever_its_last_page_holds(tmp_path,
 
 
 def test_a_real_end_of_a_mapped_file_is_decoded(tmp_path, monkeypatch):
-    monkeypatch.setattr(trace_bytes, "_MAPPED", 0)
+    monkeypatch.setattr(trace_file, "_MAPPED", 0)
     for plain in sorted(SYNTHETIC.glob("*.xplane.pb")):
         mapped = read_trace(plain)
         assert columns(mapped) == columns(decode_trace(plain.read_bytes()))

@@ -12,7 +12,7 @@ from pytest_tfperf.facts.roofline import flops_utilization, rate_of, roofline_ta
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.op_profile import analyse, op_profile_table
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
+from pytest_tfperf.trace.devices import DeviceSpec, device_spec
 from pytest_tfperf.trace.xspace import decode_trace
 
 V100 = {

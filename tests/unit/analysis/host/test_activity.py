@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 from pytest_tfperf.facts.host_activity import eager_ops, op_type, traced_late
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.function_traces import FunctionTrace
-from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.nesting import enclosing
-from pytest_tfperf.trace.tf_data import DATA_RUNS, is_for_data
+from pytest_tfperf.trace.events import Events, enclosing
+from pytest_tfperf.trace.host_events import DATA_RUNS, is_for_data
 from pytest_tfperf.trace.xspace import decode_trace
 
 

@@ -5,7 +5,7 @@ from helpers.xspace import MS, at, event, line, plane, space
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.facts.steps import find_steps
-from pytest_tfperf.trace.tf_data import DATA_RUNS
+from pytest_tfperf.trace.host_events import DATA_RUNS
 from pytest_tfperf.trace.xspace import decode_trace, read_trace
 
 

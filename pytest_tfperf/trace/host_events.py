@@ -1,4 +1,6 @@
-"""Calls of functions from Python, and the executions on a CPU that JAX's calls launched."""
+"""
+Events of the host: calls of functions, what tf.data caused, executions and compilations of XLA.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.nesting import enclosing, parents
-from pytest_tfperf.trace.own_program import without_waits
-from pytest_tfperf.trace.stat_columns import Mask
+from pytest_tfperf.trace.event_columns import distinct_values
+from pytest_tfperf.trace.events import Events, enclosing, joined, parents
+from pytest_tfperf.trace.stats import Mask, key_field
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace, once
 from pytest_tfperf.values import WAITS
 
@@ -24,6 +25,29 @@ _OP_TYPE = re.compile(r"(?!__)[A-Z_]")
 _CALL = "PjitFunction("
 _CUT_OFF = 2  # calls, or executions, of a function that a trace holds in part
 _LETTERS = re.compile(r"[^A-Za-z0-9]+")
+_DATA_LINES = ("tf_data_",)
+DATA_RUNS = "InstantiatedCapturedFunction::Run"
+"""Name of the events in which tf.data runs a function of the user's."""
+CPU_COMPILERS = frozenset({"CpuCompiler::RunBackend", "CpuCompiler::CompileLegacyCpuExecutable"})
+"""
+Names of the events of XLA's backend for CPUs, from TensorFlow 2.19 on and in 2.18.
+
+Their stat `name` is the module's (xla/service/cpu/cpu_compiler.cc).
+"""
+GPU_COMPILER = "HLO Transforms:"
+"""
+Start of the names of the events of GpuCompiler::RunHloPasses.
+
+The module's name follows (xla/service/gpu/gpu_compiler.cc). The backend has no event that names the
+module.
+"""
+COMPILES_FOR_JAX = "backend_compile_and_load"
+"""Name of JAX's event around a compilation of XLA, with its backend (jax/_src/compiler.py)."""
+_OF_JAX = re.compile(r"(\[\d+\] )?GpuExecutable::ExecuteThunks")
+"""JAX's executions on a GPU, from 0.11 on with the device's number (seen on an H200)."""
+_MODULE = "hlo_module"
+_REF_VALUE = b"\x38"
+"""The tag of XStat's ref_value = 7, a varint."""
 
 
 def runs_functions(trace: Trace) -> bool:
@@ -192,3 +216,136 @@ def _alternating(called: Ints, begun: Ints) -> Ints | None:
 def _plain(name: str) -> str:
     """Return the letters and digits of a name: XLA replaces others, as in `<lambda>`."""
     return _LETTERS.sub("", name)
+
+
+def not_for_data(host: Events, events: Events) -> Events:
+    """Return the events that no input pipeline caused: neither its threads nor its functions."""
+    return events.where(~is_for_data(host.plane)[events.rows])
+
+
+@once
+def is_for_data(plane: Plane) -> Mask:
+    """Return a mask of the events of a plane that an input pipeline caused, shape (n_events,)."""
+    host = Events.of(plane)
+    is_caused: Mask = _on_data_thread(host)
+    process = host.called("ExecutorState::Process")
+    runs = processes_for_data(plane)
+    elsewhere = distinct_values(process.line[runs & ~is_caused[process.rows]]).tolist()
+    for line in (plane.lines[index] for index in elsewhere):
+        here = np.flatnonzero((process.rows >= line.first) & (process.rows < line.last))
+        for_data = np.r_[runs[here], False]  # the last entry answers for -1
+        own = Events(plane, process.rows[here])
+        near = Events(plane, np.arange(line.first, line.last))
+        is_caused[near.rows] |= for_data[enclosing(own, near)]
+    return is_caused
+
+
+@once
+def process_ids(plane: Plane) -> Ints:
+    """Return the function run of each `ExecutorState::Process` event, shape (n,)."""
+    return Events.of(plane).called("ExecutorState::Process").integers("id")
+
+
+@once
+def data_runs(plane: Plane) -> Ints:
+    """
+    Return the run of a pipeline's function that each `ExecutorState::Process` event is part of.
+
+    It is an index into the events whose names begin with `DATA_RUNS`, or -1; shape (n,).
+    """
+    runs = Events.of(plane).named(lambda name: name.startswith(DATA_RUNS)).integers("id")
+    return joined(process_ids(plane), runs, np.arange(runs.size))
+
+
+@once
+def processes_for_data(plane: Plane) -> Mask:
+    """
+    Return a mask of the `ExecutorState::Process` events that run a pipeline's function, shape (n,).
+    """
+    process = Events.of(plane).called("ExecutorState::Process")
+    for_data: Mask = (data_runs(plane) >= 0) | _on_data_thread(process)
+    return for_data
+
+
+def _on_data_thread(events: Events) -> Mask:
+    """Return a mask of the events on threads of tf.data, shape (n,)."""
+    is_data = np.array([line.name.startswith(_DATA_LINES) for line in events.plane.lines], bool)
+    return is_data[events.line]
+
+
+def xla_executions(host: Events) -> Events:
+    """
+    Return one event for each execution of an XLA executable, on CPU and GPU.
+
+    TensorFlow 2.18 to 2.20 has none of them on a CPU; there `thunks` show the executions.
+    """
+    runs = host.named(lambda name: name.endswith("Executable::ExecuteAsyncOnStream"))
+    if not len(runs):
+        runs = host.named(lambda name: _OF_JAX.fullmatch(name) is not None)
+    return outside_waits(host, runs)
+
+
+def thunks(plane: Events) -> Events:
+    """Return the ops of executables that ran on a plane, which name their executable."""
+    return without_waits(plane.having("program_id"))
+
+
+def xla_runs(host: Events) -> Events:
+    """Return the executions of XLA executables; where the trace has none of them, their thunks."""
+    runs = xla_executions(host)
+    return runs if len(runs) else thunks(host)
+
+
+def compilations(host: Events) -> Events:
+    """
+    Return one event for each compiled executable, by time.
+
+    Compilations inside autotuning are left out, and that of the program with which tf_profile
+    waits.
+    """
+    compiled = host.named(lambda name: name in CPU_COMPILERS or name.startswith(GPU_COMPILER))
+    compiled = compiled.where(parents(compiled) < 0).sorted()
+    return compiled.where(
+        np.array([WAITS not in name for name in compiled_modules(compiled)], bool)
+    )
+
+
+def compiled_modules(compiled: Events) -> list[str]:
+    """Return the module name of each compilation, empty if unknown."""
+    stats = compiled.texts("name")
+    return [
+        name.removeprefix(GPU_COMPILER) if name not in CPU_COMPILERS else stat
+        for name, stat in zip(compiled.names, stats, strict=True)
+    ]
+
+
+def without_waits(ops: Events) -> Events:
+    """Return ops of devices, or of the host, but those of the program that waits."""
+    rows = _waiting(ops.plane)
+    return ops.where(~np.isin(ops.rows, rows)) if rows.size else ops
+
+
+def outside_waits(host: Events, runs: Events) -> Events:
+    """Return executions on the host, but those that a call of the program that waits launched."""
+    calls = host.named(lambda name: WAITS in name)
+    return runs.where(enclosing(calls, runs) < 0) if len(calls) else runs
+
+
+@once
+def _waiting(plane: Plane) -> Ints:
+    """
+    Return the rows of the ops of the program that waits.
+
+    The profiler keeps a module's name once, among the names of stats, and ops refer to it. So their
+    bytes are searched for: a trace may have millions of other ops.
+    """
+    names = plane.stat_names.items()
+    stats = [key_field(key) for key, name in names if name == _MODULE]
+    texts = [key_field(key)[1:] for key, name in names if WAITS in name]
+    patterns = [stat + _REF_VALUE + text for stat in stats for text in texts]
+    if not patterns or not plane.start_ps.size:
+        return np.empty(0, np.int64)
+    rows = np.unique(np.concatenate([Events.of(plane).with_bytes(one) for one in patterns]))
+    modules = Events(plane, rows).texts(_MODULE)
+    found: Ints = rows[np.array([WAITS in module for module in modules], bool)]
+    return found

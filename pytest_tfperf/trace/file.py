@@ -1,8 +1,11 @@
 """
-The bytes of a trace file, plain or compressed by gzip.
+The bytes of a trace file, plain or compressed by gzip, and the limits on what it may hold.
 
 A compressed trace is known by its first two bytes, whatever its name: no XSpace begins so, since
 wire type 7 does not exist.
+
+The profiler writes one trace for each host, with a plane for each device and some ten others. The
+largest hosts have 16 devices; a trace with all hosts of a pod would have thousands of planes.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ from __future__ import annotations
 import gzip
 import mmap
 import os
+import re
 import zlib
+from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
@@ -21,6 +26,15 @@ from pytest_tfperf.errors import TraceError
 from pytest_tfperf.files import open_regular
 from pytest_tfperf.protobuf import PADDING, Buffer, Message
 
+_FIRST_FIELD = b"\x0a"
+"""The tag of a message's or a text's field 1."""
+_CONTINUED = bytes(range(0x80, 0x100))
+"""The bytes of a varint but its last."""
+MOST_PLANES = 10_000
+"""Planes of a trace, empty ones too: a second of decoding."""
+MOST_DEVICES = 1024
+"""GPUs and TPU cores with events in a trace; each costs some 3 ms."""
+_DEVICE = re.compile(r"/device:(GPU|TPU):\d+\Z")
 _MAGIC = b"\x1f\x8b"  # RFC 1952
 _MAPPED = 2 << 30
 """
@@ -38,6 +52,61 @@ Decompressed bytes for each compressed one; traces have 2 to 7, and gzip can mak
 Small files may be of any ratio, up to `_ALWAYS` bytes.
 """
 _ALWAYS = 64 << 20
+
+
+def other_kind(head: bytes) -> str:
+    """
+    Say what a file is that a profiler writes beside its trace; empty for all others.
+
+    A trace begins with a plane, whose first field is a number or its name, as `/host:CPU`. An
+    executable's HLO begins with its name, in a message (HloModuleProto) or in two (HloProto,
+    xla/service/hlo.proto).
+
+    Args:
+        head: The first bytes of the file.
+    """
+    if head[:1] in (b"{", b"["):
+        return (
+            "is JSON, such as the timeline that a profiler writes for browsers, and no trace that "
+            "tfperf reads: give it the .xplane.pb of the same folder"
+        )
+    if head[:1] == _FIRST_FIELD:
+        length, inside = head[1:].lstrip(_CONTINUED)[:1], head[1:].lstrip(_CONTINUED)[1:2]
+        if length != b"\0" and (inside == _FIRST_FIELD or inside.isalpha()):
+            return (
+                "is the HLO of an executable, and no trace: the .xplane.pb of the same profile "
+                "holds it, and tfperf padding takes HLO as text too (.hlo, .txt)"
+            )
+    return ""
+
+
+def refuse_many_planes(path: str, n_planes: int) -> None:
+    """
+    Refuse a trace of too many planes.
+
+    Raises:
+        TraceError: If there are more than `MOST_PLANES`.
+    """
+    if n_planes > MOST_PLANES:
+        raise TraceError(
+            f"trace {path}: {n_planes:,} planes, and at most {MOST_PLANES:,} are read; a host's"
+            " trace has some twenty, and that of a whole pod thousands"
+        )
+
+
+def refuse_many_devices(path: str, names: Iterable[str]) -> None:
+    """
+    Refuse a trace of too many devices; `names` are those of the planes with events.
+
+    Raises:
+        TraceError: If there are more than `MOST_DEVICES`.
+    """
+    n_devices = sum(_DEVICE.match(name) is not None for name in names)
+    if n_devices > MOST_DEVICES:
+        raise TraceError(
+            f"trace {path}: {n_devices:,} GPUs and TPU cores with events, and at most"
+            f" {MOST_DEVICES:,} are read; a trace is of one host, which has at most 16"
+        )
 
 
 def read_message(path: Path) -> Message:

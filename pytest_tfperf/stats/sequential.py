@@ -10,25 +10,68 @@ variance of the turns plus that between process pairs.
 One log ratio comes from each pair of turns, in random order (Laaber, Scheuner and Leitner, Software
 Microbenchmarking in the Cloud, Empirical Software Engineering 24, 2019).
 
-An analysis follows each process pair and spends a planned part of the error: see
-`stats.critical_values`. A regression rests on at least two process pairs that each are slower than
-the tolerance allows, and an improvement on as many that each are faster.
+An analysis follows each process pair and spends a planned part of the error. A regression rests on
+at least two process pairs that each are slower than the tolerance allows, and an improvement on as
+many that each are faster.
 
 Turns too few for an interval are decided by bounds on single ratios, if all of them agree: none of
 them is within the factor that pairs of turns of the same code have been seen to differ by.
+
+Analysing as often as one likes finds something in any noise (Armitage, McPherson and Rowe, JRSS A
+132, 1969). So each analysis may spend a part of the error (Lan and DeMets, Discrete Sequential
+Boundaries for Clinical Trials, Biometrika 70, 1983). The analyses share their data, so the values
+come from the joint distribution; splitting the error without it would ask for more than is needed.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
+import numpy as np
+import numpy.typing as npt
+
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.signed_rank import POWER, estimate, needed_pairs, ratio_interval
-from pytest_tfperf.stats.stopping_rule import LEAST_PAIRS, StoppingRule
 
+_STEP, _REACH = 0.02, 8.0  # of the grid, in standard deviations of one group and of the sum
+PAIR_S = 6.0
+"""
+Seconds of turns of one process pair.
+
+Source: benchmarks/paired.py. Twice as many pairs of half the turns find more, as long as the spread
+between process pairs is larger than the error of a pair's turns.
+"""
+LEAST_PAIRS, MOST_PAIRS = 2, 16
+"""Bounds on the process pairs of a test: a regression takes two, and each costs a start."""
+USUAL_PAIRS, CLEARLY = 3, 1.25
+"""
+Process pairs that must each be slower for a regression, unless it is clear by this factor.
+
+As many must each be faster for an improvement.
+
+Processes of the same code differ by up to 12 % where steps write much memory, and two pairs may
+agree by chance (benchmarks/keras_commits.py).
+"""
+ERROR = 0.005
+"""
+Bound on the chance of a wrong verdict of one test, on either side.
+
+Both sides hold where the true slow-down equals the tolerance.
+"""
+RUN_ERROR = 0.05
+"""Bound on the chance of any wrong REGRESSION of a run; shared equally by its tests."""
+SLOWER_POWER = 3
+"""
+Power of the share of pairs with which the error of a REGRESSION is spent.
+
+Late analyses have most of it (power family; Kim and DeMets, Biometrika 74, 1987). That of a PASS is
+spent evenly, since the same code should pass early.
+"""
 TURN_SIZES = (8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 256, 362, 512)
 """
 Pairs of turns after which the turns of a process pair may end before its time is over.
@@ -55,9 +98,148 @@ Standard errors between a pair's estimate and the tolerance that end its turns e
 Other turns of the pair would not change the verdict: the chance is 3e-5 each time that it is asked.
 A PASS needs 3.0 at the first analysis of 30 s, so this decides at once.
 """
-
 _LEAST_VARIANCE = 1e-24  # of an estimate, so that equal ratios have a weight
 _NORMAL = NormalDist()
+
+
+@functools.cache
+def critical_values(errors: tuple[float, ...]) -> tuple[float, ...]:
+    """
+    Return the critical value of each analysis, in standard errors of its estimate.
+
+    The estimate is the mean of as many equal, independent normal groups as there were analyses.
+    A sum that has passed its critical value is not followed further (Armitage, McPherson and Rowe
+    1969, by numerical integration).
+
+    Args:
+        errors: The chance of passing the value of each analysis and none before, one-sided; 0 for
+            an analysis that nothing may pass.
+
+    Raises:
+        ValueError: If there is no error, or one is not from 0 to below 0.5.
+    """
+    if not errors or not all(0 <= error < 0.5 for error in errors):
+        raise ValueError(f"errors are one or more shares from 0 to below 0.5, not {errors}")
+    reach = _REACH * math.sqrt(len(errors))
+    sums = np.arange(-reach, reach + _STEP, _STEP)
+    group = _density(np.arange(-_REACH, _REACH + _STEP, _STEP))
+    found: list[float] = []
+    going_on = _density(sums)
+    for n, error in enumerate(errors, start=1):
+        if n > 1:
+            going_on = np.convolve(going_on, group, mode="same") * _STEP
+        bound = _bound(sums, going_on, error) if error else math.inf
+        found.append(bound / math.sqrt(n))
+        going_on = going_on * np.clip((bound - sums) / _STEP + 0.5, 0, 1)
+    return tuple(found)
+
+
+def _density(at: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    density: npt.NDArray[np.float64] = np.exp(-(at**2) / 2) / math.sqrt(2 * math.pi)
+    return density
+
+
+def _bound(sums: npt.NDArray[np.float64], density: npt.NDArray[np.float64], error: float) -> float:
+    """Return the sum beyond which the density holds this chance."""
+    beyond = np.cumsum(density[::-1])[::-1] * _STEP
+    at = int(np.searchsorted(-beyond, -error))
+    # the chance lies between two points of the grid, about linearly
+    share = (beyond[at - 1] - error) / (beyond[at - 1] - beyond[at])
+    return float(sums[at - 1] + (share - 0.5) * _STEP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppingRule:
+    """
+    The parameters of the test.
+
+    Raises:
+        ValueError: If one of them is below zero or not finite, there is no test, or there are fewer
+            than two process pairs.
+    """
+
+    tolerance: float
+    """Requested tolerance: the slow-down that is allowed, as a share."""
+    n_tests: int
+    """Number of tests in the run."""
+    process_sd: float
+    """Standard deviation of the log ratio between process pairs of the same code."""
+    n_pairs: int
+    """Most process pairs of the test."""
+
+    def __post_init__(self) -> None:
+        bounded = 0 <= self.tolerance < math.inf and 0 <= self.process_sd < math.inf
+        if not bounded or self.n_tests < 1 or self.n_pairs < LEAST_PAIRS:
+            raise ValueError(
+                "a stopping rule has a tolerance and a process_sd of zero or more, at least one "
+                f"test and {LEAST_PAIRS} process pairs, not {self}"
+            )
+
+    @property
+    def slower_error(self) -> float:
+        """Chance of a REGRESSION of the test where the slow-down equals the tolerance."""
+        return min(ERROR, RUN_ERROR / self.n_tests)
+
+    def slower_z(self, n: int, final: bool = False) -> float:
+        """
+        Return the critical value of a REGRESSION after n process pairs.
+
+        That of one pair only makes it suspected; it is the value of two.
+
+        Args:
+            n: Number of process pairs.
+            final: Whether there will be no more of them; then all of the error may be spent.
+        """
+        n = max(n, LEAST_PAIRS)
+        spent = [(i / self.n_pairs) ** SLOWER_POWER if i >= LEAST_PAIRS else 0 for i in range(n)]
+        spent.append(1.0 if final else (n / self.n_pairs) ** SLOWER_POWER)
+        return _last_value(spent, self.slower_error)
+
+    def passing_z(self, n: int, final: bool = False) -> float:
+        """Return the critical value of a PASS; see `slower_z`."""
+        spent = [i / self.n_pairs for i in range(n)]
+        return _last_value([*spent, 1.0 if final else n / self.n_pairs], ERROR)
+
+    def least_slower(self, low: float) -> int:
+        """
+        Return how many process pairs must each be slower than the tolerance for a REGRESSION.
+
+        Args:
+            low: Lower bound of the common ratio.
+        """
+        is_clear = low > CLEARLY * (1 + self.effective_tolerance)
+        return LEAST_PAIRS if is_clear else min(USUAL_PAIRS, self.n_pairs)
+
+    def least_faster(self, high: float) -> int:
+        """
+        Return how many process pairs must each be faster for an improvement.
+
+        Args:
+            high: Upper bound of the common ratio.
+        """
+        return LEAST_PAIRS if high < 1 / CLEARLY else min(USUAL_PAIRS, self.n_pairs)
+
+    @property
+    def resolvable_tolerance(self) -> float:
+        """The smallest tolerance that any number of turns could decide on."""
+        z = max(self.slower_z(self.n_pairs), self.passing_z(self.n_pairs))
+        return math.expm1(z * self.process_sd / math.sqrt(self.n_pairs))
+
+    @property
+    def effective_tolerance(self) -> float:
+        """The requested tolerance, or the resolvable one where that is larger."""
+        return max(self.tolerance, self.resolvable_tolerance)
+
+
+def planned_pairs(budget_s: float) -> int:
+    """Return the most process pairs of a test with this budget."""
+    return min(MOST_PAIRS, max(LEAST_PAIRS, round(budget_s / PAIR_S)))
+
+
+def _last_value(spent: Sequence[float], error: float) -> float:
+    """Return the last critical value, from the shares of the error that are spent by then."""
+    parts = [error * (after - before) for before, after in itertools.pairwise(spent)]
+    return critical_values(tuple(parts))[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
