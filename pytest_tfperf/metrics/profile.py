@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from pytest_tfperf.facts.breakdown import Breakdown
-from pytest_tfperf.facts.host_activity import framework
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.facts.trace_errors import faults, remarks
 from pytest_tfperf.metric_registry import METRICS
@@ -43,9 +40,7 @@ from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.on_demand import Expensive, OnDemand
 from pytest_tfperf.metrics.step_advice import advise, by_saving
 from pytest_tfperf.metrics.validity import remote_notes, valid, why_absent
-from pytest_tfperf.recording import Fetches, Recording
 from pytest_tfperf.results import Profile
-from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import MEMORY_CAUSES, TIME_CAUSES, Step
 
 ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
@@ -91,11 +86,6 @@ ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
     Expensive(memory_causes.analyse, tables=(MEMORY_CAUSES,)),
 )
 """Every analysis; each metric is a finding of exactly one."""
-
-_INPUT_BOUND_MATTERS = 0.10
-"""Share of waiting below which an unsettled buffer changes step_time less than noise does."""
-_MORE_THAN_NEEDED = 1.2
-"""Buffers are given a fifth more steps to drain than they should take."""
 
 
 def profile_of(evidence: Evidence, on_demand: OnDemand | None = None) -> Profile:
@@ -168,59 +158,6 @@ def assembled(evidence: Evidence, findings: Sequence[Findings]) -> Profile:
     )
     advice = sorted((one for found in findings for one in found.advice), key=lambda one: one.what)
     return replace(profile, advice=by_saving((*advise(profile, evidence.framework), *advice)))
-
-
-def settling_steps(
-    trace: Trace,
-    steps_before: int,
-    fetches: Fetches | None = None,
-    input_trace: Trace | None = None,
-) -> int:
-    """
-    Return how many more steps must pass before a window shows the pipeline as it runs for long.
-
-    Full buffers hide a pipeline that is slower than the steps for as long as they take to drain.
-    That is their capacity ÷ the share of time that the steps would wait. 0 if it shows it already.
-    Fetches of a timed window tell that better than the trace, where the profiler slows the pipeline
-    down. Once a window's second half waits, its first half was enough. Where only half of the
-    trace waits, or all of it, the buffers may have run empty since, or the profiler slows the
-    pipeline down. As many steps as both windows have rule the first out. Buffers that drained while
-    steps were timed need as many steps again.
-
-    Args:
-        trace: The trace of a window's steps.
-        steps_before: Steps since the last pause, in which the buffers could fill.
-        fetches: The fetches of the timed window before that one.
-        input_trace: The trace of TensorFlow, if another framework ran the steps.
-    """
-    evidence = Evidence(
-        Recording(
-            name="",
-            trace=None,
-            workload={},
-            framework=framework(trace),
-            fetches=fetches,
-            settled=False,
-        ),
-        trace,
-        input_trace=input_trace,
-    )
-    drain, timed = evidence.drain, evidence.timed_waits
-    share, *_ = shares.waiting_share(evidence)
-    needed = drain.capacity / share if share > _INPUT_BOUND_MATTERS else 0.0
-    if timed is None:
-        stationary = drain.stationary() and needed <= steps_before
-    elif drain.buffered and fetches and shares.ran_empty(evidence):
-        half = len(fetches.next_s) / 2
-        stationary = not timed.draining(drain.capacity / half)
-        needed = max(needed, steps_before + half)
-    else:
-        in_trace = max(drain.halves)
-        if in_trace > _INPUT_BOUND_MATTERS and fetches:
-            n_steps = len(fetches.next_s) + len(evidence.steps)
-            needed = max(needed, min(drain.capacity / in_trace, n_steps))
-        stationary = needed <= steps_before and not drain.while_timed
-    return 0 if stationary else int(np.ceil(_MORE_THAN_NEEDED * needed))
 
 
 def _place(metric: str) -> int:

@@ -6,11 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from pytest_tfperf.advice.step_remedies import overhead_remedy
 from pytest_tfperf.facts.breakdown import Breakdown
 from pytest_tfperf.facts.device_planes import NO_CATEGORY
 from pytest_tfperf.facts.duty_cycle import duty_cycle, duty_cycles, idle_share
-from pytest_tfperf.facts.host_activity import JAX, op_type, shows_host, shows_runtime, shows_work
+from pytest_tfperf.facts.host_activity import (
+    JAX,
+    framework,
+    op_type,
+    shows_host,
+    shows_runtime,
+    shows_work,
+)
 from pytest_tfperf.facts.op_times import OpTime
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.facts.waits import DRAINED, elements_taken, loops_in_graph, why_waits_hidden
@@ -22,7 +31,7 @@ from pytest_tfperf.metrics.python_causes import python_cause
 from pytest_tfperf.metrics.timing import mean_step
 from pytest_tfperf.op_types import COLLECTIVES
 from pytest_tfperf.quantities import SHARE, format_quantity
-from pytest_tfperf.recording import UNSEEN
+from pytest_tfperf.recording import UNSEEN, Fetches, Recording
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import covered
 from pytest_tfperf.trace.xspace import HOST, Trace
@@ -41,6 +50,10 @@ _NO_WORK_OF_JAX = (
     "the trace has no event of an accelerator, and what JAX runs on a CPU does not tell idle time "
     "from work"
 )
+_INPUT_BOUND_MATTERS = 0.10
+"""Share of waiting below which an unsettled buffer changes step_time less than noise does."""
+_MORE_THAN_NEEDED = 1.2
+"""Buffers are given a fifth more steps to drain than they should take."""
 _WAITS_ANYWAY = 0.5
 """Share of waits from which that of the first batch of an epoch adds nothing to know."""
 _NEARLY_A_STEP = 0.9
@@ -142,6 +155,59 @@ def ran_empty(evidence: Evidence) -> bool:
     """
     timed = evidence.timed_waits
     return timed is not None and timed.emptied and not evidence.drain.held
+
+
+def settling_steps(
+    trace: Trace,
+    steps_before: int,
+    fetches: Fetches | None = None,
+    input_trace: Trace | None = None,
+) -> int:
+    """
+    Return how many more steps must pass before a window shows the pipeline as it runs for long.
+
+    Full buffers hide a pipeline that is slower than the steps for as long as they take to drain.
+    That is their capacity ÷ the share of time that the steps would wait. 0 if it shows it already.
+    Fetches of a timed window tell that better than the trace, where the profiler slows the pipeline
+    down. Once a window's second half waits, its first half was enough. Where only half of the
+    trace waits, or all of it, the buffers may have run empty since, or the profiler slows the
+    pipeline down. As many steps as both windows have rule the first out. Buffers that drained while
+    steps were timed need as many steps again.
+
+    Args:
+        trace: The trace of a window's steps.
+        steps_before: Steps since the last pause, in which the buffers could fill.
+        fetches: The fetches of the timed window before that one.
+        input_trace: The trace of TensorFlow, if another framework ran the steps.
+    """
+    evidence = Evidence(
+        Recording(
+            name="",
+            trace=None,
+            workload={},
+            framework=framework(trace),
+            fetches=fetches,
+            settled=False,
+        ),
+        trace,
+        input_trace=input_trace,
+    )
+    drain, timed = evidence.drain, evidence.timed_waits
+    share, *_ = waiting_share(evidence)
+    needed = drain.capacity / share if share > _INPUT_BOUND_MATTERS else 0.0
+    if timed is None:
+        stationary = drain.stationary() and needed <= steps_before
+    elif drain.buffered and fetches and ran_empty(evidence):
+        half = len(fetches.next_s) / 2
+        stationary = not timed.draining(drain.capacity / half)
+        needed = max(needed, steps_before + half)
+    else:
+        in_trace = max(drain.halves)
+        if in_trace > _INPUT_BOUND_MATTERS and fetches:
+            n_steps = len(fetches.next_s) + len(evidence.steps)
+            needed = max(needed, min(drain.capacity / in_trace, n_steps))
+        stationary = needed <= steps_before and not drain.while_timed
+    return 0 if stationary else int(np.ceil(_MORE_THAN_NEEDED * needed))
 
 
 def host_values(evidence: Evidence, trace: Trace) -> dict[str, Value]:

@@ -21,7 +21,7 @@ from pytest_tfperf.frameworks.interface import TENSORFLOW
 from pytest_tfperf.frameworks.jax_framework import runs_in_several_processes
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone, measuring_anyway
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.metrics.profile import settling_steps
+from pytest_tfperf.metrics.shares import settling_steps
 from pytest_tfperf.metrics.step_code import TPU_METRICS
 from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.recording import Fetches, Recording

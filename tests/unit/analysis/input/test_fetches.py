@@ -8,7 +8,8 @@ from helpers.xspace import at, line, plane, space
 from pytest_tfperf.facts.waits import TimedWaits, pipeline_share, taken_ns, timed_waits
 from pytest_tfperf.metrics import shares
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.metrics.profile import profile_of, settling_steps
+from pytest_tfperf.metrics.profile import profile_of
+from pytest_tfperf.metrics.shares import settling_steps
 from pytest_tfperf.recording import Fetches, Recording
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import FETCH, FETCH_PYTHON, STOOD_NS, Source

@@ -6,7 +6,7 @@ from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.facts.waits import Drain, find_drain
-from pytest_tfperf.metrics.profile import settling_steps
+from pytest_tfperf.metrics.shares import settling_steps
 from pytest_tfperf.trace.xspace import decode_trace
 
 NONE_TIMED = np.zeros(0, np.int64)
