@@ -22,7 +22,7 @@ from pytest_tfperf.compiler.functions import (
     reached_from,
     without_traced_shapes,
 )
-from pytest_tfperf.compiler.instances import counts
+from pytest_tfperf.compiler.runtime_graphs import counts
 from pytest_tfperf.op_types import is_pipeline
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_tfperf.compiler.functions import Function
 from pytest_tfperf.compiler.grappler_ablation import rewriter_config, running
-from pytest_tfperf.compiler.instances import counts
+from pytest_tfperf.compiler.runtime_graphs import counts
 from pytest_tfperf.compiler.source_lines import lines_in
 from pytest_tfperf.op_types import BRANCHES, is_op
 from pytest_tfperf.recorded_graphs import GraphOp

@@ -11,8 +11,8 @@ from typing import Any
 from pytest_tfperf.compiler.functions import Function, Unsupported, called_by
 from pytest_tfperf.compiler.grappler_ablation import ops_without_each_pass
 from pytest_tfperf.compiler.grappler_leftovers import leftovers
-from pytest_tfperf.compiler.instances import Instance, instances, ops_in
 from pytest_tfperf.compiler.probe import Probe
+from pytest_tfperf.compiler.runtime_graphs import Instance, instances, ops_in
 from pytest_tfperf.compiler.source_lines import lines_in, traced_ops
 from pytest_tfperf.compiler.xla_coverage import autoclusters, clusters_in
 from pytest_tfperf.graphs import reached

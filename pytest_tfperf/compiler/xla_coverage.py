@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pytest_tfperf.compiler.instances import Instance, InstanceNode, ops_in
 from pytest_tfperf.compiler.lowering.compilable_parts import has_kernel
+from pytest_tfperf.compiler.runtime_graphs import Instance, InstanceNode, ops_in
 from pytest_tfperf.compiler.source_lines import lines_in
 from pytest_tfperf.compiler.xla_clusters import cluster_of
 from pytest_tfperf.op_types import (

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytest_tfperf.compiler.functions import definition_of
-from pytest_tfperf.compiler.instances import ops_in
+from pytest_tfperf.compiler.runtime_graphs import ops_in
 from pytest_tfperf.compiler.source_lines import lines_in
 from pytest_tfperf.compiler.xla_coverage import why_outside
 from pytest_tfperf.op_types import NO_KERNEL, PYTHON, TEXT
