@@ -21,7 +21,6 @@ from pytest_tfperf.metrics.counts import (
 from pytest_tfperf.metrics.dispatches import jax_dispatches
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.validity import why_remote
-from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Source, Unknown, Value
 
@@ -39,10 +38,10 @@ _SILENT = (
 
 def analyse(evidence: Evidence) -> Findings:
     """Find the ops that Python ran eagerly, and the functions that it called and traced."""
-    recording, trace = evidence.completed, evidence.trace
+    recording, trace = evidence.recording, evidence.trace
     if trace is None:
         untraced = evidence.untraced("eager_ops").values
-        return Findings(values={**untraced, "retraces": retraces(recording, ())})
+        return Findings(values={**untraced, "retraces": retraces(evidence, ())})
     uses = evidence.functions
     tables = {}
     if evidence.host_ops:
@@ -50,18 +49,18 @@ def analyse(evidence: Evidence) -> Findings:
         tables["host_ops"] = replace(ops, title="ops on the host")
     if uses:
         tables["functions"] = function_table(uses, evidence.launched)
-    traces = retraces(recording, uses)
+    traces = retraces(evidence, uses)
     if recording.framework == JAX:
         return Findings(
             values={"eager_ops": jax_dispatches(evidence), "retraces": traces}, tables=tables
         )
-    if not (recording.traced or uses or shows_runtime(trace)):
+    if not (evidence.late.traced or uses or shows_runtime(trace)):
         traces = Value.unknown("retraces", traces.why or NO_RUNTIME)
     values = {"eager_ops": _eager_ops(evidence, trace), "retraces": traces}
     return Findings(values=values, tables=tables)
 
 
-def retraces(recording: Recording, uses: Sequence[FunctionUse]) -> Value:
+def retraces(evidence: Evidence, uses: Sequence[FunctionUse]) -> Value:
     """
     Return retraces: the traces of functions after the first step.
 
@@ -69,16 +68,17 @@ def retraces(recording: Recording, uses: Sequence[FunctionUse]) -> Value:
     """
     share = _expensive_share(uses)
     detail = {"expensive_share": share} if share else {}
-    traced, over = recording.traced, counted_over(recording)
+    recording, late, over = evidence.recording, evidence.late, counted_over(evidence)
+    traced = late.traced
     if traced is None or not over["n_steps"]:
-        is_silent = traced is None and recording.compiled is not None and not recording.bare
-        why = _SILENT if is_silent else why_uncounted(recording, "{}'s runtime")
+        is_silent = traced is None and late.compiled is not None and not recording.bare
+        why = _SILENT if is_silent else why_uncounted(evidence, "{}'s runtime")
         unknown = Value.unknown("retraces", why.format(recording.framework))
         return replace(unknown, detail=detail)
     source = Source.TRACE if recording.bare else Source.GRAPH
     own = recording.own_functions or ()
     cause = retrace_cause(traced, recording.framework, own) if traced else {}
-    steps = steps_of_traces(recording, len(traced))
+    steps = steps_of_traces(evidence, len(traced))
     counted = counted_by(name for name, *_ in traced)
     return Value.of("retraces", len(traced), source, **over, **cause, **detail, **steps, **counted)
 

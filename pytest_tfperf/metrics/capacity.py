@@ -29,7 +29,7 @@ def analyse(evidence: Evidence) -> Findings:
     found = capacity_values(
         Pipeline(stages=stages, recorded=evidence.recording.pipeline),
         float(begun.sum()) / steps.n_steps,
-        evidence.completed.target_step_time_s,
+        evidence.recording.target_step_time_s,
         n_waited_for / waited_s if waited_s else math.inf,
     )
     return Findings(

@@ -17,7 +17,6 @@ from pytest_tfperf.metrics.recompilations import recompilations
 from pytest_tfperf.op_types import is_input
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recorded_graphs import Tensor
-from pytest_tfperf.recording import Recording
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import COUNTED_BY, Source, Unknown, Value
 
@@ -46,28 +45,27 @@ def compiles(evidence: Evidence) -> Value:
 
     A trace tells what was different where XLA compiled again, and what it compiled between steps.
     """
-    recording, trace = evidence.completed, evidence.trace
-    compiled, over = recording.compiled, counted_over(recording)
+    compiled, trace, over = evidence.late.compiled, evidence.trace, counted_over(evidence)
     hidden = evidence.why_compilations_hidden if trace else None
     if hidden and not compiled and over["n_steps"]:
         return Value.unknown("xla_compiles", hidden)
     if compiled is None or not over["n_steps"]:
-        return Value.unknown("xla_compiles", why_uncounted(recording, "the host"))
+        return Value.unknown("xla_compiles", why_uncounted(evidence, "the host"))
     detail: dict[str, Any] = {**over, **_compile_cause(compiled, evidence)}
     number = len(compiled)
-    if trace is not None and compiled and not recording.bare:
+    if trace is not None and compiled and not evidence.recording.bare:
         elsewhere = compiled_outside(trace, evidence.launched)
         if elsewhere:
             number, detail["outside_steps"] = max(number - elsewhere, 0), elsewhere
-    steps = {**steps_of_traces(recording, number), **counted_by(map(short_module, compiled))}
+    steps = {**steps_of_traces(evidence, number), **counted_by(map(short_module, compiled))}
     return Value.of("xla_compiles", number, Source.TRACE, **detail, **steps)
 
 
-def counted_over(recording: Recording) -> dict[str, Any]:
+def counted_over(evidence: Evidence) -> dict[str, Any]:
     """Return the steps and ends of epochs that are counted over: all after the first step."""
-    ended = {"ended": recording.ended} if recording.ended else {}
-    n_steps = max(recording.n_steps - 1, 0)
-    return {"n_steps": n_steps, "n_epoch_ends": recording.n_epochs, **ended}
+    late, why = evidence.late, evidence.recording.ended
+    ended = {"ended": why} if why else {}
+    return {"n_steps": max(late.n_steps - 1, 0), "n_epoch_ends": late.n_epochs, **ended}
 
 
 def counted_by(names: Iterable[str] | Mapping[str, int]) -> dict[str, Any]:
@@ -76,29 +74,25 @@ def counted_by(names: Iterable[str] | Mapping[str, int]) -> dict[str, Any]:
     return {COUNTED_BY: dict(found.most_common(_MOST_NAMES))} if found else {}
 
 
-def steps_of_traces(recording: Recording, number: int) -> dict[str, Any]:
+def steps_of_traces(evidence: Evidence, number: int) -> dict[str, Any]:
     """
     Return the steps of the events of a total as a detail, if they are those of the traces.
 
     Where as many executables were compiled as functions traced, each was compiled for one of these.
-
-    Args:
-        recording: The recording of the steps.
-        number: The total.
     """
-    traced = recording.traced
-    if not number or traced is None or len(traced) != number or recording.bare:
+    traced = evidence.late.traced
+    if not number or traced is None or len(traced) != number or evidence.recording.bare:
         return {}
     return {"at_steps": [one.step for one in traced]}
 
 
-def why_uncounted(recording: Recording, source: str) -> str:
+def why_uncounted(evidence: Evidence, source: str) -> str:
     """
     Return why nothing was counted after the first step; `source` would show it in a bare trace.
     """
-    if not recording.bare:
-        return recording.ended or _NOT_WATCHED
-    if recording.n_steps > 1:
+    if not evidence.recording.bare:
+        return evidence.recording.ended or _NOT_WATCHED
+    if evidence.late.n_steps > 1:
         return f"the trace has no event of {source}, which would show it"
     return "there is no step after the first"
 
@@ -140,9 +134,9 @@ def _several(runs: Mapping[str, float], framework: str) -> dict[str, str]:
 def _compile_cause(compiled: Sequence[str], evidence: Evidence) -> dict[str, str]:
     if not compiled:
         return {}
-    recording = evidence.completed
+    recording = evidence.recording
     own = recording.own_functions or ()
-    traced, left = explained_by_traces(compiled, recording.traced or (), own)
+    traced, left = explained_by_traces(compiled, evidence.late.traced or (), own)
     changes = recompilations(evidence.trace, left) if evidence.trace is not None and left else []
     named = [short_module(name) for name in left[len(changes) :]]
     changes += [Change(UNKNOWN, name) for name in named]

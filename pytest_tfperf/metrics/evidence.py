@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from pytest_tfperf.facts.breakdown import Breakdown, break_down
 from pytest_tfperf.facts.busy_times import DeviceTimes, device_times
 from pytest_tfperf.facts.collectives import Runs, find_runs
-from pytest_tfperf.facts.completion import completed
 from pytest_tfperf.facts.device_ops import device_ops, with_costs
 from pytest_tfperf.facts.device_parts import DeviceParts, find_device_parts
 from pytest_tfperf.facts.executions import XlaUse, find_xla_use, step_executables
@@ -26,6 +25,7 @@ from pytest_tfperf.facts.host_activity import (
     why_compilations_hidden,
     why_executions_hidden,
 )
+from pytest_tfperf.facts.late import Late, batch_of, shown, watched
 from pytest_tfperf.facts.memory import MemoryPeak, memory_peaks
 from pytest_tfperf.facts.on_devices import on_the_device
 from pytest_tfperf.facts.op_times import FunctionUse, OpTime, function_uses, host_ops
@@ -126,7 +126,7 @@ class Evidence:
     recording: Recording
     """The recording as it was made."""
     trace: Trace | None = None
-    """The trace of its steps; without one there is no fact below but `completed` and `code`."""
+    """The trace of its steps; without one there is no fact below but `late` and `code`."""
     first_step_trace: Trace | None = None
     """The trace of its first step, if that had a session of its own."""
     inspection: StepCode | None = None
@@ -151,13 +151,25 @@ class Evidence:
         return not self.recording.bare or self.inspection is not None
 
     @cached_property
-    def completed(self) -> Recording:
-        """The recording, with counts and batch size that only the trace tells."""
-        if self.trace is None:
-            return self.recording
-        return completed(
-            self.recording, self.trace, self.launched, self.stages, self.why_compilations_hidden
-        )
+    def late(self) -> Late:
+        """What was traced and compiled after the first step; of a bare trace, what it shows."""
+        if self.trace is None or not self.recording.bare:
+            return watched(self.recording)
+        return shown(self.recording, self.trace, self.launched, self.why_compilations_hidden)
+
+    @cached_property
+    def workload(self) -> Mapping[str, Any]:
+        """The step's inputs and batch; the pipeline tells one that their signature leaves open."""
+        workload = self.recording.workload
+        is_open = self.trace is not None and workload.get("batch", 0) is None
+        batch = batch_of(self.stages) if is_open else None
+        return {**workload, "batch": batch} if batch else workload
+
+    @property
+    def examples_per_step(self) -> float | None:
+        """The examples in a step, or None: what the user says, else the batch of the pipeline."""
+        is_open = self.recording.workload.get("batch", 0) is None
+        return self.recording.examples_per_step or (self.workload["batch"] if is_open else None)
 
     @property
     def framework(self) -> str:

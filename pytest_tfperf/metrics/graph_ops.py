@@ -15,7 +15,6 @@ from pytest_tfperf.metrics.step_programs import line_of_fit, with_loops
 from pytest_tfperf.op_types import DATA_LOOPS, EAGER, FELL_BACK, WHY_OUTSIDE, computes
 from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.recorded_graphs import CALL, Cluster, GrapplerPasses, StepGraph
-from pytest_tfperf.recording import Recording
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
@@ -59,11 +58,11 @@ def analyse(evidence: Evidence) -> Findings:
         if evidence.recording.framework == JAX:
             values["xla_coverage"] = replace(values["xla_coverage"], detail={"outside": {}})
         return Findings(values=values)
-    recording = replace(evidence.completed, graph=evidence.code.graph)
+    graph, eager = evidence.code.graph, evidence.recording.eager
     known = _known_executables(evidence)
     in_keras = evidence.trace is not None and evidence.launched.in_keras
-    values = graph_values(recording, known, in_keras)
-    return Findings(values=with_loops(values, evidence), tables=graph_tables(recording, known))
+    values = graph_values(graph, eager, known, in_keras)
+    return Findings(values=with_loops(values, evidence), tables=graph_tables(graph, eager, known))
 
 
 def analyse_passes(evidence: Evidence) -> Findings:
@@ -82,17 +81,20 @@ def _known_executables(evidence: Evidence) -> Mapping[str, HloModule] | None:
 
 
 def graph_values(
-    recording: Recording, executables: Mapping[str, HloModule] | None, in_keras: bool = False
+    graph: StepGraph | Unknown,
+    eager: Sequence[tuple[str, str | None, int]],
+    executables: Mapping[str, HloModule] | None,
+    in_keras: bool = False,
 ) -> dict[str, Value]:
     """
     Return graph_ops, graph_reduction and xla_coverage.
 
     Args:
-        recording: The recording with the step's graphs.
+        graph: The step's graphs.
+        eager: (type, line, count) of the ops that Python ran.
         executables: All that ran in the traced steps, None if they are not known.
         in_keras: True if the steps are those of a loop of Keras.
     """
-    graph = recording.graph
     if isinstance(graph, Unknown):
         why = graph.why or _NOT_SEEN
         return {
@@ -101,20 +103,21 @@ def graph_values(
         }
     return {
         **_grappler_values(graph),
-        "xla_coverage": _coverage(graph, recording, executables, in_keras),
+        "xla_coverage": _coverage(graph, eager, executables, in_keras),
     }
 
 
 def graph_tables(
-    recording: Recording, executables: Mapping[str, HloModule] | None
+    graph: StepGraph | Unknown,
+    eager: Sequence[tuple[str, str | None, int]],
+    executables: Mapping[str, HloModule] | None,
 ) -> dict[str, Table]:
     """Return the tables of ops by type before and after Grappler, and of ops outside XLA."""
-    graph = recording.graph
     if isinstance(graph, Unknown):
         return {}
     tables = {
         "graph": _type_table(graph),
-        "outside_xla": _outside_table(outside_xla(graph, recording.eager, executables)[1]),
+        "outside_xla": _outside_table(outside_xla(graph, eager, executables)[1]),
     }
     return {key: table for key, table in tables.items() if table.rows}
 
@@ -231,13 +234,13 @@ def _grappler_text(graph: StepGraph) -> str:
 
 def _coverage(
     graph: StepGraph,
-    recording: Recording,
+    eager: Sequence[tuple[str, str | None, int]],
     executables: Mapping[str, HloModule] | None,
     in_keras: bool,
 ) -> Value:
-    n_inside, outside = outside_xla(graph, recording.eager, executables)
+    n_inside, outside = outside_xla(graph, eager, executables)
     n_outside = sum(one.n_ops for one in outside)
-    types = _types(graph, recording, executables)
+    types = _types(graph, eager, executables)
     if not n_inside + n_outside:
         return replace(Value.unknown("xla_coverage", _NOTHING), detail=types)
     cause = (
@@ -267,7 +270,9 @@ def _place(outside: Outside, graph: StepGraph, in_keras: bool) -> str:
 
 
 def _types(
-    graph: StepGraph, recording: Recording, executables: Mapping[str, HloModule] | None
+    graph: StepGraph,
+    eager: Sequence[tuple[str, str | None, int]],
+    executables: Mapping[str, HloModule] | None,
 ) -> dict[str, dict[str, int]]:
     """
     Return the compute nodes by type `inside` and `outside` XLA.
@@ -280,7 +285,7 @@ def _types(
         (inside if cluster in ran else outside).update(op.op_type for op in cluster.nodes)
     for op in graph.outside:
         outside.update(op.fused or (op.op_type,))
-    for op_type, _, count in recording.eager:
+    for op_type, _, count in eager:
         if _is_compute(op_type):
             outside[op_type] += count
     return {"inside": dict(inside), "outside": dict(outside)}

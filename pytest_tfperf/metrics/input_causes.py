@@ -107,7 +107,7 @@ def no_stage_cause(framework: str = TENSORFLOW) -> dict[str, str]:
 
 
 def _waiting(evidence: Evidence, share: float) -> Waiting:
-    recording, (trace, steps) = evidence.completed, evidence.pipeline
+    recording, (trace, steps) = evidence.recording, evidence.pipeline
     begun = float((steps.of(elements_taken(trace).start) >= 0).sum())
     traced_step_s = float(steps.period_ps.sum()) * 1e-12 / steps.n_steps
     waits = evidence.pipeline_waits
@@ -129,8 +129,8 @@ def _waiting(evidence: Evidence, share: float) -> Waiting:
         pipeline=Pipeline(
             stages=evidence.stages,
             recorded=recording.pipeline,
-            n_taken=recording.n_steps * per_step or np.inf,
-            later_epoch=recording.n_epochs > 0,
+            n_taken=evidence.late.n_steps * per_step or np.inf,
+            later_epoch=evidence.late.n_epochs > 0,
         ),
     )
 

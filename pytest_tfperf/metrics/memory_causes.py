@@ -152,7 +152,7 @@ def _result(op: OpNode) -> Live | None:
 def _of_plan(evidence: Evidence, trace: Trace, nodes: Mapping[str, OpNode]) -> Iterator[Row]:
     """Name the arrays in XLA's plan of the step's largest program."""
     plans = buffer_bytes(trace)
-    ran = {*(evidence.xla.all_in_metadata(plans) or ()), *(evidence.completed.compiled or ())}
+    ran = {*(evidence.xla.all_in_metadata(plans) or ()), *(evidence.late.compiled or ())}
     name = max(sorted(ran & plans.keys()), key=lambda one: plans[one], default="")
     module = modules_of(trace, [name]).get(name) if name else None
     if module is None:
@@ -206,7 +206,7 @@ def _described(
         nodes: The ops of the step's functions by name.
         states: Shapes of the state of a program; no batch makes arrays of these smaller.
     """
-    is_jax, batch = evidence.framework == JAX, evidence.completed.workload.get("batch")
+    is_jax, batch = evidence.framework == JAX, evidence.workload.get("batch")
     reads = (_largest(op) for op in nodes.values() if op.op_type == "ReadVariableOp")
     written = (one.shape for one in arrays if one.op_type.startswith(("Assign", "ResourceApply")))
     weights = {*states, *written, *(found[0] for found in reads if found)}

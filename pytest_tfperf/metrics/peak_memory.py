@@ -93,7 +93,7 @@ def _planned(evidence: Evidence, trace: Trace) -> Value | None:
     cached = [name for name in traced or () if name in sizes and name not in steps]
     steps |= dict.fromkeys(cached, np.arange(use.launches.size))
     # a rare step may need more, whether it is among the traced ones or not
-    rare = {name for name in evidence.completed.compiled or () if name in sizes} - steps.keys()
+    rare = {name for name in evidence.late.compiled or () if name in sizes} - steps.keys()
     ran = [sizes[name] for name in (*steps, *rare)]
     if not ran:
         return None

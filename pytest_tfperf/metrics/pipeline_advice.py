@@ -89,7 +89,7 @@ def limiting_pipeline(evidence: Evidence) -> LimitingPipeline | None:
         return None
     steps, (trace, _) = evidence.steps, evidence.pipeline
     traced_s = float(steps.period_ps.sum()) * 1e-12 / steps.n_steps
-    period_s = mean_step(evidence.completed).number or traced_s
+    period_s = mean_step(evidence.recording).number or traced_s
     return LimitingPipeline(
         stages=stages,
         fills=find_fills(trace, evidence.pipeline_waits),

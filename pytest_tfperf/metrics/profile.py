@@ -120,7 +120,7 @@ def assembled(evidence: Evidence, findings: Sequence[Findings]) -> Profile:
 
     Values from an incomplete trace are unknown, whichever analysis they are from.
     """
-    recording, trace = evidence.completed, evidence.trace
+    recording, trace = evidence.recording, evidence.trace
     incomplete = faults(trace) if trace else ()
     values = {name: value for found in findings for name, value in found.values.items()}
     values = {name: values[name] for name in sorted(values, key=_place)}
@@ -133,7 +133,7 @@ def assembled(evidence: Evidence, findings: Sequence[Findings]) -> Profile:
     profile = Profile(
         name=recording.name,
         metrics=metrics,
-        workload=recording.workload,
+        workload=evidence.workload,
         notes=(
             *recording.notes,
             *recording.window_notes.values(),

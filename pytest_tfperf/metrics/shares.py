@@ -79,7 +79,7 @@ def analyse(evidence: Evidence) -> Findings:
             "input_bound", "input_wait", "host_overhead", "device_busy", "collective_time"
         )
     values = host_values(evidence, trace)
-    wait = input_wait(values["input_bound"], mean_step(evidence.completed))
+    wait = input_wait(values["input_bound"], mean_step(evidence.recording))
     device = device_values(evidence.steps, evidence.breakdown, _device_detail(evidence, trace))
     why = why_collectives_hidden(evidence)
     if why and device["collective_time"].number is not None:

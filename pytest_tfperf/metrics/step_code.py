@@ -36,7 +36,9 @@ def analyse_padding(evidence: Evidence) -> Findings:
         return _left_out(MEMORY, MATRIX_UNIT)
     trace = evidence.trace
     ops = UNSEEN if evidence.framework == JAX else evidence.code.ops
-    recording = replace(evidence.completed, lowered=evidence.lowered, ops=ops)
+    recording = replace(
+        evidence.recording, workload=evidence.workload, lowered=evidence.lowered, ops=ops
+    )
     if trace is None:
         values, tables = padding_values(recording)
         return Findings(values=values, tables=tables)
@@ -69,7 +71,7 @@ def analyse_op_guide(evidence: Evidence) -> Findings:
     if _is_left_out(evidence, op_guide.METRIC):
         return _left_out(op_guide.METRIC)
     ops = _ops_of_jax(evidence) if evidence.framework == JAX else evidence.code.ops
-    recording = replace(evidence.completed, ops=ops)
+    recording = replace(evidence.recording, ops=ops)
     found = op_guide.shown_findings(recording)
     values = {op_guide.METRIC: op_guide.value(recording, found)}
     return Findings(

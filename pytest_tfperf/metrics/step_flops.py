@@ -161,7 +161,7 @@ def _rare(evidence: Evidence, programs: Programs, flops: float) -> float:
 
 def _unseen(evidence: Evidence) -> dict[str, HloModule]:
     """Return the executables that later steps compiled, and that ran in no traced one."""
-    compiled = set(evidence.completed.compiled or ()) - set(evidence.executables)
+    compiled = set(evidence.late.compiled or ()) - set(evidence.executables)
     if evidence.trace is None or not compiled:
         return {}
     return modules_of(evidence.trace, sorted(live_modules(evidence.trace) & compiled))
@@ -202,7 +202,7 @@ def _utilization(evidence: Evidence, flops: float | None) -> Value:
     """
     steps, specs = evidence.steps, evidence.device_specs
     traced_s = float(steps.period_ps.sum()) * 1e-12 / steps.n_steps
-    period_s = timed_step(evidence.completed).number or traced_s
+    period_s = timed_step(evidence.recording).number or traced_s
     return flops_utilization(flops, period_s, specs)
 
 

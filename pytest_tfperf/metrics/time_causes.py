@@ -141,7 +141,7 @@ def _of_the_step(evidence: Evidence, period_s: float) -> Iterator[Cause]:
 
 def _compilation(evidence: Evidence) -> Mapping[str, Any]:
     """Return the cause of what is traced or compiled after the first step, empty if nothing is."""
-    traced = retraces(evidence.completed, evidence.functions).detail
+    traced = retraces(evidence, evidence.functions).detail
     return traced if "where" in traced else counts.analyse(evidence).values["xla_compiles"].detail
 
 

@@ -45,15 +45,15 @@ TRACED_NOTE = f"step_time and input_wait are of {TRACED}"
 
 def analyse(evidence: Evidence) -> Findings:
     """Find the times of steps that were not profiled, and what to know of them."""
-    recording = evidence.completed
-    notes, values = timing_notes(recording), timed_values(recording)
+    recording = evidence.recording
+    notes, values = timing_notes(recording), timed_values(recording, evidence.examples_per_step)
     return Findings(
         values=values | {name: values[name].noted(notes) for name in _OF_THE_STEP},
         notes=(_INSTRUMENTED,) if recording.instrumented else (),  # each check has it as a reason
     )
 
 
-def timed_values(recording: Recording) -> dict[str, Value]:
+def timed_values(recording: Recording, examples_per_step: float | None) -> dict[str, Value]:
     """
     Return step_time, its percentiles, first_step_time, throughput and epoch_gap.
 
@@ -66,7 +66,7 @@ def timed_values(recording: Recording) -> dict[str, Value]:
         return values | {name: Value.unknown(name, why) for name in unknown}
     values["step_time"] = timed_step(recording)
     values |= _percentiles(recording)
-    values["throughput"] = _throughput(recording)
+    values["throughput"] = _throughput(recording, examples_per_step)
     values["epoch_gap"] = _epoch_gap(recording)
     return values
 
@@ -306,14 +306,14 @@ def _p99(single: Sequence[float]) -> Value:
     return Value.of("step_time_p99", _quantile(single, 0.99), Source.TIMED, n_steps=n_steps)
 
 
-def _throughput(recording: Recording) -> Value:
+def _throughput(recording: Recording, examples_per_step: float | None) -> Value:
     """
     Return examples ÷ seconds of the steady blocks and of the gaps between epochs.
 
     Where the length of an epoch is known, each step has its share of a gap, however many of them
     the window holds.
     """
-    if recording.examples_per_step is None:
+    if examples_per_step is None:
         return Value.unknown("throughput", "examples per step are unknown; pass examples_per_step=")
     n_dropped, n_calls = _n_dropped_calls(recording), len(recording.step_seconds)
     counted = zip(recording.epoch_starts, recording.epoch_gaps_s, strict=True)
@@ -323,9 +323,9 @@ def _throughput(recording: Recording) -> Value:
     seconds = _mean_step(recording) + (sum(gaps) / (calls * per_call) if gaps else 0.0)
     return Value.of(
         "throughput",
-        recording.examples_per_step / seconds,
+        examples_per_step / seconds,
         Source.TIMED,
-        examples_per_step=recording.examples_per_step,
+        examples_per_step=examples_per_step,
         n_gaps=len(gaps),
     )
 

@@ -170,7 +170,7 @@ def seen(step):
     if isinstance(graph, Unknown):
         return {"why": graph}
     recording = Recording(name="", trace=None, workload={}, graph=graph)
-    coverage = graph_values(recording, executables)["xla_coverage"]
+    coverage = graph_values(recording.graph, recording.eager, executables)["xla_coverage"]
     return {
         "before": graph.before,
         "after": graph.after,

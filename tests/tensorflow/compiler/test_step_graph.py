@@ -13,7 +13,6 @@ from pytest_tfperf.compiler.probe import NO_PROBE, Probe, probed
 from pytest_tfperf.compiler.step_graph import inspect_graph
 from pytest_tfperf.metrics.graph_ops import graph_values
 from pytest_tfperf.op_types import NO_KERNEL, PYTHON, TEXT, UNASKED
-from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Unknown
 
 X = tf.ones((8, 8))
@@ -34,7 +33,7 @@ def graph_of(step, warm=2):
 
 
 def values(graph, eager=()):
-    return graph_values(Recording(name="", trace=None, workload={}, graph=graph, eager=eager), None)
+    return graph_values(graph, eager, None)
 
 
 def coverage(graph):

@@ -10,7 +10,6 @@ from pytest_tfperf.metrics.graph_ops import graph_tables, graph_values, outside_
 from pytest_tfperf.metrics.step_advice import advise
 from pytest_tfperf.op_types import EAGER, FELL_BACK, NO_KERNEL, PYTHON, TEXT, UNASKED, WHY_OUTSIDE
 from pytest_tfperf.recorded_graphs import Cluster, GraphOp, StepGraph
-from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import PARTS, Source, Step, Unknown
 
 
@@ -26,10 +25,8 @@ def cluster(*nodes, asked=False, name="cluster_7"):
     return Cluster(name=name, nodes=tuple(ops), asked=asked)
 
 
-def recording(graph=None, eager=(), why=None):
-    return Recording(
-        name="", trace=None, workload={}, graph=graph or Unknown(why or ""), eager=eager
-    )
+def known(graph=None, eager=(), why=None):
+    return graph or Unknown(why or ""), eager
 
 
 def graph(clusters=(), outside=(), before=None, after=None):
@@ -48,12 +45,12 @@ def executable(*op_names):
 
 
 def coverage(graph, eager=(), executables=None):
-    return graph_values(recording(graph, eager), executables)["xla_coverage"]
+    return graph_values(*known(graph, eager), executables)["xla_coverage"]
 
 
 def test_ops_are_those_that_are_left_and_the_reduction_is_the_share_that_went():
     values = graph_values(
-        recording(graph(before={"MatMul": 3, "Identity": 7}, after={"MatMul": 3, "Const": 1})), None
+        *known(graph(before={"MatMul": 3, "Identity": 7}, after={"MatMul": 3, "Const": 1})), None
     )
     assert (values["graph_ops"].number, values["graph_ops"].source) == (4.0, Source.GRAPH)
     assert (values["graph_reduction"].number, values["graph_reduction"].source) == (
@@ -68,7 +65,7 @@ def test_ops_are_those_that_are_left_and_the_reduction_is_the_share_that_went():
 
 def test_ops_that_grappler_adds_are_said_and_reduce_nothing():
     values = graph_values(
-        recording(graph(before={"Conv2D": 2, "Identity": 1}, after={"Conv2D": 2, "Transpose": 4})),
+        *known(graph(before={"Conv2D": 2, "Identity": 1}, after={"Conv2D": 2, "Transpose": 4})),
         None,
     )
     assert (values["graph_ops"].number, values["graph_reduction"].number) == (6.0, 0.0)
@@ -78,19 +75,19 @@ def test_ops_that_grappler_adds_are_said_and_reduce_nothing():
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (recording(why="the step ended"), "the step ended"),
-        (recording(), "no step was run for the graphs"),
+        (known(why="the step ended"), "the step ended"),
+        (known(), "no step was run for the graphs"),
     ],
 )
 def test_without_a_graph_all_is_unknown_with_the_reason(given, why):
-    values = graph_values(given, None)
+    values = graph_values(*given, None)
     assert {value.why for value in values.values()} == {why}
     assert {value.number for value in values.values()} == {None}
-    assert graph_tables(given, None) == {}
+    assert graph_tables(*given, None) == {}
 
 
 def test_a_step_without_functions_has_no_graph():
-    values = graph_values(recording(StepGraph(before={}, after={})), None)
+    values = graph_values(*known(StepGraph(before={}, after={})), None)
     assert values["graph_ops"].number is None
     assert (
         values["graph_ops"].why
@@ -198,7 +195,7 @@ def test_tables():
         {"Identity": 7, "MatMul": 3, "Add": 1},
         {"MatMul": 3, "Add": 2},
     )
-    tables = graph_tables(recording(given), None)
+    tables = graph_tables(*known(given), None)
     assert cells(tables["graph"], "type", "before", "after") == [
         ("Identity", 7, 0),
         ("Add", 1, 2),
@@ -212,7 +209,7 @@ def test_tables():
 
 
 def test_a_table_with_nothing_in_it_is_left_out():
-    assert set(graph_tables(recording(graph([cluster("a", asked=True)])), None)) == {"graph"}
+    assert set(graph_tables(*known(graph([cluster("a", asked=True)])), None)) == {"graph"}
 
 
 def test_advice_speaks_where_xla_compiles_some_of_the_step_but_not_all():

@@ -93,7 +93,7 @@ def test_facts_are_computed_once():
     evidence = evidence_of(TRACES[0], BARE)
     assert evidence.steps is evidence.steps
     assert evidence.breakdown is evidence.breakdown
-    assert evidence.completed is evidence.completed
+    assert evidence.late is evidence.late
 
 
 def test_analyses_of_an_ended_recording_say_why():

@@ -14,7 +14,8 @@ from pytest_tfperf.values import Unknown
 
 
 def values(**recorded):
-    return timed_values(Recording(name="", trace=None, workload={}, **recorded))
+    recording = Recording(name="", trace=None, workload={}, **recorded)
+    return timed_values(recording, recording.examples_per_step)
 
 
 def test_step_time_is_the_median_over_blocks_of_time_by_steps():

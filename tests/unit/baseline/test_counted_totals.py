@@ -145,7 +145,7 @@ def test_the_steps_stay_with_the_totals_that_they_belong_to(place):
 def test_a_total_that_fell_where_functions_had_been_traced_before_is_no_improvement(new_place):
     why = "its functions had been traced before, so this was no first step"
     recording = Recording(name="", trace=None, workload={}, first_step_s=Unknown(why))
-    first = timed_values(recording)["first_step_time"]
+    first = timed_values(recording, None)["first_step_time"]
     for at_steps, verdict in (((), "PASS"), ((3,), "PASS"), ((3, 4, 5), "REGRESSION")):
         now = total(600, *at_steps)
         assert found(new_place(), total(600, 3, 4), now).verdict == (

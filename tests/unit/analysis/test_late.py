@@ -1,6 +1,6 @@
 """Changes that caused the retraces of a bare trace: the last that was watched is the last traced."""
 
-from pytest_tfperf.facts.completion import with_changes
+from pytest_tfperf.facts.late import with_changes
 from pytest_tfperf.function_traces import VALUE, Change, FunctionTrace
 
 FOUND = (FunctionTrace("f", 1), FunctionTrace("g", 1), FunctionTrace("f", 2))

@@ -1,10 +1,10 @@
-"""Complete a recording from its trace: counts of a bare trace, the batch of its pipeline."""
+"""What was traced and compiled after the first step, and the batch of the pipeline."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import takewhile
 
 from pytest_tfperf.facts.executions import compiled_late
@@ -28,34 +28,42 @@ Retraces = tuple[FunctionTrace, ...]
 """Traces of functions after the first step."""
 
 
-def completed(
-    recording: Recording,
-    trace: Trace,
-    steps: Steps,
-    stages: Sequence[Stage],
-    hidden: str | None = None,
-) -> Recording:
-    """
-    Return the recording with counts and batch size from its trace.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Late:
+    """What was traced and compiled after the first step."""
 
-    Args:
-        recording: The recording as it was made.
-        trace: The trace of its steps.
-        steps: The steps of that trace.
-        stages: The stages of the input pipelines.
-        hidden: The reason why the trace may not show compilations, or None.
-    """
-    return _with_batch(_with_counts(recording, trace, steps, hidden), stages)
+    compiled: tuple[str, ...] | None
+    """XLA executables; None if nothing would show them."""
+    traced: Retraces | None
+    """Traces of functions; None if nothing would show them."""
+    n_steps: int
+    """Number of steps, the first included."""
+    n_epochs: int
+    """Epochs that ended meanwhile."""
 
 
-def _with_counts(recording: Recording, trace: Trace, steps: Steps, hidden: str | None) -> Recording:
+def watched(recording: Recording) -> Late:
+    """Return what was watched while the steps ran."""
+    return Late(
+        compiled=recording.compiled,
+        traced=recording.traced,
+        n_steps=recording.n_steps,
+        n_epochs=recording.n_epochs,
+    )
+
+
+def shown(recording: Recording, trace: Trace, steps: Steps, hidden: str | None) -> Late:
     """
-    Count what was compiled and traced after the first step of a bare trace.
+    Return what a bare trace shows.
 
     Steps that are calls of tf.functions have no first step: there it is each one's first call.
+
+    Args:
+        recording: The recording, with the changes of functions that were watched.
+        trace: The trace.
+        steps: Its steps.
+        hidden: The reason why the trace may not show compilations, or None.
     """
-    if not recording.bare:
-        return recording
     unmarked = steps.source == "function" and framework(trace) != JAX
     compiled = traced = None
     found = tuple(compiled_again(trace) if unmarked else compiled_late(trace, steps))
@@ -67,9 +75,7 @@ def _with_counts(recording: Recording, trace: Trace, steps: Steps, hidden: str |
         traced = tuple(traced_again(trace) if unmarked else traced_late(trace, steps))
     if traced is not None:
         traced = with_changes(traced, recording.traced or ())
-    return replace(
-        recording, compiled=compiled, traced=traced, n_steps=len(steps), n_epochs=steps.n_epochs - 1
-    )
+    return Late(compiled=compiled, traced=traced, n_steps=len(steps), n_epochs=steps.n_epochs - 1)
 
 
 def with_changes(found: Retraces, watched: Retraces) -> Retraces:
@@ -98,23 +104,9 @@ def with_changes(found: Retraces, watched: Retraces) -> Retraces:
     )
 
 
-def _with_batch(recording: Recording, stages: Sequence[Stage]) -> Recording:
-    """
-    Take the batch of the last batching stage if the input's signature leaves it open.
-
-    It stays open if a later stage may change the batches.
-    """
+def batch_of(stages: Sequence[Stage]) -> int | None:
+    """Return the batch of the last batching stage; None if a later stage may change the batches."""
     by_depth = sorted(stages, key=lambda stage: stage.depth)
     behind = list(takewhile(lambda stage: not stage.batch_size, by_depth))
     batch = next((stage.batch_size for stage in by_depth if stage.batch_size), None)
-    if (
-        batch is None
-        or recording.workload.get("batch", 0) is not None
-        or any(stage.name not in KEEPS_BATCHES for stage in behind)
-    ):
-        return recording
-    return replace(
-        recording,
-        workload={**recording.workload, "batch": batch},
-        examples_per_step=recording.examples_per_step or batch,
-    )
+    return None if any(stage.name not in KEEPS_BATCHES for stage in behind) else batch
