@@ -59,7 +59,7 @@ def analyse(evidence: Evidence) -> Findings:
             values["xla_coverage"] = replace(values["xla_coverage"], detail={"outside": {}})
         return Findings(values=values)
     graph, eager = evidence.code.graph, evidence.recording.eager
-    known = _known_executables(evidence)
+    known = None if isinstance(graph, Unknown) else _known_executables(evidence)
     in_keras = evidence.trace is not None and evidence.launched.in_keras
     values = graph_values(graph, eager, known, in_keras)
     return Findings(values=with_loops(values, evidence), tables=graph_tables(graph, eager, known))
