@@ -30,7 +30,7 @@ _SLOW = (
 _DEEPEST = 50  # nested calls; TensorFlow runs no endless recursion
 _MOST_ELEMENTS = 512
 _WHOLE = frozenset({"int32", "int64"})
-_READ_ATTRS = ("data_format", "equation")
+_READ_ATTRS = ("data_format",)
 _STATIC = frozenset(
     {
         "Const",

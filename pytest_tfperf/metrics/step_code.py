@@ -36,9 +36,7 @@ def analyse_padding(evidence: Evidence) -> Findings:
         return _left_out(MEMORY, MATRIX_UNIT)
     trace = evidence.trace
     ops = UNSEEN if evidence.framework == JAX else evidence.code.ops
-    recording = replace(
-        evidence.recording, workload=evidence.workload, lowered=evidence.lowered, ops=ops
-    )
+    recording = replace(evidence.recording, lowered=evidence.lowered, ops=ops)
     if trace is None:
         values, tables = padding_values(recording)
         return Findings(values=values, tables=tables)

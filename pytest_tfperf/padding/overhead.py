@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
-from pytest_tfperf.errors import LayoutError, TfperfError
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.inlining import with_calls_inlined
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.hlo.traversal import without_dead_code
 from pytest_tfperf.op_types import multiplies_matrices
 from pytest_tfperf.padding.arrays import LARGEST_SKIPPED, Padding
-from pytest_tfperf.padding.graph_to_hlo import NotStatic, module_of
 from pytest_tfperf.padding.matrix_unit import better_sizes, matrix_work
 from pytest_tfperf.padding.measured import has_tiles, measured_padding
 from pytest_tfperf.padding.predict import predict
@@ -46,7 +44,6 @@ _NOT_LOWERED = (
 _EAGER = (
     "the step runs {} eagerly, whose shapes the trace does not have; put them into a tf.function"
 )
-_FROM_GRAPH = "predicted from the step's graph, since there is no HLO of it: {}"
 _NOTHING = f"no array of the step takes more than the {LARGEST_SKIPPED:,} bytes of one tile"
 _NO_PRODUCT = (
     "the step's HLO has no matrix multiplication and no convolution; library calls do not count"
@@ -90,45 +87,20 @@ def padding_values(
 
 
 def predicted_values(recording: Recording) -> Found:
-    """Predict the padding of a step on a TPU from its HLO, or from its graph if it has no HLO."""
+    """Predict the padding of a step on a TPU from its HLO before optimisation."""
     outside = sorted({op for op, *_ in recording.eager if multiplies_matrices(op)})
     if outside:
         return _unknown(_EAGER.format(", ".join(outside)))
+    if isinstance(recording.lowered, Unknown):
+        return _unknown(recording.lowered.why or _NOT_LOWERED)
     tpu = generation(recording.tpu or DEFAULT)
+    runs = [runs for _, runs in recording.lowered]
     try:
-        modules = _modules(recording)
+        modules = list(zip(lowered_modules(recording), runs, strict=True))
         found = predict([module for module, _ in modules], tpu, recording.op_lines)
-        if isinstance(recording.lowered, Unknown):
-            why = recording.lowered.why or _NOT_LOWERED
-            found = replace(found, notes=(*found.notes, _FROM_GRAPH.format(why)))
         return values_of(found, modules, tpu, Source.PREDICTED)
     except TfperfError as error:
         return _unknown(str(error))
-
-
-def _modules(recording: Recording) -> Modules:
-    """
-    Return the modules of a step, or one made from its graph.
-
-    Raises:
-        TfperfError: If it has neither.
-    """
-    if not isinstance(recording.lowered, Unknown):
-        runs = [runs for _, runs in recording.lowered]
-        return list(zip(lowered_modules(recording), runs, strict=True))
-    why = recording.lowered.why or _NOT_LOWERED
-    if isinstance(recording.ops, Unknown):
-        raise LayoutError(why)
-    batch = recording.workload.get("batch")
-    try:
-        return [
-            (
-                module_of(recording.ops, batch and batch // recording.workload.get("replicas", 1)),
-                1.0,
-            )
-        ]
-    except NotStatic as error:
-        raise LayoutError(f"{why}; and {error}") from error
 
 
 def lowered_modules(recording: Recording) -> Iterator[HloModule]:
