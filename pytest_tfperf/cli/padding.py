@@ -16,7 +16,7 @@ from pytest_tfperf.facts.executions import find_xla_use
 from pytest_tfperf.facts.programs import programs_of
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.hlo.module import HloModule, source_line
-from pytest_tfperf.hlo.parser import read_hlo
+from pytest_tfperf.hlo.text_in import read_hlo
 from pytest_tfperf.hlo.traversal import without_dead_code
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.padding.arrays import Padding

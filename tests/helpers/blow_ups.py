@@ -23,8 +23,8 @@ def hlo(*rows, before=""):
     return f"HloModule m\n{before}ENTRY e {{\n{body}  ROOT {last}\n}}\n"
 
 
-def open_strings(n):
-    return "HloModule m\n" + '"\n' * n
+def open_string(n):
+    return hlo(P, 'a = f32[4] custom-call(p), custom_call_target="' + '\\"' * n)
 
 
 def wide_tuple(n):
@@ -83,7 +83,7 @@ def a_history(n):
 FORMS = {
     "trace": TRACES,
     "hlo": {
-        "open strings": open_strings,
+        "an open string": open_string,
         "wide tuple": wide_tuple,
         "doubling calls": doubling_calls,
     },

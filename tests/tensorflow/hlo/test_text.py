@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from pytest_tfperf.hlo.decode import decode_module
-from pytest_tfperf.hlo.parser import read_hlo
+from pytest_tfperf.hlo.text_in import read_hlo
 from pytest_tfperf.hlo.printer import text_of
 
 
