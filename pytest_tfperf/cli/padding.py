@@ -20,8 +20,7 @@ from pytest_tfperf.hlo.text_in import read_hlo
 from pytest_tfperf.hlo.traversal import without_dead_code
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.padding.arrays import Padding
-from pytest_tfperf.padding.gemms import gemms_of
-from pytest_tfperf.padding.gpu_alignment import alignment_table, gpu_alignment
+from pytest_tfperf.padding.gpu_alignment import alignment_table, gemms_of, gpu_alignment
 from pytest_tfperf.padding.measured import has_tiles, measured_padding, trace_generation
 from pytest_tfperf.padding.overhead import MATRIX_UNIT, MEMORY, Modules, padding_table, values_of
 from pytest_tfperf.padding.predict import predict

@@ -10,10 +10,10 @@ split the product.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from pytest_tfperf.hlo.matmuls import Matmul
-from pytest_tfperf.hlo.module import HloModule
-from pytest_tfperf.padding.gemms import Gemm, bits, gemms_of
+from pytest_tfperf.hlo.matmuls import Matmul, matmul_of
+from pytest_tfperf.hlo.module import HloModule, source_line
 from pytest_tfperf.padding.sizes import good_size
 from pytest_tfperf.quantities import COUNT, FLOP, RATIO
 from pytest_tfperf.text import plural
@@ -30,6 +30,7 @@ They are the largest, the usual and a small tile of cuBLAS.
 
 SMS = {"A100": 108, "H100 SXM": 132}
 
+_BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16}
 _ALWAYS_GOOD_BITS, _BEST_BITS = 16 * 8, 128 * 8
 _FIRST_WITH_CORES, _FIRST_WITH_TF32, _HALF = 7, 8, 16
 _LITTLE = 16  # a size may change by a sixteenth for the best alignment
@@ -46,6 +47,50 @@ _COLUMNS = (
     Column("times", "times", COUNT),
     Column("line", "line"),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gemm:
+    """A matrix multiplication or a convolution of an executable, with the op that made it."""
+
+    op: str
+    """Name of the framework's op, else of the instruction."""
+    dtype: str
+    """Type of the first operand, as in HLO text."""
+    matmul: Matmul
+    """Sizes of the product."""
+    line: str | None = None
+    """The user's source line."""
+
+
+def gemms_of(modules: Iterable[HloModule]) -> list[Gemm]:
+    """
+    List the matrix multiplications and convolutions of modules, also those in fusions and loops.
+
+    Grouped convolutions, products with a vector, and types that no tensor core multiplies are left
+    out.
+    """
+    found = []
+    for part in (part for module in modules for part in module.computations.values()):
+        for op in part.instructions.values():
+            if max(op.feature_groups, op.batch_groups) > 1:
+                continue
+            operands = part.operands(op)
+            matmul = matmul_of(op, operands)
+            dtype = operands[0].shape.dtype if operands else ""
+            if matmul and min(matmul.rows, matmul.columns) > 1 and matmul.flops and bits(dtype):
+                name = op.op_name or op.name
+                found.append(Gemm(op=name, dtype=dtype, matmul=matmul, line=source_line(op)))
+    return found
+
+
+def bits(dtype: str) -> int:
+    """
+    Return the bits of a type that tensor cores multiply, 0 for other types.
+
+    Float32 is multiplied as TF32, which takes as many bytes.
+    """
+    return 8 if dtype in ("s8", "u8") or dtype.startswith("f8e") else _BITS.get(dtype, 0)
 
 
 def always_good(dtype: str) -> int:

@@ -9,11 +9,11 @@ product of its windows and its kernel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 from pytest_tfperf.hlo.matmuls import Matmul, matmul_of
-from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
+from pytest_tfperf.hlo.module import HloInstruction, HloModule, source_line
 from pytest_tfperf.hlo.traversal import BODIES, bodies
 from pytest_tfperf.padding.tpu import SUBLANES, Generation
 
@@ -132,21 +132,13 @@ def matrix_work(modules: Iterable[tuple[HloModule, float]]) -> MatrixWork:
             for op in part.instructions.values():
                 if op.opcode == "convolution" and max(op.feature_groups, op.batch_groups) > 1:
                     skipped.append(op.op_name or op.name)
-                elif product := product_of(op, part):
-                    line = source_line(op) or ""
-                    products.append(replace(product, count=product.count * runs, line=line))
+                elif op.opcode in ("dot", "convolution"):
+                    matmul = matmul_of(op, part.operands(op))
+                    products += [_product(op, matmul, runs)] if matmul else []
     return MatrixWork(tuple(products), tuple(dict.fromkeys(skipped)))
 
 
-def product_of(op: HloInstruction, part: HloComputation) -> Product | None:
-    """Read a dot or a convolution as a product; None for other instructions."""
-    if op.opcode not in ("dot", "convolution"):
-        return None
-    matmul = matmul_of(op, part.operands(op))
-    return None if matmul is None else _product(op.op_name or op.name, matmul)
-
-
-def _product(name: str, matmul: Matmul) -> Product:
+def _product(op: HloInstruction, matmul: Matmul, runs: float) -> Product:
     """
     Split a convolution's sizes into features and their repeats.
 
@@ -154,13 +146,13 @@ def _product(name: str, matmul: Matmul) -> Product:
     count. In the gradient of a kernel the examples are summed and the window is the result.
     """
     m, n, k = (matmul.rows, 1), (matmul.columns, 1), (matmul.depth, 1)
-    windows = matmul.windows
-    if windows is None:
-        return Product(name, m, n, k, matmul.batch)
-    if windows.is_kernel_gradient:
-        return Product(name, (windows.examples, windows.own_positions), n, k)
-    rows = windows.examples * windows.own_positions
-    return Product(name, (rows, 1), n, (windows.channels_in, windows.taps))
+    if (windows := matmul.windows) and windows.is_kernel_gradient:
+        m = (windows.examples, windows.own_positions)
+    elif windows:
+        m = (windows.examples * windows.own_positions, 1)
+        k = (windows.channels_in, windows.taps)
+    count, line = matmul.batch * runs, source_line(op) or ""
+    return Product(op.op_name or op.name, m, n, k, count, line)
 
 
 def _least(sizes: Sequence[Sequence[int]]) -> int:

@@ -5,7 +5,6 @@ from helpers.hlo import dot, labels, module, op, parameters, window
 from helpers.traces import real
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.padding.gemms import gemms_of
 from pytest_tfperf.padding.gpu_alignment import (
     SMS,
     aligned_size,
@@ -13,6 +12,7 @@ from pytest_tfperf.padding.gpu_alignment import (
     alignment_table,
     always_good,
     best,
+    gemms_of,
     gpu_alignment,
     misaligned,
     tile_overhead,
