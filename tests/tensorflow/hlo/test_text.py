@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from pytest_tfperf.hlo.decode import decode_module
-from pytest_tfperf.hlo.text_in import read_hlo
 from pytest_tfperf.hlo.printer import text_of
+from pytest_tfperf.hlo.text_in import read_hlo
 
 
 def dense(x, w, b):
