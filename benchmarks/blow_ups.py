@@ -35,7 +35,6 @@ COMMANDS = {
         "analyze": ("analyze", "{file}"),
         "page": ("analyze", "{file}", "-o", "{out}.html"),
         "chrome": ("export", "{file}", "-o", "{out}.json"),
-        "perfetto": ("export", "{file}", "-o", "{out}.pftrace"),
         "check": ("check", "{file}", "--max-input-bound=5%", "--max-step-time=1ms"),
         "padding": ("padding", "{file}", "-v"),
         "compare": ("compare", "{good}", "{file}"),

@@ -7,13 +7,11 @@ Source: https://protobuf.dev/programming-guides/encoding.
 from __future__ import annotations
 
 _SIZED = 2  # wire type of what has a length; that of varints is 0
-_ALL_BITS = (1 << 64) - 1  # negative numbers are in two's complement
-_SHORT = [bytes([value]) for value in range(0x80)]
 
 
 def number_field(field: int, value: int) -> bytes:
-    """Return a field of an integer, a boolean or an enumeration."""
-    return (_SHORT[field << 3] if field < 16 else varint(field << 3)) + varint(value & _ALL_BITS)
+    """Return a field of an integer of at least 0, a boolean or an enumeration."""
+    return varint(field << 3) + varint(value)
 
 
 def text_field(field: int, text: str) -> bytes:
@@ -28,8 +26,6 @@ def sized_field(field: int, content: bytes) -> bytes:
 
 def varint(value: int) -> bytes:
     """Return a number of at least 0 in groups of 7 bits, the lowest first."""
-    if value < 0x80:
-        return _SHORT[value]
     groups = bytearray()
     while value > 0x7F:
         groups.append(value & 0x7F | 0x80)

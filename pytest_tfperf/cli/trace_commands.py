@@ -115,12 +115,12 @@ def _add_export(commands: Any) -> None:
         _export,
         "write a trace for Perfetto's UI or chrome://tracing, or its HLO as text or a picture",
         (
-            "Write a trace as Chrome's trace JSON (.json, .json.gz) or in Perfetto's format "
-            "(.perfetto-trace, .pftrace), with a track for the steps. Or write the optimised HLO "
-            "of the executables that its steps ran: all as text (.txt), or the largest as a graph "
-            "(.dot) or a picture (.svg, which needs Graphviz). Exit status 2 on failure."
+            "Write a trace as Chrome's trace JSON (.json, .json.gz), which ui.perfetto.dev opens, "
+            "with a track for the steps. Or write the optimised HLO of the executables that its "
+            "steps ran: all as text (.txt), or the largest as a graph (.dot) or a picture (.svg, "
+            "which needs Graphviz). Exit status 2 on failure."
         ),
-        "logdir/ -o trace.perfetto-trace",
+        "logdir/ -o trace.json.gz",
     )
     export.add_argument(
         "trace",

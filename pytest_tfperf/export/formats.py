@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from pytest_tfperf.errors import ExportError
 from pytest_tfperf.export.chrome import write_chrome
-from pytest_tfperf.export.perfetto import write_perfetto
 from pytest_tfperf.export.timeline import processes_of
 from pytest_tfperf.export.tracks import Process
 from pytest_tfperf.files import replacing
@@ -20,7 +18,6 @@ from pytest_tfperf.hlo.printer import text_of
 
 __tracebackhide__ = True
 
-_Writer = Callable[[BinaryIO, Iterable[Process]], None]
 _Format = TypeVar("_Format")
 
 
@@ -71,6 +68,8 @@ def shows_hlo(out: Path) -> bool:
 
 
 def _of_ending(formats: Mapping[str, _Format], out: Path) -> _Format:
+    if out.name.lower().endswith((".pftrace", ".perfetto-trace")):
+        raise ExportError(f"{out}: write a .json.gz file instead, which ui.perfetto.dev opens")
     found = next(
         (one for ending, one in formats.items() if out.name.lower().endswith(ending)), None
     )
@@ -81,17 +80,15 @@ def _of_ending(formats: Mapping[str, _Format], out: Path) -> _Format:
     return found
 
 
-def _compressed(file: BinaryIO, processes: Iterable[Process], write: _Writer) -> None:
-    """Compress the output of a writer, without a time, so that one trace always gives one file."""
+def _compressed(file: BinaryIO, processes: Iterable[Process]) -> None:
+    """Compress Chrome's JSON, without a time, so that one trace always gives one file."""
     with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0) as packed:
-        write(packed, processes)  # type: ignore[arg-type]
+        write_chrome(packed, processes)  # type: ignore[arg-type]
 
 
-_WRITERS: dict[str, _Writer] = {
+_WRITERS: dict[str, Callable[[BinaryIO, Iterable[Process]], None]] = {
     ".json": write_chrome,
-    ".json.gz": partial(_compressed, write=write_chrome),
-    ".perfetto-trace": write_perfetto,
-    ".pftrace": write_perfetto,
+    ".json.gz": _compressed,
 }
 
 _HLO: dict[str, Callable[[Sequence[HloModule]], bytes]] = {

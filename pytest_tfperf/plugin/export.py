@@ -36,8 +36,7 @@ def export_profile(recording: Recording, inspection: StepInspection, out: Path, 
     Args:
         recording: Recording of the profile.
         inspection: Inspection of its step.
-        out: File to write. Timelines end in .json, .json.gz, .perfetto-trace or .pftrace, HLO in
-            .txt, .dot or .svg.
+        out: File to write. Timelines end in .json or .json.gz, HLO in .txt, .dot or .svg.
         stage: Stage of the HLO.
 
     Raises:

@@ -281,8 +281,8 @@ class TfProfile(OtherProcesses):
         Write the timeline of a profile, or the HLO of its step.
 
         Args:
-            path: File to write. Timelines for Perfetto or chrome://tracing end in .json, .json.gz,
-                .perfetto-trace or .pftrace, HLO in .txt, .dot or .svg (needs Graphviz).
+            path: File to write. Timelines for ui.perfetto.dev or chrome://tracing end in .json or
+                .json.gz, HLO in .txt, .dot or .svg (needs Graphviz).
             name: Name of the profile; by default the last.
             stage: Stage of the HLO: "unoptimized" (the input of XLA), "before_fusion" and
                 "after_fusion" (compiled again, in another process) or "optimized" (as it ran).

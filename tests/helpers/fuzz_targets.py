@@ -113,7 +113,7 @@ class Traces(Target):
         self.n_read += self.runs(command, mutant, *options) != USAGE
         self.runs("compare", *(good, mutant)[:: (1, -1)[self.n_taken % 2]], *self.option())
         assert contents(self.folder) == before, "a command wrote a file"
-        for ending in (".json", ".json.gz", ".pftrace", ".txt", ".dot"):
+        for ending in (".json", ".json.gz", ".txt", ".dot"):
             self.exports(mutant, ending)
         if self.n_taken % 8 == 0:
             self.writes_page(mutant)

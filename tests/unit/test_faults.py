@@ -65,10 +65,7 @@ OPERATIONS = {
         ending: command("report", "{folder}/run.json", "-o", "{folder}/new/out" + ending)
         for ending in (".json", ".html", ".md", ".csv")
     },
-    **{
-        f"export{ending}": command("export", str(TRACE), "-o", "{folder}/out" + ending)
-        for ending in (".json.gz", ".perfetto-trace")
-    },
+    "export.json.gz": command("export", str(TRACE), "-o", "{folder}/out.json.gz"),
     "page": command("analyze", str(TRACE), "-o", "{folder}/out.html"),
 }
 
@@ -82,7 +79,7 @@ def project(tmp_path_factory):
         (folder / file).write_text("")
     update(folder, 1, 0)
     write_run(run_of(*records(1), second=2, commit="c0ffee"), folder / "run.json")
-    for name in ("out.html", "out.json.gz", "out.perfetto-trace"):
+    for name in ("out.html", "out.json.gz"):
         (folder / name).write_text("old")
     return folder
 

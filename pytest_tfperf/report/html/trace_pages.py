@@ -96,7 +96,7 @@ def _head(traces: Sequence[AnalysedTrace]) -> Head:
         f"Key figures: {' · '.join(figures)}" if figures else "",
         f"Top ops of {place}: {', '.join(ops)}" if ops else "",
         *profile.notes,
-        f"The whole timeline in Perfetto: tfperf export {profile.name} -o trace.perfetto-trace",
+        f"The whole timeline, for ui.perfetto.dev: tfperf export {profile.name} -o trace.json.gz",
     )
     return Head(
         title=f"tfperf: {file}",

@@ -83,8 +83,7 @@ def forms(kind, usual):
 @pytest.mark.full
 @pytest.mark.parametrize("form", forms("trace", "overlapping events"))
 def test_timelines_grow_as_the_trace(tmp_path, form):
-    for ending in (".json", ".pftrace"):
-        grows("trace", form, 24, exports(tmp_path, ending))
+    grows("trace", form, 24, exports(tmp_path, ".json"))
 
 
 @pytest.mark.full

@@ -12,7 +12,6 @@ COMMANDS = {
     "analyze": ("analyze", "{trace}"),
     "check": ("check", "{trace}", "--max-input-bound", "5%"),
     "chrome": ("export", "{trace}", "-o", "{out}.json"),
-    "perfetto": ("export", "{trace}", "-o", "{out}.pftrace"),
     "compare": ("compare", "{trace}", "{trace}"),
     "padding": ("padding", "{trace}"),
 }

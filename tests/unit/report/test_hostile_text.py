@@ -318,10 +318,6 @@ class TestTrace:
         assert ran("export", trace, "-o", tmp_path / "trace.json") == (0, "", "")
         check_json((tmp_path / "trace.json").read_text("utf-8"))
 
-    def test_perfetto_export(self, trace, text, tmp_path):
-        assert ran("export", trace, "-o", tmp_path / "trace.pftrace") == (0, "", "")
-        assert text.encode("utf-8", "replace") in (tmp_path / "trace.pftrace").read_bytes()
-
     @pytest.mark.full
     def test_strings_that_the_analysis_knows(self, tmp_path):
         """With a text before or behind them it no longer does: there are errors, and other names."""
