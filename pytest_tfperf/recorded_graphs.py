@@ -113,13 +113,3 @@ class StepGraph:
     """The user's line of an op of each type that Grappler left, as far as known."""
     allocated: int = 0
     """Bytes of the largest result that an op outside XLA is certain to allocate."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrapplerPasses:
-    """Contributions of Grappler's passes to a step's graphs."""
-
-    without: Mapping[str, int] = field(default_factory=dict)
-    """Ops that remain when one pass is left out, by its option; under "" with all."""
-    leftovers: tuple[GraphOp, ...] = ()
-    """Ops that a pass should have removed."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.function_traces import FunctionTrace
-from pytest_tfperf.recorded_graphs import CALL, GrapplerPasses, OpGraph, StepGraph
+from pytest_tfperf.recorded_graphs import CALL, OpGraph, StepGraph
 from pytest_tfperf.values import Unknown
 
 Modules = tuple[tuple[bytes, float], ...]
@@ -257,8 +257,8 @@ class Recording:
     """The trace of step 0, if it had a session of its own."""
     graph: StepGraph | Unknown = UNSEEN
     """The step's graphs, as the probe saw them."""
-    grappler: GrapplerPasses = field(default_factory=GrapplerPasses)
-    """What Grappler's passes did to the step's graphs."""
+    grappler: Mapping[str, int] = field(default_factory=dict)
+    """Ops that remain when one Grappler pass is left out, by its option; under "" with all."""
     ops: OpGraph | Unknown = UNSEEN
     """The ops of the step's functions."""
     eager: tuple[tuple[str, str | None, int], ...] = ()

@@ -6,17 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from pytest_tfperf.compiler.grappler_ablation import ops_without_each_pass
 from pytest_tfperf.compiler.grappler_options import exactly, options_in_force
 from pytest_tfperf.compiler.lowering.lower import Lowered, lower
 from pytest_tfperf.compiler.op_graph import op_graph
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.source_lines import places
 from pytest_tfperf.compiler.step_calls import Calls
-from pytest_tfperf.compiler.step_graph import InspectedGraph, grappler_passes, inspect_graph
+from pytest_tfperf.compiler.step_graph import InspectedGraph, inspect_graph
 from pytest_tfperf.compiler.xla_fusion_dump import FusionStage, fusion_stages
 from pytest_tfperf.frameworks.jax_programs import JaxProgram, JaxPrograms
 from pytest_tfperf.frameworks.tensorflow_runtime import unseen
-from pytest_tfperf.recorded_graphs import GrapplerPasses, OpGraph, StepGraph
+from pytest_tfperf.recorded_graphs import OpGraph, StepGraph
 from pytest_tfperf.recording import UNSEEN, Modules, StepKinds
 from pytest_tfperf.values import Unknown
 
@@ -64,10 +65,10 @@ class StepInspection:
         return op_graph(self._probe, self._max_seconds)
 
     @cached_property
-    def grappler(self) -> GrapplerPasses:
-        """Contribution of each Grappler pass, and what they left."""
+    def grappler(self) -> Mapping[str, int]:
+        """Ops that remain when one Grappler pass is left out, by its option; under "" with all."""
         with unseen(), exactly(self._options):
-            return grappler_passes(self._inspected.optimized, self._ablation)
+            return ops_without_each_pass(self._inspected.optimized, self._ablation)
 
     @property
     def lowered(self) -> Modules | Unknown:

@@ -9,22 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_tfperf.compiler.functions import Function, Unsupported, called_by
-from pytest_tfperf.compiler.grappler_ablation import ops_without_each_pass
-from pytest_tfperf.compiler.grappler_leftovers import leftovers
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.runtime_graphs import Instance, instances, ops_in
 from pytest_tfperf.compiler.source_lines import lines_in, traced_ops
 from pytest_tfperf.compiler.xla_coverage import autoclusters, clusters_in
 from pytest_tfperf.graphs import reached
 from pytest_tfperf.op_types import PYTHON_OPS, XLA_SHELLS
-from pytest_tfperf.recorded_graphs import Cluster, GraphOp, GrapplerPasses, StepGraph
+from pytest_tfperf.recorded_graphs import Cluster, GraphOp, StepGraph
 from pytest_tfperf.values import Unknown
 
 _TRIED_OPS = 20  # of one type, until one has a line: finding a line takes 0.1 ms
-
-
-Optimized = tuple[Function, Any, int]
-"""A function, its GraphDef after Grappler without XLA clusters, and how often a step calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +27,8 @@ class InspectedGraph:
 
     graph: StepGraph | Unknown
     """The graphs, or the reason why they are unknown."""
-    optimized: tuple[Optimized, ...] = ()
-    """The functions that Grappler optimised."""
+    optimized: tuple[tuple[Function, int], ...] = ()
+    """The functions that Grappler optimised, and how often a step calls each."""
 
 
 def inspect_graph(probe: Probe, max_seconds: float = math.inf) -> InspectedGraph:
@@ -57,24 +51,6 @@ def inspect_graph(probe: Probe, max_seconds: float = math.inf) -> InspectedGraph
     except Exception as error:  # an error of TensorFlow's must not end the user's test
         why = f"the step's graphs could not be read: {type(error).__name__}: {error}"
         return InspectedGraph(Unknown(why))
-
-
-def grappler_passes(functions: Sequence[Optimized], asked: bool = False) -> GrapplerPasses:
-    """
-    Return what each Grappler pass contributed to functions, and what the passes left.
-
-    Args:
-        functions: The functions that Grappler optimised.
-        asked: Whether to run the ablation in larger graphs too.
-    """
-    if not functions:  # TensorFlow may not be loaded
-        return GrapplerPasses()
-    try:
-        left = leftovers((function, graph) for function, graph, _ in functions)
-    except Exception:  # an error of TensorFlow's must not end the user's test
-        left = ()
-    without = ops_without_each_pass([(function, runs) for function, _, runs in functions], asked)
-    return GrapplerPasses(without=without, leftovers=left)
 
 
 def _graph_of(runs: Sequence[Instance]) -> InspectedGraph:
@@ -102,7 +78,7 @@ def _graph_of(runs: Sequence[Instance]) -> InspectedGraph:
         allocated=allocated,
     )
     optimized = tuple(
-        (instance.function, instance.unclustered, instance.runs)
+        (instance.function, instance.runs)
         for instance in runs
         if instance.function is not None and instance.unclustered is not None
     )

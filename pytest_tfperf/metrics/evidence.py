@@ -53,7 +53,7 @@ from pytest_tfperf.hlo.cost import Costs, module_costs
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.recorded_graphs import GrapplerPasses, OpGraph, StepGraph
+from pytest_tfperf.recorded_graphs import OpGraph, StepGraph
 from pytest_tfperf.recording import Modules, Recording, StepKinds
 from pytest_tfperf.stats.steady_state import slow_start
 from pytest_tfperf.trace.devices import (
@@ -109,8 +109,8 @@ class StepCode(Protocol):
         """The ops of the step's functions."""
 
     @property
-    def grappler(self) -> GrapplerPasses:
-        """Contributions of Grappler's passes."""
+    def grappler(self) -> Mapping[str, int]:
+        """Ops that remain when one Grappler pass is left out, by its option; under "" with all."""
 
     def places(self, names: Iterable[str]) -> Mapping[str, tuple[str, str]]:
         """Return the user's line and function of ops of TensorFlow by name."""

@@ -14,7 +14,7 @@ from pytest_tfperf.metrics.evidence import UNTRACED, Evidence, Findings
 from pytest_tfperf.metrics.step_programs import line_of_fit, with_loops
 from pytest_tfperf.op_types import DATA_LOOPS, EAGER, FELL_BACK, WHY_OUTSIDE, computes
 from pytest_tfperf.quantities import COUNT
-from pytest_tfperf.recorded_graphs import CALL, Cluster, GrapplerPasses, StepGraph
+from pytest_tfperf.recorded_graphs import CALL, Cluster, StepGraph
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
@@ -66,10 +66,9 @@ def analyse(evidence: Evidence) -> Findings:
 
 
 def analyse_passes(evidence: Evidence) -> Findings:
-    """Find what each Grappler pass removed, and what the passes left."""
-    passes = evidence.code.grappler
-    tables = {"optimizers": optimizer_table(passes), "surviving": surviving_table(passes)}
-    return Findings(tables={key: table for key, table in tables.items() if table.rows})
+    """Find what each Grappler pass removed."""
+    table = optimizer_table(evidence.code.grappler)
+    return Findings(tables={"optimizers": table} if table.rows else {})
 
 
 def _known_executables(evidence: Evidence) -> Mapping[str, HloModule] | None:
@@ -352,15 +351,18 @@ OPTIMIZERS = {
 }
 
 
-def optimizer_table(passes: GrapplerPasses) -> Table:
-    """Return the passes that change the number of ops; the one that removes most comes first."""
-    with_all = passes.without.get("", 0)
-    removed = {
-        option: n_ops - with_all for option, n_ops in passes.without.items() if n_ops != with_all
-    }
+def optimizer_table(without: Mapping[str, int]) -> Table:
+    """
+    Return the passes that change the number of ops; the one that removes most comes first.
+
+    Args:
+        without: Ops that remain when one pass is left out, by its option; under "" with all.
+    """
+    with_all = without.get("", 0)
+    removed = {option: n_ops - with_all for option, n_ops in without.items() if n_ops != with_all}
     order = sorted(removed, key=lambda option: (-removed[option], option))
     rows = [
-        (OPTIMIZERS.get(option, option), option, passes.without[option], removed[option])
+        (OPTIMIZERS.get(option, option), option, without[option], removed[option])
         for option in order
     ]
     columns = [
@@ -370,24 +372,3 @@ def optimizer_table(passes: GrapplerPasses) -> Table:
         Column("removed_by_it", "removed by it", COUNT),
     ]
     return Table.of(f"Grappler's optimisers, offline: {with_all} ops with all", columns, rows)
-
-
-def surviving_table(passes: GrapplerPasses) -> Table:
-    """Return the leftovers of Grappler; those of one type, line and reason are one row."""
-    found = Counter((op.op_type, op.line, op.why) for op in passes.leftovers)
-    first = {(op.op_type, op.line, op.why): op.name for op in reversed(passes.leftovers)}
-    rows = [
-        (op_type, n_ops, line, why, first[op_type, line, why])
-        for (op_type, line, why), n_ops in found.most_common()
-    ]
-    return Table.of(
-        "ops that Grappler left",
-        [
-            Column("type", "type"),
-            Column("ops", "ops", COUNT),
-            Column("line", "line"),
-            Column("why", "why"),
-            Column("first", "first"),
-        ],
-        rows,
-    )

@@ -73,7 +73,7 @@ ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
         metrics=("graph_ops", "graph_reduction", "xla_coverage"),
         tables=("graph", "outside_xla"),
     ),
-    Expensive(graph_ops.analyse_passes, tables=("optimizers", "surviving")),
+    Expensive(graph_ops.analyse_passes, tables=("optimizers",)),
     Expensive(
         step_code.analyse_padding,
         metrics=("padding_overhead", "mxu_padding_overhead"),

@@ -58,7 +58,7 @@ def asked_findings(wanted: Wanted) -> set[str]:
     if wanted.findings or wanted.ignore_findings:
         asked.add("op_guide_findings")
     if asked.intersection(_FROM_GRAPPLER):
-        asked |= {"optimizers", "surviving"}
+        asked.add("optimizers")
     return asked
 
 

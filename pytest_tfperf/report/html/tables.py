@@ -25,7 +25,7 @@ _GROUPS = (
         ("job_device_parts", "job_collectives", "devices", "device_parts", "collectives"),
     ),
     ("XLA: executables, and what stayed outside", ("executables", "outside_xla")),
-    ("Grappler: the graph before and after", ("graph", "optimizers", "surviving")),
+    ("Grappler: the graph before and after", ("graph", "optimizers")),
     ("Python", ("python_calls",)),
     ("Padding and op guide", ("padding", "batch_padding", "alignment", "op_guide")),
     ("Memory", ("memory", _OVER_STEP, "memory_at_peak")),

@@ -24,7 +24,7 @@ from pytest_tfperf.compiler.grappler_ablation import (
 )
 from pytest_tfperf.compiler.grappler_options import NUMBERS, TOGGLES, grappler_options
 from pytest_tfperf.compiler.probe import probed
-from pytest_tfperf.compiler.step_graph import grappler_passes, inspect_graph
+from pytest_tfperf.compiler.step_graph import inspect_graph
 from pytest_tfperf.errors import CaptureError
 
 ONES = tf.ones((8, 8))
@@ -121,7 +121,7 @@ def test_remaining_ops_match_the_step_graph_after_grappler():
         calls(dense(dense(ONES)))
     found = inspect_graph(probe)
     n_after = sum(found.graph.after.values())
-    without = grappler_passes(found.optimized, asked=True).without
+    without = ops_without_each_pass(found.optimized, asked=True)
     assert without[""] == n_after == 7 + 2 * n_ops(grappled(dense, ONES)[2])
     assert without["remapping"] - without[""] == 4  # two of three in each of two calls
 

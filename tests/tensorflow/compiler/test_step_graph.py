@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.compiler import step_graph as step_graph_module
 from pytest_tfperf.compiler.probe import NO_PROBE, Probe, probed
 from pytest_tfperf.compiler.step_graph import inspect_graph
 from pytest_tfperf.metrics.graph_ops import graph_values
@@ -16,11 +15,6 @@ from pytest_tfperf.op_types import NO_KERNEL, PYTHON, TEXT, UNASKED
 from pytest_tfperf.values import Unknown
 
 X = tf.ones((8, 8))
-
-
-@pytest.fixture(autouse=True)
-def _without_ablation(monkeypatch):
-    monkeypatch.setattr(step_graph_module, "ops_without_each_pass", lambda *_: {})
 
 
 def graph_of(step, warm=2):

@@ -13,7 +13,7 @@ from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.metrics import profile
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.on_demand import NOT_COMPUTED, Expensive, OnDemand, extended, so_far
-from pytest_tfperf.recorded_graphs import GrapplerPasses, OpGraph, OpNode, StepGraph
+from pytest_tfperf.recorded_graphs import OpGraph, OpNode, StepGraph
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.trace.xspace import decode_trace, read_trace
@@ -55,7 +55,7 @@ class Code:
     @property
     def grappler(self):
         self.read.append("grappler")
-        return GrapplerPasses(without={"": 3, "remapping": 5})
+        return {"": 3, "remapping": 5}
 
 
 TRACE = read_trace(SYNTHETIC / "c1_cpu_basic.xplane.pb")
@@ -134,7 +134,6 @@ def test_a_dear_table_is_computed_when_it_is_read_or_looked_for():
     found, code, _ = waiting()
     assert found.tables["optimizers"] == whole().tables["optimizers"]
     assert set(code.read) == {"grappler"}
-    assert "surviving" not in found.tables
     assert found.tables.get("padding") is None
     with pytest.raises(KeyError):
         found.tables["no such table"]
