@@ -11,7 +11,6 @@ import numpy as np
 from pytest_tfperf.advice.step_remedies import overhead_remedy
 from pytest_tfperf.facts.breakdown import Breakdown
 from pytest_tfperf.facts.device_planes import NO_CATEGORY
-from pytest_tfperf.facts.duty_cycle import duty_cycle, duty_cycles, idle_share
 from pytest_tfperf.facts.host_activity import (
     JAX,
     framework,
@@ -80,7 +79,10 @@ def analyse(evidence: Evidence) -> Findings:
         )
     values = host_values(evidence, trace)
     wait = input_wait(values["input_bound"], mean_step(evidence.recording))
-    device = device_values(evidence.steps, evidence.breakdown, _device_detail(evidence, trace))
+    awaiting = _awaiting_share(evidence.device_ops)
+    device = device_values(
+        evidence.steps, evidence.breakdown, {"awaiting_share": awaiting} if awaiting else {}
+    )
     why = why_collectives_hidden(evidence)
     if why and device["collective_time"].number is not None:
         device["collective_time"] = Value.unknown("collective_time", why)
@@ -105,17 +107,6 @@ def _starts_no_epoch(evidence: Evidence, bound: Value) -> tuple[str, ...]:
         f"input_bound is of {n_steps} steps, none of which begins an epoch{length}: the wait for "
         "its first batch is not in it",
     )
-
-
-def _device_detail(evidence: Evidence, trace: Trace) -> dict[str, float]:
-    """Return what belongs to device_busy besides, as far as it is known and not zero."""
-    cycles = duty_cycles(trace)
-    detail = {
-        "awaiting_share": _awaiting_share(evidence.device_ops),
-        "duty_cycle": duty_cycle(cycles),
-        "idle_share": idle_share(cycles),
-    }
-    return {key: share for key, share in detail.items() if share}
 
 
 def _awaiting_share(ops: Sequence[OpTime]) -> float | None:

@@ -75,11 +75,6 @@ def test_the_v100_trace_gets_a_full_answer(profiles):
 
 def test_the_tpu_trace_gets_a_full_answer(profiles):
     profile = profiles["tpu_v6e_jax_inference"]
-    detail = profile.value("device_busy").detail
-    assert (detail["duty_cycle"], detail["idle_share"]) == (
-        pytest.approx(0.865, abs=5e-4),
-        pytest.approx(0.134, abs=5e-4),
-    )  # XProf's
     assert {"op_profile", "roofline", "memory", "devices"} <= set(profile.tables)
     assert profile.advice[0].because.endswith("awaits what runs asynchronously (-done ops)")
     assert 0 < profile.flops_utilization < 1

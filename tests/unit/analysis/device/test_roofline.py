@@ -1,12 +1,11 @@
-"""Peaks, rates and duty cycles counted by hand, and XProf's figures (wheel 2.24.2) for the real traces."""
+"""Peaks and rates counted by hand, and XProf's figures (wheel 2.24.2) for the real traces."""
 
 import pytest
 from helpers.tables import cells
 from helpers.traces import real
-from helpers.xspace import at, field, line, plane, space
+from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.facts.device_ops import device_ops
-from pytest_tfperf.facts.duty_cycle import duty_cycle, duty_cycles, idle_share
 from pytest_tfperf.facts.op_times import OpTime
 from pytest_tfperf.facts.roofline import flops_utilization, rate_of, roofline_table
 from pytest_tfperf.metrics.evidence import Evidence
@@ -234,52 +233,6 @@ def test_the_op_profile_adds_up_to_the_devices_time():
     assert sum(row["share"] for row in table.records() if not row["category"]) == pytest.approx(1)
     assert tuple(table.records()[0].values())[4:] == (2.0, 0.5, 30.0, 6.0, 15.0, 0.15, 0.3)
     assert tuple(table.records()[5].values())[6:] == (None,) * 5
-
-
-def core(number, *ops, chip=None, modules=()):
-    metadata = {"infeed.1": {"hlo_category": "infeed"}, "fusion.1": {"hlo_category": "loop fusion"}}
-    stats = {} if chip is None else {"core_details": field(4, chip)}
-    return plane(
-        f"/device:TPU:{number}",
-        line("XLA Modules", *modules),
-        line("XLA Ops", *ops),
-        metadata=metadata,
-        stats=stats,
-    )
-
-
-def cycles_of(*cores):
-    return [
-        (c.chip, c.working_s, c.busy_s, c.span_s) for c in duty_cycles(decode_trace(space(*cores)))
-    ]
-
-
-def test_a_chip_that_waits_for_input_is_busy_but_does_not_work():
-    ops = [at("infeed.1", 0, 2), at("fusion.1", 2, 5), at("fusion.1", 8, 9)]
-    assert cycles_of(core(3, *ops, modules=[at("jit", 0, 10)])) == [
-        (3, *map(pytest.approx, (4e-3, 6e-3, 10e-3)))
-    ]
-
-
-def test_two_cores_of_one_chip_are_one():
-    cores = core(0, at("fusion.1", 0, 3), chip=7), core(1, at("fusion.1", 2, 8), chip=7)
-    assert cycles_of(*cores) == [(7, *map(pytest.approx, (8e-3, 8e-3, 8e-3)))]
-
-
-def test_without_tpus_there_is_no_duty_cycle():
-    trace = decode_trace(space(plane("/device:GPU:0", line("Stream #1", at("k", 0, 1)))))
-    assert (duty_cycles(trace), duty_cycle([]), idle_share([])) == ([], None, None)
-
-
-def test_the_duty_cycle_agrees_with_xprof():
-    """overview_page: 86.5 %, idle_time_high_confidence_ps 4.90776e+13; device idle time 13.4 %."""
-    cycles = duty_cycles(real("tpu_v6e_jax_inference")[0])
-    assert [cycle.chip for cycle in cycles] == [0, 1, 2, 3]
-    assert round(duty_cycle(cycles), 3) == 0.865
-    assert sum(cycle.span_s - cycle.working_s for cycle in cycles) == pytest.approx(
-        49.0776, abs=1e-4
-    )
-    assert round(idle_share(cycles), 3) == 0.134
 
 
 def test_the_roofline_of_the_real_tpu_trace_agrees_with_xprof():
