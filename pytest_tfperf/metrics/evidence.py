@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from pytest_tfperf.facts.breakdown import Breakdown, break_down
-from pytest_tfperf.facts.busy_times import DeviceTimes, device_times
 from pytest_tfperf.facts.collectives import Runs, find_runs
 from pytest_tfperf.facts.device_ops import device_ops, with_costs
 from pytest_tfperf.facts.device_parts import DeviceParts, find_device_parts
@@ -363,11 +362,6 @@ class Evidence:
         return with_costs(device_ops(self._trace, self.steps), self.costs)
 
     @cached_property
-    def device_times(self) -> DeviceTimes:
-        """The seconds in which each device worked in each step."""
-        return device_times(self._trace, self.steps)
-
-    @cached_property
     def device_parts(self) -> DeviceParts:
         """The parts of each step on each device alone."""
         return find_device_parts(self._trace, self.steps)
@@ -380,7 +374,7 @@ class Evidence:
     @cached_property
     def device_specs(self) -> list[DeviceSpec]:
         """The peak rates of each accelerator that did anything in the steps."""
-        names = frozenset(self.device_times.names)
+        names = frozenset(self.device_parts.names)
         planes = accelerators(self._trace)
         return [device_spec(plane) for plane in planes if device_name(plane) in names]
 

@@ -108,6 +108,9 @@ def _parts(hosts: Mapping[str, Pod], steps: Sequence[Ints], n_steps: int) -> Dev
             )
             for kind in KINDS
         },
+        working_ps=np.concatenate(
+            [parts.working_ps[:, order] for parts, order in zip(of_hosts, orders, strict=True)]
+        ),
         names_kinds=all(parts.names_kinds for parts in of_hosts),
     )
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_tfperf.facts.busy_times import idle_seconds
 from pytest_tfperf.facts.op_times import OpTime, op_table
 from pytest_tfperf.facts.roofline import AROUND_OTHERS, rate_of, roofline_table
 from pytest_tfperf.metrics.evidence import Evidence, Findings
@@ -38,7 +37,9 @@ def analyse(evidence: Evidence) -> Findings:
     peaks = {(spec.peak_flops, spec.bandwidth) for spec in evidence.device_specs}
     # the ops of all devices are summed, so different devices have no common peak
     spec = evidence.device_specs[0] if len(peaks) == 1 else None
-    idle_s = idle_seconds(evidence.device_times, steps)
+    parts = evidence.device_parts
+    busy_ps = sum(int(part.sum()) for part in parts.parts_ps.values())
+    idle_s = max(len(parts.names) * int(steps.period_ps.sum()) - busy_ps, 0) * 1e-12
     roofline = roofline_table(ops, spec, steps.n_steps)
     tables = {
         "device_ops": replace(op_table(ops, steps.n_steps), title="ops on the devices"),

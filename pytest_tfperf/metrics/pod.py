@@ -14,7 +14,7 @@ from pytest_tfperf.facts.device_planes import NO_CATEGORY
 from pytest_tfperf.hlo.collective_ops import DONE, TRANSFERS, synchronous
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.shares import why_collectives_hidden
-from pytest_tfperf.quantities import BYTES, COUNT, SECONDS, SHARE
+from pytest_tfperf.quantities import BYTES, COUNT, RATIO, SECONDS, SHARE
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import Column, Table
 
@@ -27,12 +27,13 @@ _PARTS = (
     ("collective", "collective"),
     ("input", "input"),
 )
-_OWN_WORK = ("device_compute", "output", "input")
 _DEVICE_COLUMNS = (
     Column("device", "device"),
     Column("step", "step", SECONDS),
     *(Column(key, title, SECONDS) for key, title in _PARTS),
     Column("idle", "idle", SECONDS),
+    Column("working", "own work", SECONDS),
+    Column("over_median", "more than the median", RATIO),
     Column("waiting", "waiting", SECONDS),
     Column("last", "enters last", SHARE),
     Column("remark", "remark"),
@@ -121,8 +122,8 @@ def _device_table(pod: Pod, scope: str) -> Table:
     whether its own work takes long or it starts late. Else it is the one that works longest.
     """
     parts, n_steps = pod.parts, max(pod.parts.n_steps, 1)
-    work = sum(parts.parts_ps[kind].sum(axis=1) for kind in _OWN_WORK)
-    waiting = _waiting(pod)
+    work, waiting = parts.working_ps.sum(axis=1), _waiting(pod)
+    median = float(np.median(work))
     records: list[dict[str, Any]] = []
     for place, name in enumerate(parts.names):
         spent = {kind: int(parts.parts_ps[kind][place].sum()) for kind, _ in _PARTS}
@@ -131,6 +132,8 @@ def _device_table(pod: Pod, scope: str) -> Table:
         shown: dict[str, float | None] = {
             kind: picoseconds * 1e-12 / n_steps for kind, picoseconds in spent.items()
         }
+        shown["working"] = float(work[place]) * 1e-12 / n_steps
+        shown["over_median"] = float(work[place]) / median - 1 if median else None
         if not parts.names_kinds:
             shown = dict.fromkeys(shown)
         elif pod.hidden:
@@ -145,7 +148,7 @@ def _device_table(pod: Pod, scope: str) -> Table:
             }
         )
     by_waiting = all(one["last"] is not None and not one["remark"] for one in waiting)
-    keys = [one["waiting"] for one in waiting] if by_waiting else -np.asarray(work)
+    keys = [one["waiting"] for one in waiting] if by_waiting else -work
     order = np.argsort(keys, kind="stable").tolist()
     rows = [records[place] for place in order]
     title = f"parts of a step by device{scope}"

@@ -18,7 +18,7 @@ DETAILED = (*CHECKED, "input_bound", "throughput", "xla_compiles")
 """Metrics with every fact that the schema names; others have none."""
 OTHER_TABLES = (
     *("roofline", "median_step", "op_guide", "padding", "memory", "memory_over_step"),
-    *("functions", "kernels", "op_profile", "devices", "alignment"),
+    *("functions", "kernels", "op_profile", "device_parts", "alignment"),
 )
 
 

@@ -22,7 +22,7 @@ _GROUPS = (
     ("Op profile", ("op_profile", "roofline")),
     (
         "Devices and collectives",
-        ("job_device_parts", "job_collectives", "devices", "device_parts", "collectives"),
+        ("job_device_parts", "job_collectives", "device_parts", "collectives"),
     ),
     ("XLA: executables, and what stayed outside", ("executables", "outside_xla")),
     ("Grappler: the graph before and after", ("graph", "optimizers")),

@@ -59,7 +59,7 @@ def test_the_v100_trace_gets_a_full_answer(profiles):
         "op_profile",
         "memory",
         "memory_at_peak",
-        "devices",
+        "device_parts",
         "host_ops",
         "stages",
     } <= set(profile.tables)
@@ -75,7 +75,7 @@ def test_the_v100_trace_gets_a_full_answer(profiles):
 
 def test_the_tpu_trace_gets_a_full_answer(profiles):
     profile = profiles["tpu_v6e_jax_inference"]
-    assert {"op_profile", "roofline", "memory", "devices"} <= set(profile.tables)
+    assert {"op_profile", "roofline", "memory", "device_parts"} <= set(profile.tables)
     assert profile.advice[0].because.endswith("awaits what runs asynchronously (-done ops)")
     assert 0 < profile.flops_utilization < 1
     assert profile.peak_memory < 32 * 2**30  # what a v6e has
@@ -85,4 +85,4 @@ def test_the_mi300_trace_gets_a_full_answer(profiles):
     profile = profiles["gpu_mi300_jax_conv"]
     assert (profile.xla_clusters, profile.half_precision) == (1, 1.0)
     assert 0 < profile.flops_utilization < 1
-    assert {"kernels", "op_profile", "devices"} <= set(profile.tables)
+    assert {"kernels", "op_profile", "device_parts"} <= set(profile.tables)

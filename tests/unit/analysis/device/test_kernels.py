@@ -8,8 +8,8 @@ from helpers.tables import cells
 from helpers.traces import real, real_trace
 from helpers.xspace import MS, Uint, at, event, line, plane, space
 
-from pytest_tfperf.facts.busy_times import device_times, idle_seconds
 from pytest_tfperf.facts.device_ops import device_ops
+from pytest_tfperf.facts.device_parts import find_device_parts
 from pytest_tfperf.facts.on_devices import own_steps
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.metrics.kernels import (
@@ -22,7 +22,7 @@ from pytest_tfperf.metrics.kernels import (
 )
 from pytest_tfperf.metrics.launches import copy_values, is_host_transfer, kernel_launches
 from pytest_tfperf.metrics.multi_host import analyse_trace
-from pytest_tfperf.metrics.skew import device_table, step_skew
+from pytest_tfperf.metrics.skew import step_skew
 from pytest_tfperf.trace.xspace import decode_trace, read_trace
 
 DERIVED = 0xDEADBEEF - (1 << 32)
@@ -357,14 +357,21 @@ def test_skew_is_that_of_the_devices_own_work():
         for n, work in enumerate((3, 6, 3))
     ]
     trace, steps = traced(*gpus, n_steps=1)
-    times = device_times(trace, steps)
-    value = step_skew(times)
+    value = step_skew(find_device_parts(trace, steps))
     assert (value.number, value.detail["slowest"]) == (pytest.approx(1), "GPU:1")
-    assert idle_seconds(times, steps) == pytest.approx(9e-3)
-    assert device_table(times, steps).rows[0] == (
-        "GPU:1",
-        *map(pytest.approx, (7e-3, 6e-3, 0.7, 1.0)),
-    )
+
+
+def test_own_work_beside_a_collective_counts():
+    """The copy of 2 ms is input, though for 1 ms of it the device is in the collective."""
+    ops = at("k", 1, 3), at("MemcpyH2D", 3, 5), at("ncclDevKernel_AllReduce", 4, 8)
+    trace, steps = traced(gpu(0, *ops), n_steps=1)
+    parts = find_device_parts(trace, steps)
+    assert {kind: int(part.sum()) // MS for kind, part in parts.parts_ps.items() if part.any()} == {
+        "device_compute": 2,
+        "collective": 4,
+        "input": 1,
+    }
+    assert parts.working_ps.tolist() == [[4 * MS]]
 
 
 def test_skew_of_tpu_cores_is_by_their_own_clock():
@@ -392,16 +399,16 @@ def test_skew_of_tpu_cores_is_by_their_own_clock():
             )
         )
     )
-    times = device_times(trace, find_steps(trace))
-    assert (times.working * 1e3).round(6).tolist() == [[2], [3]]
-    assert step_skew(times).number == pytest.approx(3 / 2.5 - 1)
+    parts = find_device_parts(trace, find_steps(trace))
+    assert parts.working_ps.tolist() == [[2 * MS], [3 * MS]]
+    assert step_skew(parts).number == pytest.approx(3 / 2.5 - 1)
 
 
 @pytest.mark.parametrize(("works", "why"), [([3, 0], "1 device"), ([0, 0], "no device")])
 def test_skew_takes_two_devices_that_work(works, why):
     gpus = [gpu(n, at("k", 1, 1 + work)) for n, work in enumerate(works)]
     trace, steps = traced(*gpus)
-    assert why in step_skew(device_times(trace, steps)).why
+    assert why in step_skew(find_device_parts(trace, steps)).why
 
 
 def test_kernels_of_the_mi300_trace_agree_with_xprof():
@@ -462,4 +469,4 @@ def test_the_real_tpu_trace_offloads_to_the_host_in_every_step():
         24,
         24 * 5368709120,
     )
-    assert step_skew(device_times(trace, steps)).number < 1e-3  # 7.6 % on the trace's clock
+    assert step_skew(find_device_parts(trace, steps)).number < 1e-3  # 7.6 % on the trace's clock

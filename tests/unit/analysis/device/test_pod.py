@@ -44,6 +44,8 @@ def test_the_parts_of_a_gpu_sum_to_its_step_and_an_instant_counts_once():
     assert in_ms(rows["GPU:0"], "waiting") == [2]
     assert in_ms(rows["GPU:1"], *PARTS) == [10, 5, 0, 0, 2, 0, 3]
     assert in_ms(rows["GPU:1"], "waiting") == [0]
+    assert [in_ms(rows[f"GPU:{n}"], "working") for n in (0, 1)] == [[4.5], [5]]
+    assert rows["GPU:1"]["over_median"] == pytest.approx(5 / 4.75 - 1)
     assert [rows[f"GPU:{n}"]["last"] for n in (0, 1)] == [0, 1]
     assert table.title == "parts of a step by device: GPU:1 waits least, GPU:0 longest"
     assert [one["device"] for one in table.records()] == ["GPU:1", "GPU:0"]
@@ -116,7 +118,7 @@ def test_ops_without_categories_have_no_parts():
     ]
     table = devices(space(plane("/host:CPU"), *planes))
     for row in table.records():
-        assert in_ms(row, *PARTS) == [4, None, None, None, None, None, 1]
+        assert in_ms(row, *PARTS, "working") == [4, None, None, None, None, None, 1, None]
         assert row["waiting"] is None
         assert "hlo_category" in row["remark"]
     assert table.title == "parts of a step by device"

@@ -277,8 +277,8 @@ def test_the_op_profile_of_the_real_tpu_trace_agrees_with_xprof():
     assert fusions["of_peak"] == pytest.approx(1610612736000 / 9.6198936375 / 918e12)
 
 
-def shares_of_peak(*teraflops):
-    """Return the shares of the peak in both tables, of TPUs of these peaks that run one op."""
+def tables_of(*teraflops):
+    """Return the tables of TPUs of these peaks that run one op of 1 ms in a step of 10 ms."""
     text = "%add.1 = f32[8]{0} add(f32[8]{0} %a, f32[8]{0} %b)"
     told = {"hlo_category": "loop fusion", "flops": 10**9, "bytes_accessed": 8}
     cores = [
@@ -292,7 +292,11 @@ def shares_of_peak(*teraflops):
     ]
     host = plane("/host:CPU", line("marks", at("train", 0, 10, step_num=0, _r=1)))
     recording = Recording(name="", trace=None, workload={})
-    tables = analyse(Evidence(recording, decode_trace(space(host, *cores)))).tables
+    return analyse(Evidence(recording, decode_trace(space(host, *cores)))).tables
+
+
+def shares_of_peak(*teraflops):
+    tables = tables_of(*teraflops)
     shares = [row["of_peak"] for row in tables["op_profile"].records() if row["op"]]
     return shares + [row["share_of_the_roof"] for row in tables["roofline"].records()]
 
@@ -300,3 +304,8 @@ def shares_of_peak(*teraflops):
 def test_ops_of_different_devices_have_no_common_peak():
     assert shares_of_peak(10.0, 10.0) == pytest.approx([0.1, 0.1])  # 1 TFLOP/s each
     assert shares_of_peak(10.0, 20.0) == [None, None]
+
+
+def test_time_without_an_op_on_each_device_is_idle():
+    idle = tables_of(10.0, 10.0)["op_profile"].records()[-1]
+    assert (idle["module"], idle["self_s"]) == ("idle", pytest.approx(18e-3))
