@@ -74,8 +74,6 @@ COPIES = TRANSFERS | {
     "CopyHost",
     "PlaceholderWithDefault",
 }
-PASS_THROUGH = _LOWERED | {"Identity", "IdentityN"}
-"""Ops that hand on a resource handle as it is."""
 TRIVIAL = frozenset({"Const", "Identity", "IdentityN", "NoOp", "Placeholder"})
 """Ops of functions that compute nothing."""
 VARIABLES = frozenset(

@@ -201,7 +201,7 @@ class TfProfile(OtherProcesses):
 
         Raises:
             AssertionError: If the outputs of the variants differ.
-            CaptureError: If one trains variables that another uses, or fails in its process.
+            CaptureError: If there are fewer than two, or one fails in its process.
             TypeError: If they are not steps by name.
         """
         options: dict[str, Any] = {"limits": limits, "warmup": warmup, "trace_steps": trace_steps}

@@ -65,13 +65,12 @@ def compare_steps(
         variants: The variants.
         profiles: Profiles of the variants by name, for the comparison.
         tolerance: Tolerance for the outputs of the first steps; None if they may differ.
-        max_seconds: Time for all of it, after the first two calls of a new variant.
+        max_seconds: Time for all of it, after the first call of a new variant.
         announce: Shows what runs.
         exclusive: Keeps other processes from measuring meanwhile.
 
     Raises:
-        CaptureError: If variants train the same variables.
-        AssertionError: If their outputs differ.
+        AssertionError: If the outputs of variants differ.
     """
     start_devices()
     notes = check_variants(variants, tolerance)

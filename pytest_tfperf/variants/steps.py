@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pytest_tfperf.capture.loop import required_parameters
-from pytest_tfperf.compiler.variable_use import Use, refuse_shared, use_recorded
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.in_use import synchronise
 from pytest_tfperf.variants.outputs import Leaves, Tolerance, check_outputs, leaves_of
@@ -20,30 +19,17 @@ _NO_DATA = (
 
 
 class Variant:
-    """
-    A step with a name, called as the step itself.
-
-    It keeps the output of its first call, and the variables that its second call uses. Those that
-    the first call creates are its own.
-    """
+    """A step with a name, called as the step itself. It keeps the output of its first call."""
 
     def __init__(self, name: str, step: Callable[[], Any]) -> None:
         self.name, self.step = name, step
         self.leaves: Leaves | None = None
-        self.use: Use | None = None
 
     def __call__(self) -> Any:
         """Run one step, and return its output."""
-        return self.step() if self.use is not None else self._look()
-
-    def _look(self) -> Any:
+        output = self.step()
         if self.leaves is None:
-            output = self.step()
             self.leaves = leaves_of(output)
-            return output
-        with use_recorded() as use:
-            output = self.step()
-        self.use = use
         return output
 
 
@@ -109,33 +95,25 @@ def _listed(names: Iterable[object]) -> str:
 
 def check_variants(variants: Sequence[Variant], tolerance: Tolerance | None) -> tuple[str, ...]:
     """
-    Check that variants share no trained variable, and that their first outputs agree.
-
-    Calls each variant until it was called twice.
+    Check that the first outputs of variants agree; a variant that has not run yet is called once.
 
     Args:
         variants: The variants.
         tolerance: Tolerance for the outputs; None if they are not compared.
 
     Returns:
-        Notes on what could not be checked.
+        Notes on what could not be compared.
 
     Raises:
-        CaptureError: If one writes a variable that another uses.
         AssertionError: If outputs differ.
     """
     for variant in variants:
-        while variant.use is None:
+        if variant.leaves is None:
             variant()
     synchronise()
-    uses = {variant.name: variant.use for variant in variants if variant.use is not None}
-    refuse_shared(uses)
-    notes = tuple(dict.fromkeys(use.why for use in uses.values() if use.why))
     if tolerance is None:
-        return notes
-    return notes + check_outputs(
-        {variant.name: variant.leaves or {} for variant in variants}, tolerance
-    )
+        return ()
+    return check_outputs({variant.name: variant.leaves or {} for variant in variants}, tolerance)
 
 
 def _check(name: object, step: object) -> None:

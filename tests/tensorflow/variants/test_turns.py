@@ -366,24 +366,6 @@ BATCH = np.ones((4, 3), "float32"), np.ones((4, 2), "float32")
 
 
 @pytest.mark.imports("keras")
-def test_a_model_that_two_variants_train_is_refused_before_their_outputs_are_looked_at():
-    model = trained()
-    with pytest.raises(
-        CaptureError,
-        match=r"'plain' and 'xla' both train .*dense/kernel.*; each needs a model of its own",
-    ):
-        check_variants(
-            variants_of(
-                {
-                    "plain": lambda: model.train_on_batch(*BATCH),
-                    "xla": lambda: model.train_on_batch(*BATCH),
-                }
-            ),
-            EXACT,
-        )
-
-
-@pytest.mark.imports("keras")
 def test_models_built_twice_from_one_seed_may_train_and_those_of_two_seeds_differ():
     one, same, other = trained(), trained(), trained(seed=2)
     steps = {"one": lambda: one.train_on_batch(*BATCH), "same": lambda: same.train_on_batch(*BATCH)}
