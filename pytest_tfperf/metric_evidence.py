@@ -59,7 +59,7 @@ EVIDENCE: dict[str, str] = {
         "executions. A TPU's compiler shows none"
     ),
     "xla_compile_time": "a trace of the first step that `tf_profile` drives, as for `xla_compiles`",
-    "xla_coverage": f"the graphs of {_CODE}",
+    "xla_coverage": f"the graphs of {_CODE}; a run of each auto-cluster in the traced steps",
     "fusions": f"the HLO of all executables that ran, and {_RAN}",
     "retraces": "events of TensorFlow's runtime. In JAX, the traces that it reports to pytest",
     "eager_ops": (

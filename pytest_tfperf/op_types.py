@@ -15,12 +15,9 @@ NO_KERNEL = "XLA has no kernel for it"
 DYNAMIC = "the size of its result is known only when it runs"
 RANDOM = "draws random numbers from a hidden state"
 EAGER = "run eagerly"
-FELL_BACK = (
-    "its cluster did not run: TensorFlow fell back to single ops, as after a change of shapes"
-)
 UNASKED = "XLA was not requested"
 LEFT_OUT = "auto-clustering left it out: its cluster is too small, or would wait for itself"
-WHY_OUTSIDE = (TEXT, PYTHON, NO_KERNEL, DYNAMIC, RANDOM, EAGER, FELL_BACK, LEFT_OUT, UNASKED)
+WHY_OUTSIDE = (TEXT, PYTHON, NO_KERNEL, DYNAMIC, RANDOM, EAGER, LEFT_OUT, UNASKED)
 """Why an op is outside XLA; the reasons that no flag can change come first."""
 
 HOST_SIDE, DATA_SIDE, GPU_SIDE, TPU_SIDE = "host", "tf.data", "GPU", "TPU"

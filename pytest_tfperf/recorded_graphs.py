@@ -82,18 +82,6 @@ class GraphOp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """A part of the step's graph that XLA compiles as one."""
-
-    name: str
-    """The function's name."""
-    nodes: tuple[GraphOp, ...]
-    """The compute nodes in it, whose `why` is empty."""
-    asked: bool
-    """True for jit_compile; False for auto-clustering, whose clusters may not run after all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StepGraph:
     """
     The graphs of one step, as TensorFlow's runtime instantiated them.
@@ -105,8 +93,10 @@ class StepGraph:
     """Ops by type that Grappler was given, without arguments, results, calls and control flow."""
     after: Mapping[str, int]
     """The same of the ops that it left."""
-    clusters: tuple[Cluster, ...] = ()
-    """The compute nodes that XLA compiles."""
+    inside: Mapping[str, int] = field(default_factory=dict)
+    """The compute nodes that XLA compiles, by type."""
+    n_clusters: int = 0
+    """Auto-clusters with some of them, which may not run after all."""
     outside: tuple[GraphOp, ...] = ()
     """The other compute nodes."""
     lines: Mapping[str, str] = field(default_factory=dict)

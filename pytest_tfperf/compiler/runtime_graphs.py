@@ -274,9 +274,9 @@ class Instance:
     """GraphDef after auto-clustering, if that found clusters."""
 
     @property
-    def compiled(self) -> Function | None:
-        """The function if XLA compiles it as a whole."""
-        return self.function if self.unclustered is None else None
+    def compiled(self) -> bool:
+        """True for a function that XLA compiles as a whole."""
+        return self.function is not None and self.unclustered is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,8 +291,8 @@ class InstanceNode:
     """Name of the node in the graph itself that it is, or belongs to."""
     owner: str | None = None
     """Name of the function whose body holds it."""
-    compiled: tuple[str, str] | None = None
-    """The call and the function around it with jit_compile=True."""
+    compiled: bool = False
+    """True within a function with jit_compile=True."""
 
 
 def instances(probe: Probe, max_seconds: float = math.inf) -> list[Instance]:
@@ -367,9 +367,7 @@ def _ops_of(node: Any, op: InstanceNode, depth: int) -> Iterator[InstanceNode]:
         return
     for name in called_by(node):
         definition = definition_of(name)
-        compiled = op.compiled or (
-            (op.name, name) if must_compile(node) or must_compile(definition) else None
-        )
+        compiled = op.compiled or must_compile(node) or must_compile(definition)
         for inner in definition.node_def:
             inside = replace(
                 op, name=f"{op.name}/{inner.name}", node=inner, owner=name, compiled=compiled

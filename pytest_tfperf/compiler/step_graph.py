@@ -12,10 +12,10 @@ from pytest_tfperf.compiler.functions import Function, Unsupported, called_by
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.runtime_graphs import Instance, instances, ops_in
 from pytest_tfperf.compiler.source_lines import lines_in, traced_ops
-from pytest_tfperf.compiler.xla_coverage import autoclusters, clusters_in
+from pytest_tfperf.compiler.xla_coverage import autoclusters, clusters_of, inside_and_outside
 from pytest_tfperf.graphs import reached
 from pytest_tfperf.op_types import PYTHON_OPS, XLA_SHELLS
-from pytest_tfperf.recorded_graphs import Cluster, GraphOp, StepGraph
+from pytest_tfperf.recorded_graphs import GraphOp, StepGraph
 from pytest_tfperf.values import Unknown
 
 _TRIED_OPS = 20  # of one type, until one has a line: finding a line takes 0.1 ms
@@ -55,15 +55,15 @@ def inspect_graph(probe: Probe, max_seconds: float = math.inf) -> InspectedGraph
 
 def _graph_of(runs: Sequence[Instance]) -> InspectedGraph:
     auto = autoclusters() or any(instance.clustered is not None for instance in runs)
-    clusters: list[Cluster] = []
+    inside: Counter[str] = Counter()
     outside: list[GraphOp] = []
     before: Counter[str] = Counter()
     after: Counter[str] = Counter()
     lines: dict[str, str] = {}
     allocated = 0
     for instance in runs:
-        inside, others = clusters_in(instance, auto)
-        clusters += inside * instance.runs
+        types, others = inside_and_outside(instance, auto)
+        inside.update({op_type: count * instance.runs for op_type, count in types.items()})
         outside += others * instance.runs
         before.update(_types(instance.before, instance.runs))
         after.update(_types(instance.after, instance.runs))
@@ -72,7 +72,8 @@ def _graph_of(runs: Sequence[Instance]) -> InspectedGraph:
     graph = StepGraph(
         before=before,
         after=after,
-        clusters=tuple(clusters),
+        inside=inside,
+        n_clusters=len({name for instance in runs for name in clusters_of(instance).values()}),
         outside=tuple(outside),
         lines=lines,
         allocated=allocated,

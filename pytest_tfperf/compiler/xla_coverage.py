@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytest_tfperf.compiler.lowering.compilable_parts import has_kernel
-from pytest_tfperf.compiler.runtime_graphs import Instance, InstanceNode, ops_in
+from pytest_tfperf.compiler.runtime_graphs import Instance, ops_in
 from pytest_tfperf.compiler.source_lines import lines_in
-from pytest_tfperf.compiler.xla_clusters import cluster_of
 from pytest_tfperf.op_types import (
     DYNAMIC,
+    FUNCTION_ARGUMENTS,
     LEFT_OUT,
     NO_KERNEL,
     PYTHON,
@@ -21,7 +23,7 @@ from pytest_tfperf.op_types import (
     UNASKED,
     computes,
 )
-from pytest_tfperf.recorded_graphs import Cluster, GraphOp
+from pytest_tfperf.recorded_graphs import GraphOp
 
 _DYNAMIC_OPS = frozenset({"Where", "Unique"})
 """
@@ -41,45 +43,65 @@ _RANDOM_OPS = frozenset(
     }
 )
 """Ops with a hidden random state (IsStatefulRandomOp in compilability_check_util.cc)."""
+_NEW = re.compile(r"/_\d+(?=/|$)")  # numbers added by the lowering of loops and branches
+_MOVED = "/declustered"  # copied back out of a cluster (partially_decluster_pass.cc)
 
 
-def clusters_in(instance: Instance, auto: bool) -> tuple[list[Cluster], list[GraphOp]]:
-    """
-    Return the clusters of one run of an instance, and its compute nodes outside them.
-
-    Each call of a function with jit_compile=True is a cluster, unless auto-clustering took it into
-    one of its own.
-    """
+def inside_and_outside(instance: Instance, auto: bool) -> tuple[Counter[str], list[GraphOp]]:
+    """Return the types of an instance's compute nodes that XLA compiles, and the other ones."""
     ops = [op for op in ops_in(instance.after) if computes(op.node.op)]
-    if instance.compiled is not None:
-        return [_asked(instance.compiled.name, ops)], []
-    line = lines_in(instance.graph)
-
-    def listed(op: InstanceNode, why: str) -> GraphOp:
-        return GraphOp(
+    if instance.compiled:
+        return Counter(op.node.op for op in ops), []
+    clustered, line = _clustered(instance), lines_in(instance.graph)
+    inside = Counter(op.node.op for op in ops if op.compiled or op.top in clustered)
+    outside = [
+        GraphOp(
             name=op.name,
             op_type=op.node.op,
             line=line(op.node, op.owner),
-            why=why,
+            why=why_outside(op.node, auto),
             fused=_fused(op.node),
         )
-
-    if instance.clustered is None:
-        names = {}
-    else:
-        names = cluster_of(instance.unclustered, instance.clustered)
-    clusters = [
-        Cluster(
-            name=name,
-            nodes=tuple(listed(op, "") for op in ops if names.get(op.top) == name),
-            asked=False,
-        )
-        for name in dict.fromkeys(names.values())
+        for op in ops
+        if not op.compiled and op.top not in clustered
     ]
-    rest = [op for op in ops if op.top not in names]
-    calls = dict.fromkeys(op.compiled for op in rest if op.compiled)
-    clusters += [_asked(call[1], [op for op in rest if op.compiled == call]) for call in calls]
-    return clusters, [listed(op, why_outside(op.node, auto)) for op in rest if op.compiled is None]
+    return inside, outside
+
+
+def clusters_of(instance: Instance) -> dict[str, str]:
+    """
+    Return the auto-clusters of an instance, by the common prefix of the nodes of their shells.
+
+    The runtime shows the shells of clusters, not their contents.
+    """
+    nodes = () if instance.clustered is None else instance.clustered.node
+    return {
+        _prefix(node.name): node.attr["function"].func.name
+        for node in nodes
+        if node.op == "_XlaCompile"
+    }
+
+
+def _clustered(instance: Instance) -> frozenset[str]:
+    """Return the names of the nodes in auto-clusters: those that the clustered graph lacks."""
+    shells = clusters_of(instance)
+    if not shells:
+        return frozenset()
+    nodes = instance.clustered.node
+    outside = {_plain(node.name) for node in nodes if _prefix(node.name) not in shells}
+    return frozenset(
+        node.name
+        for node in instance.unclustered.node
+        if _plain(node.name) not in outside and node.op not in FUNCTION_ARGUMENTS
+    )
+
+
+def _prefix(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _plain(name: str) -> str:
+    return _NEW.sub("", name.removesuffix(_MOVED))
 
 
 def why_outside(node: Any, auto: bool) -> str:
@@ -146,16 +168,3 @@ def _types(args: Iterable[Any], attrs: Mapping[str, Any]) -> set[int]:
             types |= set(attrs[arg.type_list_attr].list.type)
         types.add(attrs[arg.type_attr].type if arg.type_attr in attrs else arg.type)
     return types
-
-
-def _asked(name: str, ops: Iterable[InstanceNode]) -> Cluster:
-    """
-    Return a cluster of jit_compile=True.
-
-    It always runs. Nobody needs its source lines, which take long to find.
-    """
-    return Cluster(
-        name=name,
-        nodes=tuple(GraphOp(name=op.name, op_type=op.node.op, line=None, why="") for op in ops),
-        asked=True,
-    )

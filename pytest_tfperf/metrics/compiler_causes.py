@@ -96,9 +96,6 @@ _INTO_XLA = {
     ),
     op_types.RANDOM: "tf.random.stateless_uniform and its siblings can be clustered",
     op_types.EAGER: "move it into a tf.function",
-    op_types.FELL_BACK: (
-        "give every batch the same shape, or set jit_compile=True on the tf.function"
-    ),
     op_types.LEFT_OUT: "jit_compile=True on its tf.function compiles it whole",
     op_types.UNASKED: (
         "jit_compile=True on its tf.function or in model.compile, or autocluster=True on the marker"

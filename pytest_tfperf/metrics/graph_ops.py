@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from pytest_tfperf.facts.executions import short_module
 from pytest_tfperf.facts.host_activity import JAX, PYTORCH
-from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics.compiler_causes import outside_cause
 from pytest_tfperf.metrics.evidence import UNTRACED, Evidence, Findings
 from pytest_tfperf.metrics.step_programs import line_of_fit, with_loops
-from pytest_tfperf.op_types import DATA_LOOPS, EAGER, FELL_BACK, WHY_OUTSIDE, computes
+from pytest_tfperf.op_types import DATA_LOOPS, EAGER, WHY_OUTSIDE, computes
 from pytest_tfperf.quantities import COUNT
-from pytest_tfperf.recorded_graphs import CALL, Cluster, StepGraph
+from pytest_tfperf.recorded_graphs import CALL, StepGraph
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
@@ -29,9 +29,15 @@ _DATA_LOOP = (
     "body is not visible"
 )
 _NOTHING = "nothing in the step computes: there are constants, copies and variables alone"
+_FELL_BACK = (
+    "{n} of {of} auto-clusters did not run in the traced steps, as after a change of shapes: give "
+    "every batch the same shape, or set jit_compile=True on the tf.function"
+)
 _AUTO = "cluster_"  # what auto-clustering calls its executables
 _SHOWN, _LAYERS = 5, 2
 _MOST_TYPES = 2_000  # more than TensorFlow has, so that comparisons miss none
+EagerOps = Sequence[tuple[str, str | None, int]]
+"""(type, the user's line, count) of the ops that Python ran."""
 
 
 class Outside(NamedTuple):
@@ -59,10 +65,10 @@ def analyse(evidence: Evidence) -> Findings:
             values["xla_coverage"] = replace(values["xla_coverage"], detail={"outside": {}})
         return Findings(values=values)
     graph, eager = evidence.code.graph, evidence.recording.eager
-    known = None if isinstance(graph, Unknown) else _known_executables(evidence)
+    n_ran = None if isinstance(graph, Unknown) else _clusters_that_ran(evidence)
     in_keras = evidence.trace is not None and evidence.launched.in_keras
-    values = graph_values(graph, eager, known, in_keras)
-    return Findings(values=with_loops(values, evidence), tables=graph_tables(graph, eager, known))
+    values = graph_values(graph, eager, n_ran, in_keras)
+    return Findings(values=with_loops(values, evidence), tables=graph_tables(graph, eager))
 
 
 def analyse_passes(evidence: Evidence) -> Findings:
@@ -71,18 +77,18 @@ def analyse_passes(evidence: Evidence) -> Findings:
     return Findings(tables={"optimizers": table} if table.rows else {})
 
 
-def _known_executables(evidence: Evidence) -> Mapping[str, HloModule] | None:
-    """Return all executables that ran in the traced steps, None if not all are known."""
+def _clusters_that_ran(evidence: Evidence) -> int | None:
+    """Return how many auto-clusters the traced steps ran, None if that is not known."""
     if evidence.trace is None or evidence.why_xla_unknown:
         return None
-    found = evidence.executables
-    return found if len(found) == len(evidence.xla.modules) else None
+    # one that was compiled for several shapes has several executables
+    return len({short_module(name) for name in evidence.xla.modules if name.startswith(_AUTO)})
 
 
 def graph_values(
     graph: StepGraph | Unknown,
-    eager: Sequence[tuple[str, str | None, int]],
-    executables: Mapping[str, HloModule] | None,
+    eager: EagerOps,
+    n_ran: int | None,
     in_keras: bool = False,
 ) -> dict[str, Value]:
     """
@@ -91,7 +97,7 @@ def graph_values(
     Args:
         graph: The step's graphs.
         eager: (type, line, count) of the ops that Python ran.
-        executables: All that ran in the traced steps, None if they are not known.
+        n_ran: Number of auto-clusters that the traced steps ran, None if it is not known.
         in_keras: True if the steps are those of a loop of Keras.
     """
     if isinstance(graph, Unknown):
@@ -102,47 +108,33 @@ def graph_values(
         }
     return {
         **_grappler_values(graph),
-        "xla_coverage": _coverage(graph, eager, executables, in_keras),
+        "xla_coverage": _coverage(graph, eager, n_ran, in_keras),
     }
 
 
-def graph_tables(
-    graph: StepGraph | Unknown,
-    eager: Sequence[tuple[str, str | None, int]],
-    executables: Mapping[str, HloModule] | None,
-) -> dict[str, Table]:
+def graph_tables(graph: StepGraph | Unknown, eager: EagerOps) -> dict[str, Table]:
     """Return the tables of ops by type before and after Grappler, and of ops outside XLA."""
     if isinstance(graph, Unknown):
         return {}
     tables = {
         "graph": _type_table(graph),
-        "outside_xla": _outside_table(outside_xla(graph, eager, executables)[1]),
+        "outside_xla": _outside_table(outside_xla(graph, eager)),
     }
     return {key: table for key, table in tables.items() if table.rows}
 
 
-def outside_xla(
-    graph: StepGraph,
-    eager: Sequence[tuple[str, str | None, int]],
-    executables: Mapping[str, HloModule] | None,
-) -> tuple[int, list[Outside]]:
+def outside_xla(graph: StepGraph, eager: EagerOps) -> list[Outside]:
     """
-    Return the number of compute nodes inside XLA, and the compute nodes outside.
+    Return the compute nodes outside XLA.
 
     Ops that XLA cannot compile come first, then those that are most frequent.
 
     Args:
         graph: The step's graphs.
         eager: (type, line, count) of the ops that Python ran.
-        executables: All that ran in the traced steps, None if they are not known.
     """
-    ran = _that_ran(graph.clusters, executables)
-    fell_back = [
-        replace(op, why=FELL_BACK) for one in graph.clusters if one not in ran for op in one.nodes
-    ]
-    ops = [*graph.outside, *fell_back]
-    first = {(op.op_type, op.line, op.why): op.name for op in reversed(ops)}
-    counts = Counter((op.op_type, op.line, op.why) for op in ops)
+    first = {(op.op_type, op.line, op.why): op.name for op in reversed(graph.outside)}
+    counts = Counter((op.op_type, op.line, op.why) for op in graph.outside)
     found = [Outside(first[key], *key, count) for key, count in counts.items()]
     found += [
         Outside("", op_type, line, EAGER, count)
@@ -151,7 +143,7 @@ def outside_xla(
     ]
     rank = {why: index for index, why in enumerate(WHY_OUTSIDE)}
     found.sort(key=lambda one: (rank.get(one.why, 0), -one.n_ops, one.op_type, one.line or ""))
-    return sum(len(cluster.nodes) for cluster in graph.clusters if cluster in ran), found
+    return found
 
 
 def _is_compute(op_type: str) -> bool:
@@ -161,45 +153,6 @@ def _is_compute(op_type: str) -> bool:
     Functions are named `__inference_…`, and their ops are in the graphs.
     """
     return computes(op_type) and not op_type.startswith("__")
-
-
-def _that_ran(
-    clusters: Sequence[Cluster], executables: Mapping[str, HloModule] | None
-) -> frozenset[Cluster]:
-    """
-    Return the clusters that the traced steps ran.
-
-    Clusters that the user asked for always ran. One of auto-clustering ran if an executable names
-    more of its nodes than of any other cluster. Names of clusters say nothing, since each
-    clustering numbers them anew.
-    """
-    if executables is None:
-        return frozenset(clusters)
-    ran = {cluster for cluster in clusters if cluster.asked}
-    known = {cluster: _known_as(cluster) for cluster in set(clusters) - ran}
-    for name, module in executables.items():
-        named = _op_names(module) if name.startswith(_AUTO) else frozenset()
-        shared = {cluster: len(named & names) for cluster, names in known.items()}
-        ran |= {
-            cluster for cluster, count in shared.items() if count and count == max(shared.values())
-        }
-    return frozenset(ran)
-
-
-def _known_as(cluster: Cluster) -> frozenset[str]:
-    """
-    Return the names of a cluster's nodes, with and without those of their callers.
-
-    An executable names inlined nodes with their callers.
-    """
-    paths = [op.name.split("/") for op in cluster.nodes]
-    return frozenset("/".join(path[start:]) for path in paths for start in range(len(path)))
-
-
-def _op_names(module: HloModule) -> frozenset[str]:
-    """Return the TensorFlow ops of a module; an inlined one is named `old name;name`."""
-    ops = (op.op_name for part in module.computations.values() for op in part.instructions.values())
-    return frozenset(name for op_name in ops for name in op_name.split(";"))
 
 
 def _grappler_values(graph: StepGraph) -> dict[str, Value]:
@@ -233,13 +186,16 @@ def _grappler_text(graph: StepGraph) -> str:
 
 def _coverage(
     graph: StepGraph,
-    eager: Sequence[tuple[str, str | None, int]],
-    executables: Mapping[str, HloModule] | None,
+    eager: EagerOps,
+    n_ran: int | None,
     in_keras: bool,
 ) -> Value:
-    n_inside, outside = outside_xla(graph, eager, executables)
-    n_outside = sum(one.n_ops for one in outside)
-    types = _types(graph, eager, executables)
+    if n_ran is not None and n_ran < graph.n_clusters:
+        why = _FELL_BACK.format(n=graph.n_clusters - n_ran, of=graph.n_clusters)
+        return Value.unknown("xla_coverage", why)
+    outside = outside_xla(graph, eager)
+    n_inside, n_outside = sum(graph.inside.values()), sum(one.n_ops for one in outside)
+    types = _types(graph, eager)
     if not n_inside + n_outside:
         return replace(Value.unknown("xla_coverage", _NOTHING), detail=types)
     cause = (
@@ -268,26 +224,19 @@ def _place(outside: Outside, graph: StepGraph, in_keras: bool) -> str:
     return f"at {outside.line}" if outside.line else ""
 
 
-def _types(
-    graph: StepGraph,
-    eager: Sequence[tuple[str, str | None, int]],
-    executables: Mapping[str, HloModule] | None,
-) -> dict[str, dict[str, int]]:
+def _types(graph: StepGraph, eager: EagerOps) -> dict[str, dict[str, int]]:
     """
     Return the compute nodes by type `inside` and `outside` XLA.
 
     A node that Grappler fused counts as the ops in it, since XLA is given these.
     """
-    ran = _that_ran(graph.clusters, executables)
-    inside, outside = Counter[str](), Counter[str]()
-    for cluster in graph.clusters:
-        (inside if cluster in ran else outside).update(op.op_type for op in cluster.nodes)
+    outside = Counter[str]()
     for op in graph.outside:
         outside.update(op.fused or (op.op_type,))
     for op_type, _, count in eager:
         if _is_compute(op_type):
             outside[op_type] += count
-    return {"inside": dict(inside), "outside": dict(outside)}
+    return {"inside": dict(graph.inside), "outside": dict(outside)}
 
 
 def _type_table(graph: StepGraph) -> Table:

@@ -12,10 +12,9 @@ import tensorflow as tf
 
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.step_graph import inspect_graph
-from pytest_tfperf.facts.executions import find_xla_use, step_executables
+from pytest_tfperf.facts.executions import find_xla_use, short_module
 from pytest_tfperf.facts.steps import find_steps
-from pytest_tfperf.metrics.graph_ops import _op_names, graph_values
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.metrics.graph_ops import graph_values
 from pytest_tfperf.trace.xspace import read_trace
 from pytest_tfperf.values import Unknown
 
@@ -144,8 +143,8 @@ STEPS = {
 STEPS |= {"dynamic": changing_shapes(), "keras": keras_fit()}
 
 
-def traced(step):
-    """The executables that ran in two steps, by name."""
+def ran(step):
+    """The auto-clusters that ran in two steps, by the names of their executables."""
     with tempfile.TemporaryDirectory() as folder:
         tf.profiler.experimental.start(folder)
         for number in range(2):
@@ -153,7 +152,8 @@ def traced(step):
                 step()
         tf.profiler.experimental.stop()
         trace = read_trace(next(Path(folder).rglob("*.xplane.pb")))
-    return step_executables(trace, find_xla_use(trace, find_steps(trace)))
+    names = find_xla_use(trace, find_steps(trace)).modules
+    return sorted({short_module(name) for name in names if name.startswith("cluster_")})
 
 
 def graph_of(step):
@@ -165,24 +165,21 @@ def graph_of(step):
 def seen(step):
     for _ in range(2):
         step()
-    executables = traced(step)
+    clusters = ran(step)
     graph = graph_of(step)
     if isinstance(graph, Unknown):
         return {"why": graph}
-    recording = Recording(name="", trace=None, workload={}, graph=graph)
-    coverage = graph_values(recording.graph, recording.eager, executables)["xla_coverage"]
+    coverage = graph_values(graph, (), len(clusters))["xla_coverage"]
     return {
         "before": graph.before,
         "after": graph.after,
-        "clusters": [sorted(op.name for op in cluster.nodes) for cluster in graph.clusters],
-        "asked": [cluster.asked for cluster in graph.clusters],
+        "inside": graph.inside,
+        "n_clusters": graph.n_clusters,
         "outside": [asdict(op) for op in graph.outside],
-        "again": sorted(
-            sorted(op.name for op in cluster.nodes) for cluster in graph_of(step).clusters
-        ),
-        "ran": [sorted(_op_names(module)) for module in executables.values()],
+        "again": graph_of(step).inside,
+        "ran": clusters,
         "coverage": coverage.number,
-        "where": coverage.detail.get("where"),
+        "why": coverage.why,
     }
 
 

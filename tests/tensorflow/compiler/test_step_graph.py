@@ -1,6 +1,5 @@
 """The graphs of real steps, counted by hand: before and after Grappler, inside XLA and outside."""
 
-import itertools
 from types import SimpleNamespace
 
 import keras
@@ -148,7 +147,7 @@ def test_ops_are_counted_as_in_the_graph(counts):
         name = function.python_function.__name__
         graph = graph_of(lambda function=function: function(X))
         assert (sum(graph.before.values()), sum(graph.after.values())) == (before, after), name
-        assert sum(len(cluster.nodes) for cluster in graph.clusters) == inside, name
+        assert sum(graph.inside.values()) == inside, name
         assert sorted(op.op_type for op in graph.outside) == outside, name
 
 
@@ -226,22 +225,11 @@ def test_the_largest_result_that_is_certainly_allocated():
         assert graph_of(lambda step=step: step(column)).allocated == size, name
 
 
-def test_calls_with_jit_compile_are_clusters():
-    (whole,) = graph_of(lambda: compiled(X)).clusters
-    assert ([op.name for op in whole.nodes], whole.asked) == (["matmul", "Relu"], True)
-    graph = graph_of(lambda: thrice(X))
-    assert len(graph.clusters) == 3
-    assert {cluster.name for cluster in graph.clusters} == {whole.name}
-    assert (
-        len(
-            set(
-                itertools.chain.from_iterable(
-                    (op.name for op in cluster.nodes) for cluster in graph.clusters
-                )
-            )
-        )
-        == 6
-    )
+def test_calls_with_jit_compile_are_inside_and_no_auto_clusters():
+    for step, n_calls in ((compiled, 1), (thrice, 3)):
+        graph = graph_of(lambda step=step: step(X))
+        assert graph.inside == {"MatMul": n_calls, "Relu": n_calls}
+        assert graph.n_clusters == 0
 
 
 def test_a_function_that_python_calls_twice_counts_twice():
@@ -256,7 +244,7 @@ def test_a_function_that_python_calls_twice_counts_twice():
         2 * 14 + 2 * 3,
         2 * 9 + 2 * 3,
     )
-    assert len(graph.clusters) == 2
+    assert graph.inside == {"MatMul": 2, "Relu": 2}
     assert len(graph.outside) == 2 * 7
 
 
@@ -422,7 +410,6 @@ def test_keras_fit_has_graphs(jit):
     for graph in steps:
         assert graph.before["AssignSubVariableOp"] == 4  # two kernels, two biases
         assert coverage(graph).number == (1.0 if jit else 0.0)
-        assert len(graph.clusters) == int(jit)
         assert all(op.line.startswith("test_step_graph.py:") for op in graph.outside if op.line)
         # forward 2, of the second layer 2, of the first 1, whose input needs no gradient
         assert sum(n for op_type, n in graph.after.items() if "MatMul" in op_type) == 5
@@ -510,6 +497,6 @@ def test_graphs_that_take_too_long_are_unknown():
 
 def test_eager_step_has_an_empty_graph():
     graph = graph_of(lambda: X * 2)
-    assert (graph.before, graph.after, graph.clusters) == ({}, {}, ())
+    assert (graph.before, graph.after, graph.inside) == ({}, {}, {})
     found = values(graph, eager=(("Mul", "model.py:3", 1),))
     assert (found["graph_ops"].number, found["xla_coverage"].number) == (None, 0.0)

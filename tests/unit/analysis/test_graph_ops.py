@@ -2,14 +2,13 @@
 
 import pytest
 from helpers.builders import profile
-from helpers.hlo import module, op
 from helpers.tables import cells
 
 from pytest_tfperf.metrics.compiler_causes import outside_cause
 from pytest_tfperf.metrics.graph_ops import graph_tables, graph_values, outside_xla
 from pytest_tfperf.metrics.step_advice import advise
-from pytest_tfperf.op_types import EAGER, FELL_BACK, NO_KERNEL, PYTHON, TEXT, UNASKED, WHY_OUTSIDE
-from pytest_tfperf.recorded_graphs import Cluster, GraphOp, StepGraph
+from pytest_tfperf.op_types import EAGER, NO_KERNEL, PYTHON, TEXT, UNASKED, WHY_OUTSIDE
+from pytest_tfperf.recorded_graphs import GraphOp, StepGraph
 from pytest_tfperf.values import PARTS, Source, Step, Unknown
 
 
@@ -20,32 +19,22 @@ def outside(*whys):
     )
 
 
-def cluster(*nodes, asked=False, name="cluster_7"):
-    ops = (GraphOp(name=node, op_type="Mul", line="model.py:3", why="") for node in nodes)
-    return Cluster(name=name, nodes=tuple(ops), asked=asked)
-
-
 def known(graph=None, eager=(), why=None):
     return graph or Unknown(why or ""), eager
 
 
-def graph(clusters=(), outside=(), before=None, after=None):
+def graph(n_inside=0, outside=(), before=None, after=None, n_clusters=0):
     return StepGraph(
         before=before or {"Const": 1},
         after=after or {"Const": 1},
-        clusters=clusters,
+        inside={"Mul": n_inside} if n_inside else {},
         outside=outside,
+        n_clusters=n_clusters,
     )
 
 
-def executable(*op_names):
-    return module(
-        main=[op(f"i{n}", "add", "f32[2]", op_name=name) for n, name in enumerate(op_names)]
-    )
-
-
-def coverage(graph, eager=(), executables=None):
-    return graph_values(*known(graph, eager), executables)["xla_coverage"]
+def coverage(graph, eager=(), n_ran=None):
+    return graph_values(*known(graph, eager), n_ran)["xla_coverage"]
 
 
 def test_ops_are_those_that_are_left_and_the_reduction_is_the_share_that_went():
@@ -83,7 +72,7 @@ def test_without_a_graph_all_is_unknown_with_the_reason(given, why):
     values = graph_values(*given, None)
     assert {value.why for value in values.values()} == {why}
     assert {value.number for value in values.values()} == {None}
-    assert graph_tables(*given, None) == {}
+    assert graph_tables(*given) == {}
 
 
 def test_a_step_without_functions_has_no_graph():
@@ -99,13 +88,12 @@ def test_a_step_without_functions_has_no_graph():
 
 def test_coverage_is_the_share_of_compute_nodes_in_clusters():
     cases = [
-        (graph([cluster("a", "b", asked=True)]), (), 1.0),
-        (graph([cluster("a", "b", asked=True)], outside(UNASKED)), (), 2 / 3),
-        (graph([cluster("a", asked=True)] * 3, outside(UNASKED)), (), 0.75),  # called three times
+        (graph(2), (), 1.0),
+        (graph(2, outside(UNASKED)), (), 2 / 3),
         (graph(outside=outside(UNASKED, UNASKED)), (), 0.0),
-        (graph([cluster("a", asked=True)]), (("Mul", "m.py:1", 3),), 0.25),
+        (graph(1), (("Mul", "m.py:1", 3),), 0.25),
         (
-            graph([cluster("a", asked=True)]),
+            graph(1),
             (
                 ("__inference_step_7", "m.py:1", 3),
                 ("ReadVariableOp", "m.py:2", 1),
@@ -118,37 +106,14 @@ def test_coverage_is_the_share_of_compute_nodes_in_clusters():
         assert coverage(given, eager).number == share, (given, eager, share)
 
 
-AUTO = [cluster("a", "b/c", "d"), cluster("e", "f", "g", "h")]
-
-
-def test_an_auto_cluster_that_did_not_run_is_outside():
-    cases = [
-        (None, 1.0),  # it is not known what ran
-        ({}, 0.0),
-        ({"cluster_0_x(3)": executable("b/c", "")}, 3 / 7),  # clusters are numbered anew each time
-        (
-            {
-                "cluster_0_x(3)": executable("old;d", "other"),
-                "cluster_1_x(4)": executable("f", "g"),
-            },
-            1.0,
-        ),
-        (
-            {"cluster_0_x(3)": executable("e", "f", "a")},
-            4 / 7,
-        ),  # an executable stands for the cluster that it shares most with
-        ({"cluster_0_x(3)": executable("c")}, 3 / 7),  # b was called and not inlined
-        ({"a_inference_step_7(3)": executable("a", "e")}, 0.0),  # not one of auto-clustering's
-        ({"cluster_0_x(3)": executable("x", "y")}, 0.0),
-    ]
-    for executables, share in cases:
-        value = coverage(graph(AUTO), executables=executables)
-        assert value.number == share, (executables, share)
-        assert (FELL_BACK in value.detail.get("where", "")) == (share < 1), (executables, share)
-
-
-def test_what_the_user_asked_for_ran_whatever_the_executables_are_called():
-    assert coverage(graph([cluster("a", asked=True)]), executables={}).number == 1.0
+def test_coverage_is_unknown_if_fewer_auto_clusters_ran_than_were_made():
+    made = graph(7, outside(UNASKED), n_clusters=2)
+    for n_ran in (None, 2, 3):  # None: it is not known what ran
+        assert coverage(made, n_ran=n_ran).number == 7 / 8, n_ran
+    for n_ran, why in ((0, "2 of 2 auto-clusters"), (1, "1 of 2 auto-clusters")):
+        value = coverage(made, n_ran=n_ran)
+        assert value.number is None, n_ran
+        assert value.why.startswith(f"{why} did not run in the traced steps"), n_ran
 
 
 def test_what_xla_cannot_compile_comes_first_and_then_what_is_most_often():
@@ -157,10 +122,7 @@ def test_what_xla_cannot_compile_comes_first_and_then_what_is_most_often():
         *outside(UNASKED),
         GraphOp(name="p", op_type="PyFunc", line=None, why=PYTHON),
     )
-    n_inside, found = outside_xla(
-        graph([cluster("a", asked=True)], ops), (("Mul", "m.py:1", 2),), None
-    )
-    assert n_inside == 1
+    found = outside_xla(graph(1, ops), (("Mul", "m.py:1", 2),))
     assert [(one.op_type, one.why, one.n_ops) for one in found] == [
         ("Type2", TEXT, 1),
         ("PyFunc", PYTHON, 1),
@@ -190,12 +152,12 @@ def test_there_is_a_remedy_for_each_reason():
 
 def test_tables():
     given = graph(
-        [cluster("a", asked=True)],
+        1,
         outside(TEXT, TEXT),
         {"Identity": 7, "MatMul": 3, "Add": 1},
         {"MatMul": 3, "Add": 2},
     )
-    tables = graph_tables(*known(given), None)
+    tables = graph_tables(*known(given))
     assert cells(tables["graph"], "type", "before", "after") == [
         ("Identity", 7, 0),
         ("Add", 1, 2),
@@ -208,14 +170,12 @@ def test_tables():
 
 
 def test_a_table_with_nothing_in_it_is_left_out():
-    assert set(graph_tables(*known(graph([cluster("a", asked=True)])), None)) == {"graph"}
+    assert set(graph_tables(*known(graph(1)))) == {"graph"}
 
 
 def test_advice_speaks_where_xla_compiles_some_of_the_step_but_not_all():
     for n_outside, n_inside, speaks in [(1, 3, True), (0, 3, False), (3, 0, False)]:
-        value = coverage(
-            graph([cluster(*map(str, range(n_inside)), asked=True)], outside(*[PYTHON] * n_outside))
-        )
+        value = coverage(graph(n_inside, outside(*[PYTHON] * n_outside)))
         step = Step(name="train 0", period_s=0.1, parts_s=dict.fromkeys(PARTS, 0.0))
         found = advise(profile(steps=(step,), xla_coverage=value))
         assert [(advice.because, advice.what) for advice in found] == [
@@ -227,15 +187,7 @@ def test_compute_nodes_are_told_by_type_inside_and_outside_xla():
     fused = GraphOp(
         name="Relu", op_type="_FusedMatMul", line=None, why=UNASKED, fused=("MatMul", "Relu")
     )
-    given = graph([cluster("a", "b", asked=True)], (fused, *outside(UNASKED)))
+    given = graph(2, (fused, *outside(UNASKED)))
     eager = (("Mul", "m.py:1", 3), ("ReadVariableOp", "m.py:2", 1))
     told = {"inside": {"Mul": 2}, "outside": {"MatMul": 1, "Relu": 1, "Type0": 1, "Mul": 3}}
     assert coverage(given, eager).detail.items() >= told.items()
-    idle = graph([cluster("a")], outside(UNASKED))  # the cluster did not run
-    assert (
-        coverage(idle, (), {}).detail.items()
-        >= {
-            "inside": {},
-            "outside": {"Mul": 1, "Type0": 1},
-        }.items()
-    )
