@@ -27,7 +27,6 @@ from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.facts.host_activity import frameworks_of
 from pytest_tfperf.frameworks.in_use import check_any_in_use, in_use, named, untraced_names
 from pytest_tfperf.frameworks.jax_objects import jax_objects
-from pytest_tfperf.frameworks.launch_failures import launch_failures_explained
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.metrics.on_demand import OnDemand, extended
@@ -159,7 +158,7 @@ class Profiles:
     def _opened(self, windows: Windows) -> Iterator[Windows]:
         self._open.append(windows)
         try:
-            with traces_watched(windows), launch_failures_explained():
+            with traces_watched(windows):
                 yield windows
         finally:
             windows.close()
