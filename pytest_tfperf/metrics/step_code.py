@@ -17,7 +17,6 @@ from pytest_tfperf.padding.overhead import (
     padding_values,
 )
 from pytest_tfperf.recorded_graphs import OpGraph
-from pytest_tfperf.recording import UNSEEN
 from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.values import Unknown, Value
 
@@ -35,8 +34,7 @@ def analyse_padding(evidence: Evidence) -> Findings:
     if _is_left_out(evidence, MEMORY) and _is_left_out(evidence, MATRIX_UNIT):
         return _left_out(MEMORY, MATRIX_UNIT)
     trace = evidence.trace
-    ops = UNSEEN if evidence.framework == JAX else evidence.code.ops
-    recording = replace(evidence.recording, lowered=evidence.lowered, ops=ops)
+    recording = replace(evidence.recording, lowered=evidence.lowered)
     if trace is None:
         values, tables = padding_values(recording)
         return Findings(values=values, tables=tables)
