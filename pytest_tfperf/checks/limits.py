@@ -278,6 +278,8 @@ def _shown(value: Value, limit: Limit) -> str:
         return format_quantity(value.number, unit) + _tpu_of(value)
     low, high = format_quantity(value.low(), unit), format_quantity(value.high(), unit)
     bounds = value.detail.get("bounds")
+    if value.detail.get("at_least"):
+        return f"at least {low}{_tpu_of(value, (bounds or '') if limit.may_hold(value) else '')}"
     if low == high:  # as they are written
         return f"{low}{_tpu_of(value, bounds or '')}"
     if bounds:

@@ -257,7 +257,7 @@ def _bounds(evidence: Evidence, share: float) -> dict[str, Any]:
         "the profiler slows the steps down, which hides waits for a pipeline that takes "
         f"{format_quantity(needed, SHARE)} of their time"
     )
-    return {"low": share, "high": 1.0, "bounds": why}
+    return {"low": share, "high": 1.0, "bounds": why, "at_least": True}
 
 
 def _host_overhead(evidence: Evidence, trace: Trace) -> Value:

@@ -72,7 +72,7 @@ IN_THIS_PROCESS = """
 def test_closures_are_a_step(tf_profile):
     profile = tf_profile(lambda: wait_for(BATCH, BATCH), examples_per_step=16)
     assert products(profile) == 2 * FORWARD_AND_KERNEL
-    assert profile.throughput == pytest.approx(16 / profile.step_time)
+    assert profile.throughput == pytest.approx(16 / profile.step_time, rel=0.2)  # mean and median
     assert [profile.value(name).number for name in XLA] == [0, 0, 0]
     assert profile.host_overhead < 1
     # TensorFlow drops the events of cheap ops, such as the assignment, after some calls
@@ -130,7 +130,7 @@ def test_the_input_of_the_coordinator_is_known(tf_profile):
     profile = tf_profile(wait_for, data)
     check_hidden(profile, *XLA, "host_overhead")
     assert 0 <= profile.input_bound < 1
-    assert profile.throughput == pytest.approx(8 / profile.step_time)
+    assert profile.throughput == pytest.approx(8 / profile.step_time, rel=0.2)  # mean and median
     assert products(profile) == FORWARD_AND_KERNEL
 
 def test_the_input_of_the_workers_is_not(tf_profile):

@@ -508,3 +508,16 @@ def test_a_value_that_traces_of_each_step_made_unknown_has_their_cause():
     )
     once = {**ended, "retraces": value("retraces", 0, where="")}
     assert the_check(replace(profile(**once), ended=why), max_step_time=1).lines == ()
+
+
+def test_of_a_value_with_a_lower_bound_alone_the_reason_stands_where_it_decides_nothing():
+    share = value(
+        "input_bound", 0.2, low=0.2, high=1.0, at_least=True, bounds="waits may be hidden"
+    )
+    broken, open_ = (
+        the_check(profile(input_bound=share), max_input_bound=one) for one in (0.1, 0.3)
+    )
+    assert (broken.verdict, open_.verdict) == (Verdict.FAIL, Verdict.UNKNOWN)
+    assert "at least 20 %" in broken.sentence
+    assert "waits" not in broken.sentence
+    assert "at least 20 % (waits may be hidden)" in open_.sentence
