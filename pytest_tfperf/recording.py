@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.function_traces import FunctionTrace
+from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.recorded_graphs import CALL, OpGraph, StepGraph
 from pytest_tfperf.values import Unknown
 
-Modules = tuple[tuple[bytes, float], ...]
-"""Serialised HloModuleProtos, and how often each runs in a step."""
+Modules = tuple[tuple[HloModule, float], ...]
+"""HLO modules, and how often each runs in a step."""
 StepKinds = tuple[tuple[Modules, int], ...]
 """The modules of each kind of step, and the number of such steps; empty if all steps are alike."""
 ENDLESS = -1

@@ -88,11 +88,11 @@ def programs_before(
     for name, module in executables.items():
         try:
             program = _program_before(name, module, programs(name.partition("(")[0]))
+            if isinstance(program, Unknown):
+                return program
+            found.append((decode_module(program, name), runs[name]))
         except TfperfError as error:
             return Unknown(str(error))
-        if isinstance(program, Unknown):
-            return program
-        found.append((program, runs[name]))
     return tuple(found)
 
 

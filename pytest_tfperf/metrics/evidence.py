@@ -49,7 +49,6 @@ from pytest_tfperf.facts.waits import (
     timed_waits,
 )
 from pytest_tfperf.hlo.cost import Costs, module_costs
-from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recorded_graphs import OpGraph, StepGraph
@@ -303,27 +302,16 @@ class Evidence:
             return Unknown(why)
         return programs_before(self.xla, self.executables, self.code.programs)
 
-    @cached_property
-    def programs(self) -> list[tuple[HloModule, float]] | Unknown:
-        """The modules of `lowered` with their runs. Raises: TraceError if one is damaged."""
-        if isinstance(self.lowered, Unknown):
-            return self.lowered
-        name = self.recording.name or "step"
-        return [
-            (decode_module(raw, f"{name}, module {n}"), runs)
-            for n, (raw, runs) in enumerate(self.lowered)
-        ]
-
     def on_its_platform(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """
         Mark values of the step's programs, if JAX makes other programs for other platforms.
 
         Raises:
-            TraceError: If a program is damaged.
+            TraceError: If an executable is damaged.
         """
-        if self.recording.framework != JAX or isinstance(self.programs, Unknown):
+        if self.recording.framework != JAX or isinstance(self.lowered, Unknown):
             return dict(values)
-        differs = any(differs_by_platform(module) for module, _ in self.programs)
+        differs = any(differs_by_platform(module) for module, _ in self.lowered)
         return on_its_platform(values) if differs else dict(values)
 
     @cached_property

@@ -17,13 +17,12 @@ from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.facts.roofline import flops_utilization
 from pytest_tfperf.facts.unoptimised import on_its_platform
 from pytest_tfperf.hlo.cost import Costs, module_costs
-from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.op_work import TABLE, OpWork, Programs, ops_of, table_of, with_ops
 from pytest_tfperf.metrics.timing import timed_step
 from pytest_tfperf.op_types import multiplies_matrices
-from pytest_tfperf.recording import Modules, Recording
+from pytest_tfperf.recording import Modules
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
 from pytest_tfperf.values import Source, Unknown, Value
@@ -125,7 +124,7 @@ def _over_kinds(flops: Value, evidence: Evidence) -> Value:
         return Value.unknown("flops", kinds.why)
     each: list[float] = []
     for modules, n_steps in kinds:
-        found = _flops(_with_costs(modules, evidence.recording.name))
+        found = _flops(_with_costs(modules))
         if found.number is None:
             return found
         each += [found.number] * n_steps
@@ -170,9 +169,9 @@ def _unseen(evidence: Evidence) -> dict[str, HloModule]:
 def _before_optimisation(evidence: Evidence) -> Programs | Unknown:
     if evidence.runs_executor:
         return Unknown(_OUTSIDE)
-    if isinstance(evidence.programs, Unknown):
-        return evidence.programs
-    return [(module_costs(module), runs) for module, runs in evidence.programs]
+    if isinstance(evidence.lowered, Unknown):
+        return evidence.lowered
+    return _with_costs(evidence.lowered)
 
 
 def _executables(evidence: Evidence) -> Programs | Unknown:
@@ -188,10 +187,10 @@ def _programs(evidence: Evidence) -> Programs | Unknown:
 
     Nothing is lowered of a bare trace.
     """
-    recording, lowered = evidence.recording, evidence.code.lowered
-    if recording.bare and (isinstance(lowered, Unknown) or not lowered):
+    lowered = evidence.code.lowered
+    if evidence.recording.bare and (isinstance(lowered, Unknown) or not lowered):
         return _executables(evidence)
-    return lowered_programs(replace(recording, lowered=lowered), evidence.eager_ops[1])
+    return lowered_programs(lowered, evidence.eager_ops[1])
 
 
 def _utilization(evidence: Evidence, flops: float | None) -> Value:
@@ -218,30 +217,27 @@ def work_values(programs: Programs | Unknown) -> dict[str, Value]:
     return {"flops": _flops(programs), "half_precision": _half_precision(programs)}
 
 
-def lowered_programs(recording: Recording, eager: Iterable[str] = ()) -> Programs | Unknown:
+def lowered_programs(lowered: Modules | Unknown, eager: Iterable[str] = ()) -> Programs | Unknown:
     """
     Return the modules of a step whose functions were lowered, or the reason why they are unknown.
 
     Args:
-        recording: The recording of the step.
+        lowered: The modules of the step before optimisation.
         eager: Types of ops that the step ran eagerly.
     """
-    if isinstance(recording.lowered, Unknown):
-        return Unknown(recording.lowered.why or "the step's functions were not lowered to HLO")
+    if isinstance(lowered, Unknown):
+        return Unknown(lowered.why or "the step's functions were not lowered to HLO")
     outside = sorted(op for op in set(eager) if multiplies_matrices(op))
     if outside:
         return Unknown(
             f"the step runs {', '.join(outside)} eagerly, whose shapes and types the trace does "
             "not tell; put them into a tf.function"
         )
-    return _with_costs(recording.lowered, recording.name)
+    return _with_costs(lowered)
 
 
-def _with_costs(modules: Modules, profile: str) -> Programs:
-    return [
-        (module_costs(decode_module(raw, f"{profile or 'step'}, module {n}")), runs)
-        for n, (raw, runs) in enumerate(modules)
-    ]
+def _with_costs(modules: Modules) -> Programs:
+    return [(module_costs(module), runs) for module, runs in modules]
 
 
 def traced_programs(

@@ -108,7 +108,7 @@ def _repeated_in(graph: OpGraph) -> Made:
 
 
 def _of_programs(evidence: Evidence) -> Made:
-    programs = evidence.programs if evidence.trace is not None else Unknown("")
+    programs = evidence.lowered if evidence.trace is not None else Unknown("")
     if isinstance(programs, Unknown):
         return Made()
     parts = [

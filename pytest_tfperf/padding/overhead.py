@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.inlining import with_calls_inlined
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.hlo.traversal import without_dead_code
@@ -109,8 +108,7 @@ def lowered_modules(recording: Recording) -> Iterator[HloModule]:
     """
     if isinstance(recording.lowered, Unknown):
         return
-    for n, (raw, _) in enumerate(recording.lowered):
-        module = decode_module(raw, f"{recording.name or 'step'}, module {n}")
+    for module, _ in recording.lowered:
         yield without_dead_code(with_calls_inlined(module))
 
 

@@ -11,7 +11,6 @@ from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.export.formats import export_hlo, export_traces, shows_hlo
 from pytest_tfperf.facts.programs import programs_of
 from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW
-from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.plugin.profile_settings import evidence_of
@@ -73,9 +72,8 @@ def _unoptimized(recording: Recording, inspection: StepInspection) -> list[HloMo
     if isinstance(lowered, Unknown) or not lowered:
         why = lowered.why if isinstance(lowered, Unknown) else ""
         raise CaptureError(f"the step has no HLO: {why or _CALLS_NOTHING[is_jax]}")
-    modules = [decode_module(raw, f"module {n}") for n, (raw, _) in enumerate(lowered)]
     return sorted(
-        modules,
+        (module for module, _ in lowered),
         key=lambda module: -sum(len(part.instructions) for part in module.computations.values()),
     )
 

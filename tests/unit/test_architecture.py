@@ -27,7 +27,6 @@ LAYERS = (
         "protobuf_fields",
         "quantities",
         "recorded_graphs",
-        "recording",
         "removal",
         "replaced",
         "summary",
@@ -38,8 +37,9 @@ LAYERS = (
         "values",
     },
     {"protobuf", "results"},
-    {"frameworks", "hlo", "op_guide", "runs", "stats"},
-    {"compiler", "machine", "trace"},
+    {"frameworks", "hlo", "runs", "stats"},
+    {"recording"},
+    {"compiler", "machine", "op_guide", "trace"},
     {"capture", "child", "padding", "remote"},
     {"checks", "facts"},
     {"advice"},
@@ -51,7 +51,7 @@ LAYERS = (
     {"cli"},
 )
 LAYER = {name: number for number, layer in enumerate(LAYERS) for name in layer}
-LOOSE_LAYERS = 3
+LOOSE_LAYERS = 4
 FRAMEWORKS = {"tensorflow", "keras", "jax"}
 FRAMEWORK_PACKAGES = {"frameworks", "compiler", "capture"}
 LONGEST_FUNCTION = 60

@@ -28,8 +28,9 @@ from pytest_tfperf.compiler.lowering.lowerable import Lowerable, lowerable
 from pytest_tfperf.compiler.lowering.replicas import own_cpu
 from pytest_tfperf.compiler.lowering.segments import segments_of, with_segments
 from pytest_tfperf.compiler.step_calls import Calls, StepCalls
-from pytest_tfperf.graphs import reached
 from pytest_tfperf.hlo.decode import decode_module
+from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.hlo.traversal import without_dead_code
 from pytest_tfperf.hlo.trip_counts import with_trip_counts
 from pytest_tfperf.recording import Modules, StepKinds
 from pytest_tfperf.text import elide
@@ -122,7 +123,7 @@ class _Lowering:
     def __init__(self, batch: int | None, max_seconds: float) -> None:
         self._batch, self._max_seconds = batch, max_seconds
         self._deadline = perf_counter() + max_seconds
-        self._modules: dict[Any, bytes] = {}
+        self._modules: dict[Any, HloModule] = {}
 
     def by_segments(self, calls: Calls) -> Calls:
         """Return calls of one kind for each number of segments, where these are known."""
@@ -165,19 +166,24 @@ class _Lowering:
         return tuple((self._modules[key], n) for key, n in runs.items())
 
 
-def _hlo(function: Function) -> bytes:
-    """Return the serialised HloModuleProto that XLA starts from, without unused instructions."""
+def _hlo(function: Function) -> HloModule:
+    """Return the module that XLA starts from, without unused instructions."""
     function = in_order(function)
     check_arguments(function)
     shown = lowerable(function)
-    module = without_unused(_compiler_ir(shown))
+    module = _compiler_ir(shown)
     if not shown.is_sized:
         return module
-    return without_unused(_compiler_ir(lowerable(function, _most_iterations(module))))
+    return _compiler_ir(lowerable(function, _most_iterations(module)))
 
 
-def _compiler_ir(shown: Lowerable) -> bytes:
-    """Return the serialised HloModuleProto of a function, which stays unknown to the runtime."""
+def _compiler_ir(shown: Lowerable) -> HloModule:
+    """
+    Return the module of a function, which stays unknown to the runtime.
+
+    TensorFlow's tapes add gradients of the input, for example. Its runtime prunes them, and XLA's
+    input still has them.
+    """
     from tensorflow.python.eager import context
 
     runtime, function = context.context(), shown.function
@@ -186,7 +192,7 @@ def _compiler_ir(shown: Lowerable) -> bytes:
     for definition in own:
         runtime.add_function_def(definition)
     try:
-        module: bytes = runtime.get_compiler_ir(
+        raw: bytes = runtime.get_compiler_ir(
             device_name=device_of(function),
             platform_name=None,
             function_name=function.name,
@@ -197,17 +203,17 @@ def _compiler_ir(shown: Lowerable) -> bytes:
     finally:
         for definition in own:
             runtime.remove_function(definition.signature.name)
-    return module
+    return without_dead_code(decode_module(raw, function.title))
 
 
-def _most_iterations(module: bytes) -> int:
+def _most_iterations(module: HloModule) -> int:
     """
     Return the largest number of iterations of the loops in a module: the size of their lists.
 
     Raises:
         Unsupported: If a loop runs an unknown number of times.
     """
-    computations = with_trip_counts(decode_module(module, "")).computations.values()
+    computations = with_trip_counts(module).computations.values()
     counts = [
         op.trip_count
         for one in computations
@@ -231,43 +237,3 @@ def short_message(error: Exception) -> str:
     message = str(error).removeprefix("Failed getting HLO text: '")
     text = " ".join(re.split(r"\s*Stack trace", message)[0].split())
     return elide(text, _LONGEST_WHY)
-
-
-def without_unused(module: bytes) -> bytes:
-    """
-    Return a serialised HloModuleProto without unused computations and instructions.
-
-    All parameters stay. Removes, for example, gradients of the input, which TensorFlow's tapes
-    add and its runtime prunes. Protos: xla/service/hlo.proto (openxla/xla), in TensorFlow's copy.
-    """
-    from tensorflow.compiler.xla.service import hlo_pb2
-
-    proto = hlo_pb2.HloModuleProto.FromString(module)
-    computations = {computation.id: computation for computation in proto.computations}
-    for computation in proto.computations:
-        _keep_used(computation)
-    live = reached(
-        [proto.entry_computation_id],
-        lambda key: [
-            called
-            for instruction in computations[key].instructions
-            for called in instruction.called_computation_ids
-        ],
-    )
-    kept = [computation for computation in proto.computations if computation.id in live]
-    del proto.computations[:]
-    proto.computations.extend(kept)
-    result: bytes = proto.SerializeToString()
-    return result
-
-
-def _keep_used(computation: Any) -> None:
-    instructions = {instruction.id: instruction for instruction in computation.instructions}
-    parameters = [key for key, one in instructions.items() if one.opcode == "parameter"]
-    used = reached(
-        [computation.root_id, *parameters],
-        lambda key: [*instructions[key].operand_ids, *instructions[key].control_predecessor_ids],
-    )
-    kept = [instruction for key, instruction in instructions.items() if key in used]
-    del computation.instructions[:]
-    computation.instructions.extend(kept)

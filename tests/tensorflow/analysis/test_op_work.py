@@ -35,7 +35,7 @@ def of_tensorflow(step):
     inspection = StepInspection(calls, Probe(), {"batch": None}, 60, False)
     lowered = inspection.lowered
     assert not isinstance(lowered, Unknown), lowered.why
-    programs = [(module_costs(decode_module(raw, "step")), runs) for raw, runs in lowered]
+    programs = [(module_costs(module), runs) for module, runs in lowered]
     return sum(costs.flops * runs for costs, runs in programs), ops_of(programs, inspection.places)
 
 

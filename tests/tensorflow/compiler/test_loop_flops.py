@@ -7,7 +7,6 @@ import tensorflow as tf
 from pytest_tfperf.compiler.lowering.lower import lower
 from pytest_tfperf.compiler.step_calls import calls_recorded
 from pytest_tfperf.metrics.step_flops import lowered_programs, work_values
-from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Unknown
 
 X = tf.ones((3, 4))
@@ -29,8 +28,7 @@ def measured(step, n_steps=1, batch=None):
         calls.end_step(n_steps)
     found = lower(calls, {"batch": batch}, 60)
     lowered = found if isinstance(found, Unknown) else found.modules
-    programs = lowered_programs(Recording(name="", trace=None, workload={}, lowered=lowered))
-    return work_values(programs)
+    return work_values(lowered_programs(lowered))
 
 
 def products(step, **options):

@@ -6,7 +6,6 @@ import tensorflow as tf
 from pytest_tfperf.compiler.lowering.lower import lower
 from pytest_tfperf.compiler.step_calls import calls_recorded
 from pytest_tfperf.hlo.cost import module_costs
-from pytest_tfperf.hlo.decode import decode_module
 
 X, IDS, OTHERS = tf.ones((6, 4)), tf.constant([0, 0, 1, 3, 3, 3]), tf.constant([0, 0, 1, 2, 2, 2])
 W = tf.Variable(tf.ones((4, 4)))
@@ -16,7 +15,7 @@ called = tf.function(lambda x, ids: tf.math.segment_sum(x, ids + 0))
 
 
 def flops_of(modules):
-    return sum(module_costs(decode_module(raw, "m")).flops * runs for raw, runs in modules)
+    return sum(module_costs(module).flops * runs for module, runs in modules)
 
 
 def lowered(function, *calls):

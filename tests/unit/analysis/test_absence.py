@@ -7,8 +7,8 @@ A metric without a case here fails, so that no new one gives zeros for what noth
 from dataclasses import replace
 
 import pytest
-from helpers.hlo import encoded, module, op, parameters
-from helpers.xspace import at, field, line, plane, space, varint
+from helpers.hlo import dot, encoded, module, op, parameters
+from helpers.xspace import at, field, line, plane, space
 
 from pytest_tfperf.metric_evidence import ANYWHERE, EVIDENCE, KIND, KNOWN_ON, PYTORCH
 from pytest_tfperf.metric_registry import METRICS
@@ -34,24 +34,8 @@ V100 = {"clock_rate": 1530000, "core_count": 80, "compute_cap_major": 7, "comput
 GEMM = "sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x64x32_tensor16x8x16_kernel"
 
 
-def dot():
-    """An HLO module of one product of bfloat16 matrices (xla/service/hlo.proto, xla_data.proto)."""
-    shape = field(2, 16) + field(3, varint(100) + varint(100))
-    ops = [
-        field(1, f"p{key}")
-        + field(2, "parameter")
-        + field(3, shape)
-        + field(9, key)
-        + field(35, key + 1)
-        for key in (0, 1)
-    ]
-    contracted = field(30, field(1, varint(1)) + field(2, varint(0)))
-    ops.append(
-        field(1, "dot") + field(2, "dot") + field(3, shape) + field(35, 3)
-        + field(36, varint(1) + varint(2)) + contracted
-    )  # fmt: skip
-    part = field(1, "main") + field(5, 1) + field(6, 3) + b"".join(field(2, one) for one in ops)
-    return field(1, "m") + field(6, 1) + field(3, part)
+BF16 = "bf16[100,100]"
+DOT = module(main=[*parameters(BF16, BF16), op("dot", "dot", BF16, "p0", "p1", dot=dot([1], [0]))])
 
 
 def python_calls(*each):
@@ -79,7 +63,7 @@ RECORDING = Recording(
     n_epochs=1,
     compiled=(),
     traced=(),
-    lowered=((dot(), 1.0),),
+    lowered=((DOT, 1.0),),
     graph=StepGraph(
         before={"MatMul": 2, "Add": 2},
         after={"MatMul": 2},

@@ -4,6 +4,7 @@ import pytest
 from helpers.hlo import dot, encoded, module, op, parameters
 from helpers.tables import cells
 
+from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.padding.overhead import padding_values, values_of
 from pytest_tfperf.padding.tpu import generation
 from pytest_tfperf.quantities import BYTES
@@ -17,7 +18,7 @@ def recording(*modules, **more):
         name="",
         trace=None,
         workload={},
-        lowered=tuple((encoded(one), 1.0) for one in modules),
+        lowered=tuple((one, 1.0) for one in modules),
         **more,
     )
 
@@ -114,11 +115,6 @@ REASONS = [
         "the step runs MatMul eagerly",
         "the step runs MatMul",
     ),
-    (
-        Recording(name="", trace=None, workload={}, lowered=((b"\x07", 1.0),)),
-        "step, module 0",
-        "step, module 0",
-    ),
 ]
 
 
@@ -134,7 +130,7 @@ def test_unknown_padding_has_a_reason():
 def test_an_unknown_type_is_named():
     odd = module(main=parameters("f32[2000]"))
     raw = encoded(odd).replace(b"\x10\x0b", b"\x10\x63")  # ShapeProto element_type = 2: 99
-    values, _ = padding_values(Recording(name="", trace=None, workload={}, lowered=((raw, 1.0),)))
+    values, _ = padding_values(recording(decode_module(raw, "m")))
     assert "'type 99' is not an element type" in values["padding_overhead"].why
 
 

@@ -3,7 +3,7 @@
 from helpers.hlo import dot, encoded, module, op, parameters
 from helpers.tables import cells
 from helpers.traces import real_trace
-from helpers.xspace import at, field, line, plane, space, varint
+from helpers.xspace import at, field, line, plane, space
 
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.multi_host import profiles_of_job
@@ -38,8 +38,8 @@ def test_a_gpu_profile_has_the_alignment_of_its_products():
         line("stream", at("kernel", 1, 2)),
         stats={"compute_cap_major": 9, "core_count": 132},
     )
-    raw = _lowered(4096, 50257, 768)
-    recording = Recording(name="step", trace=None, workload={}, lowered=((raw, 1.0),))
+    lowered = ((dense(4096, 50257, 768), 1.0),)
+    recording = Recording(name="step", trace=None, workload={}, lowered=lowered)
     found = profile_of(Evidence(recording, decode_trace(space(STEP, gpu), "t")))
     assert cells(found.tables["alignment"], "not_aligned", "good_size") == [
         ("columns 50257", "50257 → 50304")
@@ -48,35 +48,6 @@ def test_a_gpu_profile_has_the_alignment_of_its_products():
     cpu = profile_of(Evidence(recording, decode_trace(space(STEP), "t")))
     assert "alignment" not in cpu.tables
     assert not any("tensor cores" in advice.what for advice in cpu.advice)
-
-
-def _lowered(rows, columns, depth):
-    """
-    Encode a module: DotDimensionNumbers lhs_contracting_dimensions = 1, rhs_contracting_dimensions
-    = 2.
-    """
-
-    def shape(*sizes):
-        return field(2, 16) + field(3, b"".join(map(varint, sizes)))
-
-    def instruction(key, opcode, sizes, *more):
-        return b"".join(
-            [field(1, f"i{key}"), field(2, opcode), field(3, shape(*sizes)), field(35, key), *more]
-        )
-
-    ops = [
-        instruction(1, "parameter", (rows, depth), field(9, 0)),
-        instruction(2, "parameter", (depth, columns), field(9, 1)),
-        instruction(
-            3,
-            "dot",
-            (rows, columns),
-            field(36, varint(1) + varint(2)),
-            field(30, field(1, varint(1)) + field(2, varint(0))),
-        ),
-    ]
-    part = field(1, "main") + field(5, 1) + field(6, 3) + b"".join(field(2, one) for one in ops)
-    return field(1, "m") + field(6, 1) + field(3, part)
 
 
 def test_a_tpu_profile_with_missing_hlo_is_unknown():

@@ -5,7 +5,7 @@ import pytest
 from pytest_tfperf.facts.executions import XlaUse
 from pytest_tfperf.hlo.cost import Costs, Work
 from pytest_tfperf.metrics.step_flops import lowered_programs, traced_programs, work_values
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import UNSEEN
 from pytest_tfperf.values import Unknown
 
 
@@ -76,20 +76,15 @@ def test_declared_flops_count_and_leave_the_precision_open():
     assert values["half_precision"].number is None
 
 
-def test_without_lowering_the_recording_says_why():
-    assert lowered_programs(
-        Recording(name="", trace=None, workload={}, lowered=Unknown("it has strings"))
-    ) == Unknown("it has strings")
-    assert "not lowered" in lowered_programs(Recording(name="", trace=None, workload={})).why
+def test_without_lowering_there_is_a_reason():
+    assert lowered_programs(Unknown("it has strings")) == Unknown("it has strings")
+    assert "not lowered" in lowered_programs(UNSEEN).why
 
 
 def test_eager_matmuls_are_in_no_module():
-    recording = Recording(name="", trace=None, workload={}, lowered=())
-    assert (
-        "runs Conv2D, MatMul eagerly"
-        in lowered_programs(recording, ["MatMul", "Conv2D", "AddV2"]).why
-    )
-    assert lowered_programs(recording, ["AddV2"]) == []
+    why = lowered_programs((), ["MatMul", "Conv2D", "AddV2"]).why
+    assert "runs Conv2D, MatMul eagerly" in why
+    assert lowered_programs((), ["AddV2"]) == []
 
 
 def test_of_a_trace_alone_all_work_must_be_in_executables_that_it_holds():

@@ -44,7 +44,7 @@ def before(*programs, executables=(("f(1)", 3),), ran=None):
 
 
 def test_a_program_runs_as_often_as_its_executable():
-    assert before(Program(1, 3)) == ((encoded(twice(5)), 2.0),)
+    assert before(Program(1, 3)) == ((twice(5), 2.0),)
 
 
 def test_the_instructions_tell_the_program():
@@ -55,7 +55,7 @@ def test_the_instructions_tell_the_program():
         (Program(7, 3), Program(8, 3)),  # or they are the same before
     ]
     for programs in cases:
-        assert before(*programs) == ((encoded(twice(5)), 2.0),), programs
+        assert before(*programs) == ((twice(5), 2.0),), programs
 
 
 def test_why_there_is_no_program():
@@ -84,6 +84,13 @@ def test_an_error_of_jax_is_the_reason():
             raise CaptureError("the program could not be read")
 
     assert before(Broken(1, 3)) == Unknown("the program could not be read")
+
+
+def test_a_damaged_program_is_the_reason():
+    class Damaged(Program):
+        unoptimised = b"\x07"
+
+    assert "f(1)" in before(Damaged(1, 3)).why
 
 
 def differs(opcode="tanh", **names):
