@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pytest_tfperf.facts.hlo_ops import ops_of_hlo
 from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.metrics.evidence import Evidence, Findings
@@ -13,7 +11,7 @@ from pytest_tfperf.padding.measured import trace_generation
 from pytest_tfperf.padding.overhead import (
     MATRIX_UNIT,
     MEMORY,
-    lowered_modules,
+    inlined,
     padding_values,
 )
 from pytest_tfperf.recorded_graphs import OpGraph
@@ -33,15 +31,15 @@ def analyse_padding(evidence: Evidence) -> Findings:
     """Find the padding on TPUs: measured where one ran the step, else predicted."""
     if _is_left_out(evidence, MEMORY) and _is_left_out(evidence, MATRIX_UNIT):
         return _left_out(MEMORY, MATRIX_UNIT)
-    trace = evidence.trace
-    recording = replace(evidence.recording, lowered=evidence.lowered)
+    trace, recording, lowered = evidence.trace, evidence.recording, evidence.lowered
     if trace is None:
-        values, tables = padding_values(recording)
+        values, tables = padding_values(recording, lowered)
         return Findings(values=values, tables=tables)
     found, use = evidence.executables, evidence.xla
     runs = use.in_metadata(found)
     values, tables = padding_values(
         recording,
+        lowered,
         [(found[name], runs[name]) for name in runs],
         trace_generation(trace),
         len(use.modules) - len(found),
@@ -55,10 +53,9 @@ def analyse_alignment(evidence: Evidence) -> Findings:
     """Find the matrix products whose sizes do not suit the tensor cores of the traced GPUs."""
     if evidence.trace is None:
         return Findings()
-    recording = replace(evidence.recording, lowered=evidence.lowered)
-    known = recording.lowered and not isinstance(recording.lowered, Unknown)
-    modules = lowered_modules(recording) if known else evidence.executables.values()
-    table, advice = gpu_alignment(evidence.trace, modules)
+    lowered = evidence.lowered
+    modules = [] if isinstance(lowered, Unknown) else [inlined(module) for module, _ in lowered]
+    table, advice = gpu_alignment(evidence.trace, modules or evidence.executables.values())
     return Findings(tables={"alignment": table} if table else {}, advice=tuple(advice))
 
 
@@ -67,9 +64,10 @@ def analyse_op_guide(evidence: Evidence) -> Findings:
     if _is_left_out(evidence, op_guide.METRIC):
         return _left_out(op_guide.METRIC)
     ops = _ops_of_jax(evidence) if evidence.framework == JAX else evidence.code.ops
-    recording = replace(evidence.recording, ops=ops)
-    found = op_guide.shown_findings(recording)
-    values = {op_guide.METRIC: op_guide.value(recording, found)}
+    recording = evidence.recording
+    found = op_guide.shown_findings(ops, recording.findings, recording.ignore_findings)
+    whys = [one.why for one in (ops, recording.graph) if isinstance(one, Unknown)]
+    values = {op_guide.METRIC: op_guide.value(found, next(filter(None, whys), ""))}
     return Findings(
         values=evidence.on_its_platform(values),
         tables=op_guide.table(found),
@@ -81,7 +79,7 @@ def _ops_of_jax(evidence: Evidence) -> OpGraph | Unknown:
     """Return the ops of the programs of a step of JAX, before optimisation."""
     if isinstance(evidence.lowered, Unknown):
         return Unknown(evidence.lowered.why or _NO_PROGRAM)
-    return ops_of_hlo(lowered_modules(replace(evidence.recording, lowered=evidence.lowered)))
+    return ops_of_hlo(inlined(module) for module, _ in evidence.lowered)
 
 
 def _is_left_out(evidence: Evidence, metric: str) -> bool:

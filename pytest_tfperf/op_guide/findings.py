@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from pytest_tfperf.op_guide.rules import ALL, INFO, OFF, ON, SUPPRESSED, Finding, findings
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recorded_graphs import OpGraph
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
@@ -16,27 +16,25 @@ _NOT_SEEN = "no step was run for the graphs"
 _RANK = {ON: 0, INFO: 1, SUPPRESSED: 2}
 
 
-def shown_findings(recording: Recording) -> list[Finding] | None:
+def shown_findings(
+    ops: OpGraph | Unknown, counted: Collection[str] = (), ignored: Collection[str] = ()
+) -> list[Finding] | None:
     """
     Return the findings to show, those that count first; None if the step's graph is unknown.
 
-    `findings` of the recording names codes that count as well, "all" every code. `ignore_findings`
-    suppresses codes in any case.
+    `counted` names codes that count as well, "all" every code. `ignored` suppresses codes in any
+    case.
     """
-    if isinstance(recording.ops, Unknown):
+    if isinstance(ops, Unknown):
         return None
-    leveled = [
-        replace(one, level=_level(one, recording.findings, recording.ignore_findings))
-        for one in findings(recording.ops)
-    ]
+    leveled = [replace(one, level=_level(one, counted, ignored)) for one in findings(ops)]
     return sorted((one for one in leveled if one.level != OFF), key=lambda one: _RANK[one.level])
 
 
-def value(recording: Recording, found: Sequence[Finding] | None) -> Value:
-    """Return op_guide_findings: the number of findings that count."""
+def value(found: Sequence[Finding] | None, why: str = "") -> Value:
+    """Return op_guide_findings: the number of findings that count; unknown for this reason."""
     if found is None:
-        whys = [one.why for one in (recording.ops, recording.graph) if isinstance(one, Unknown)]
-        return Value.unknown(METRIC, next(filter(None, whys), _NOT_SEEN))
+        return Value.unknown(METRIC, why or _NOT_SEEN)
     counted = [one for one in found if one.level == ON]
     detail = {"where": _where(counted), "try": counted[0].rewrite} if counted else {}
     return Value.of(METRIC, len(counted), Source.GRAPH, **detail)

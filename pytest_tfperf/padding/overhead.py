@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pytest_tfperf.errors import TfperfError
@@ -61,6 +61,7 @@ Found = tuple[dict[str, Value], dict[str, Table]]
 
 def padding_values(
     recording: Recording,
+    lowered: Modules | Unknown,
     executables: Modules = (),
     tpu: Generation | None = None,
     n_missing: int = 0,
@@ -70,6 +71,7 @@ def padding_values(
 
     Args:
         recording: The recording of the step; it names the generation to predict for.
+        lowered: The modules of the step before optimisation.
         executables: The executables that the step ran.
         tpu: The generation of the TPU that ran them; None if it did not run on one.
         n_missing: Number of further executables whose HLO is missing.
@@ -82,34 +84,28 @@ def padding_values(
         tpu = tpu or generation(recording.tpu or DEFAULT)
         found = measured_padding([module for module, _ in executables], tpu)
         return values_of(found, executables, tpu, Source.HLO)
-    return predicted_values(recording)
+    return predicted_values(recording, lowered)
 
 
-def predicted_values(recording: Recording) -> Found:
+def predicted_values(recording: Recording, lowered: Modules | Unknown) -> Found:
     """Predict the padding of a step on a TPU from its HLO before optimisation."""
     outside = sorted({op for op, *_ in recording.eager if multiplies_matrices(op)})
     if outside:
         return _unknown(_EAGER.format(", ".join(outside)))
-    if isinstance(recording.lowered, Unknown):
-        return _unknown(recording.lowered.why or _NOT_LOWERED)
+    if isinstance(lowered, Unknown):
+        return _unknown(lowered.why or _NOT_LOWERED)
     tpu = generation(recording.tpu or DEFAULT)
-    runs = [runs for _, runs in recording.lowered]
     try:
-        modules = list(zip(lowered_modules(recording), runs, strict=True))
+        modules = [(inlined(module), runs) for module, runs in lowered]
         found = predict([module for module, _ in modules], tpu, recording.op_lines)
         return values_of(found, modules, tpu, Source.PREDICTED)
     except TfperfError as error:
         return _unknown(str(error))
 
 
-def lowered_modules(recording: Recording) -> Iterator[HloModule]:
-    """
-    Yield the modules of a step before any optimisation, functions inlined; none without lowering.
-    """
-    if isinstance(recording.lowered, Unknown):
-        return
-    for module, _ in recording.lowered:
-        yield without_dead_code(with_calls_inlined(module))
+def inlined(module: HloModule) -> HloModule:
+    """Return a module with its functions inlined, without dead code."""
+    return without_dead_code(with_calls_inlined(module))
 
 
 def padding_table(padding: Padding, limit: int = _WORST) -> Table:

@@ -23,13 +23,17 @@ def recording(*modules, **more):
     )
 
 
+def padded(found, *more):
+    return padding_values(found, found.lowered, *more)
+
+
 ADD = module(
     main=[*parameters("f32[1024,10]"), op("y", "reduce", "f32[1024]", "p0", op_name="net/sum")]
 )
 
 
 def test_the_range_of_a_parameter_spans_its_best_order_and_its_own():
-    values, tables = padding_values(recording(ADD))
+    values, tables = padded(recording(ADD))
     value = values["padding_overhead"]
     assert (value.number, value.low(), value.high()) == pytest.approx(
         (0.6, 0.6, 11.8)
@@ -63,7 +67,7 @@ def test_source_lines_come_from_the_graph():
             OpNode(name="other", op_type="Sum"),
         )
     )
-    values, tables = padding_values(recording(ADD, ops=graph))
+    values, tables = padded(recording(ADD, ops=graph))
     assert cells(tables["padding"], "line")[0] == "model.py:3"
     assert " at model.py:3: " in values["padding_overhead"].detail["where"]
 
@@ -72,21 +76,21 @@ def test_source_lines_are_found_without_the_name_of_the_call():
     graph = OpGraph(
         ops=(OpNode(name="StatefulPartitionedCall/net/sum", op_type="Sum", line="model.py:4"),)
     )
-    _, tables = padding_values(recording(ADD, ops=graph))
+    _, tables = padded(recording(ADD, ops=graph))
     assert cells(tables["padding"], "line") == ["model.py:4"]
 
 
 def test_the_requested_generation_is_used():
     ops = parameters("bf16[17,1024]")
     assert [
-        padding_values(recording(module(main=ops), tpu=tpu))[0]["padding_overhead"].number
+        padded(recording(module(main=ops), tpu=tpu))[0]["padding_overhead"].number
         for tpu in ("v6e", "v7x")
     ] == pytest.approx([24 / 17 - 1, 32 / 17 - 1])
-    assert "v7x" in padding_values(recording(module(main=ops), tpu="v7x"))[1]["padding"].title
+    assert "v7x" in padded(recording(module(main=ops), tpu="v7x"))[1]["padding"].title
 
 
 def test_aligned_arrays_have_no_overhead_and_no_table():
-    values, tables = padding_values(recording(module(main=parameters("f32[128,1024]"))))
+    values, tables = padded(recording(module(main=parameters("f32[128,1024]"))))
     assert values["padding_overhead"].number == 0
     assert "bounds" not in values["padding_overhead"].detail
     assert tables == {}
@@ -120,7 +124,7 @@ REASONS = [
 
 def test_unknown_padding_has_a_reason():
     for made, memory, matrix_unit in REASONS:
-        values, tables = padding_values(made)
+        values, tables = padded(made)
         assert [value.number for value in values.values()] == [None, None], made
         assert memory in values["padding_overhead"].why, made
         assert matrix_unit in values["mxu_padding_overhead"].why, made
@@ -130,7 +134,7 @@ def test_unknown_padding_has_a_reason():
 def test_an_unknown_type_is_named():
     odd = module(main=parameters("f32[2000]"))
     raw = encoded(odd).replace(b"\x10\x0b", b"\x10\x63")  # ShapeProto element_type = 2: 99
-    values, _ = padding_values(recording(decode_module(raw, "m")))
+    values, _ = padded(recording(decode_module(raw, "m")))
     assert "'type 99' is not an element type" in values["padding_overhead"].why
 
 
@@ -140,7 +144,7 @@ def tiled_module():
 
 
 def test_executables_with_tiles_are_measured():
-    values, tables = padding_values(recording(ADD), [(tiled_module(), 1.0)])
+    values, tables = padded(recording(ADD), [(tiled_module(), 1.0)])
     value = values["padding_overhead"]
     assert (round(value.number, 6), value.source, value.detail["padding"]) == (
         0.06496,
@@ -152,7 +156,7 @@ def test_executables_with_tiles_are_measured():
 
 
 def test_a_tpu_trace_without_hlo_is_unknown():
-    values, _ = padding_values(recording(ADD), (), generation("v6e"))
+    values, _ = padded(recording(ADD), (), generation("v6e"))
     assert "does not hold the HLO of what ran on the TPU" in values["padding_overhead"].why
 
 
