@@ -11,7 +11,6 @@ from pytest_tfperf.op_guide.findings import METRIC, value
 from pytest_tfperf.op_guide.rules import ON, RULES, Finding, Rule
 from pytest_tfperf.plugin.option_kinds import COUNT, LIMITS, SECONDS, SHARE, STEPS, Option
 from pytest_tfperf.plugin.options import TABLE
-from pytest_tfperf.recording import Recording
 from pytest_tfperf.report.run_schema import SCHEMA
 from pytest_tfperf.results import Profile
 
@@ -176,7 +175,7 @@ def finding_message() -> str:
         why=broken.why,
         rewrite=broken.rewrite,
     )
-    found = value(Recording(name="", trace=None, workload={}), [finding])
+    found = value([finding])
     limits = Wanted.read({"max_op_guide_findings": 0}).limits
     (check,) = check_limits(Profile(name="", metrics={METRIC: found}), limits, None, False)
     return check.message

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pytest_tfperf.values import Unknown
+
 Dims = tuple[int | None, ...]
 """Dimensions of a tensor, None where one is not known."""
 Edge = tuple[int, int]
@@ -63,6 +65,15 @@ class OpGraph:
     """The ops."""
     results: tuple[Edge, ...] = ()
     """The step's results."""
+
+
+def op_lines(ops: OpGraph | Unknown) -> dict[str, str]:
+    """
+    Return the user's lines by op name, also without the name of the call, as XLA may have it.
+    """
+    known = () if isinstance(ops, Unknown) else ops.ops
+    full = {op.name: op.line for op in known if op.line}
+    return {name.removeprefix(CALL): line for name, line in full.items()} | full
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_tfperf.function_traces import FunctionTrace
 from pytest_tfperf.hlo.module import HloModule
-from pytest_tfperf.recorded_graphs import CALL, OpGraph, StepGraph
+from pytest_tfperf.recorded_graphs import OpGraph, StepGraph, op_lines
 from pytest_tfperf.values import Unknown
 
 Modules = tuple[tuple[HloModule, float], ...]
@@ -323,17 +323,8 @@ class Recording:
 
     def places(self, _: object) -> dict[str, tuple[str, str]]:
         """Return the user's line of ops of TensorFlow by name; their functions are unknown."""
-        return {name: (line, "") for name, line in self.op_lines.items()}
+        return {name: (line, "") for name, line in op_lines(self.ops).items()}
 
     def programs(self, _: str) -> Unknown:
         """Return that a recording holds no program of JAX."""
         return UNSEEN
-
-    @property
-    def op_lines(self) -> dict[str, str]:
-        """
-        The user's source lines by op name, also without the name of the call, as XLA may have it.
-        """
-        ops = () if isinstance(self.ops, Unknown) else self.ops.ops
-        full = {op.name: op.line for op in ops if op.line}
-        return {name.removeprefix(CALL): line for name, line in full.items()} | full

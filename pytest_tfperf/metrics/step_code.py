@@ -14,7 +14,8 @@ from pytest_tfperf.padding.overhead import (
     inlined,
     padding_values,
 )
-from pytest_tfperf.recorded_graphs import OpGraph
+from pytest_tfperf.recorded_graphs import OpGraph, op_lines
+from pytest_tfperf.recording import UNSEEN
 from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.values import Unknown, Value
 
@@ -32,14 +33,16 @@ def analyse_padding(evidence: Evidence) -> Findings:
     if _is_left_out(evidence, MEMORY) and _is_left_out(evidence, MATRIX_UNIT):
         return _left_out(MEMORY, MATRIX_UNIT)
     trace, recording, lowered = evidence.trace, evidence.recording, evidence.lowered
+    lines = op_lines(UNSEEN if evidence.framework == JAX else evidence.code.ops)
     if trace is None:
-        values, tables = padding_values(recording, lowered)
+        values, tables = padding_values(recording, lowered, lines)
         return Findings(values=values, tables=tables)
     found, use = evidence.executables, evidence.xla
     runs = use.in_metadata(found)
     values, tables = padding_values(
         recording,
         lowered,
+        lines,
         [(found[name], runs[name]) for name in runs],
         trace_generation(trace),
         len(use.modules) - len(found),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_tfperf.errors import TfperfError
@@ -62,6 +62,7 @@ Found = tuple[dict[str, Value], dict[str, Table]]
 def padding_values(
     recording: Recording,
     lowered: Modules | Unknown,
+    lines: Mapping[str, str],
     executables: Modules = (),
     tpu: Generation | None = None,
     n_missing: int = 0,
@@ -72,6 +73,7 @@ def padding_values(
     Args:
         recording: The recording of the step; it names the generation to predict for.
         lowered: The modules of the step before optimisation.
+        lines: The user's line of each op, which HLO that TensorFlow lowers does not name.
         executables: The executables that the step ran.
         tpu: The generation of the TPU that ran them; None if it did not run on one.
         n_missing: Number of further executables whose HLO is missing.
@@ -84,10 +86,12 @@ def padding_values(
         tpu = tpu or generation(recording.tpu or DEFAULT)
         found = measured_padding([module for module, _ in executables], tpu)
         return values_of(found, executables, tpu, Source.HLO)
-    return predicted_values(recording, lowered)
+    return predicted_values(recording, lowered, lines)
 
 
-def predicted_values(recording: Recording, lowered: Modules | Unknown) -> Found:
+def predicted_values(
+    recording: Recording, lowered: Modules | Unknown, lines: Mapping[str, str]
+) -> Found:
     """Predict the padding of a step on a TPU from its HLO before optimisation."""
     outside = sorted({op for op, *_ in recording.eager if multiplies_matrices(op)})
     if outside:
@@ -97,7 +101,7 @@ def predicted_values(recording: Recording, lowered: Modules | Unknown) -> Found:
     tpu = generation(recording.tpu or DEFAULT)
     try:
         modules = [(inlined(module), runs) for module, runs in lowered]
-        found = predict([module for module, _ in modules], tpu, recording.op_lines)
+        found = predict([module for module, _ in modules], tpu, lines)
         return values_of(found, modules, tpu, Source.PREDICTED)
     except TfperfError as error:
         return _unknown(str(error))

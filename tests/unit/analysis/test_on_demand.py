@@ -151,7 +151,7 @@ def test_what_a_limit_asks_for_is_there_at_once():
         ({"flops"}, {"lowered"}),
         ({"half_precision", "xla_launches"}, {"lowered"}),
         ({"op_guide_findings"}, {"ops"}),
-        ({"padding_overhead"}, {"lowered"}),
+        ({"padding_overhead"}, {"lowered", "ops"}),
         ({"optimizers"}, {"grappler"}),
         ({"xla_coverage"}, {"graph"}),
         ({"step_time", "device_busy"}, set()),

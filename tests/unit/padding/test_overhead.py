@@ -8,7 +8,7 @@ from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.padding.overhead import padding_values, values_of
 from pytest_tfperf.padding.tpu import generation
 from pytest_tfperf.quantities import BYTES
-from pytest_tfperf.recorded_graphs import OpGraph, OpNode
+from pytest_tfperf.recorded_graphs import OpGraph, OpNode, op_lines
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Column, Source, Unknown
 
@@ -24,7 +24,7 @@ def recording(*modules, **more):
 
 
 def padded(found, *more):
-    return padding_values(found, found.lowered, *more)
+    return padding_values(found, found.lowered, op_lines(found.ops), *more)
 
 
 ADD = module(
