@@ -126,19 +126,6 @@ class Message:
             yield number, wire, at, at + length
             at += length
 
-    def inside(self, begin: int, end: int, number: int) -> Iterator[tuple[int, int]]:
-        """
-        Yield begin and end of each length-delimited field of a number in `begin:end`.
-
-        Args:
-            begin: Offset of the message's first field.
-            end: Offset behind its last field.
-            number: Number of the field.
-        """
-        for found, wire, value, behind in self.fields(begin, end, "message"):
-            if found == number and wire == BYTES:
-                yield value, behind
-
     def consecutive(self, at: int, end: int) -> tuple[list[int], list[int], int]:
         """
         Find the length-delimited fields from an offset on that have the tag there, of one byte.
@@ -304,3 +291,70 @@ class Message:
             f"{self.path} is not an XSpace trace (.xplane.pb), or it is damaged "
             f"({where} at byte {at} of {self.size}: {what})"
         )
+
+
+class Record:
+    """The fields of one message by number, of which the last one counts where one is asked for."""
+
+    __slots__ = ("_begin", "_found", "_message", "_where")
+
+    def __init__(self, message: Message, begin: int, end: int, where: str) -> None:
+        """
+        Read the message in `begin:end`.
+
+        Args:
+            message: The bytes around it.
+            begin: Offset of its first field.
+            end: Offset behind its last field.
+            where: Its type, for error messages.
+
+        Raises:
+            TraceError: If the bytes are not a message.
+        """
+        self._message, self._begin, self._where = message, begin, where
+        self._found: dict[int, list[tuple[int, int, int]]] = {}
+        for number, wire, value, behind in message.fields(begin, end, where):
+            self._found.setdefault(number, []).append((wire, value, behind))
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._found
+
+    def integer(self, number: int, default: int = 0) -> int:
+        """Return a number, the default if there is none."""
+        values = [value for wire, value, _ in self._found.get(number, ()) if wire == VARINT]
+        return self._message.signed(values[-1]) if values else default
+
+    def integers(self, number: int) -> tuple[int, ...]:
+        """Return the values of a repeated number, packed or not."""
+        values: list[int] = []
+        for wire, value, behind in self._found.get(number, ()):
+            if wire == VARINT:
+                values.append(self._message.signed(value))
+            while wire == BYTES and value < behind:
+                item, value = self._message.varint(value, behind, self._where)
+                values.append(self._message.signed(item))
+        return tuple(values)
+
+    def spans(self, number: int) -> list[tuple[int, int]]:
+        """Return begin and end of each length-delimited field of a number."""
+        return [
+            (value, behind) for wire, value, behind in self._found.get(number, ()) if wire == BYTES
+        ]
+
+    def text(self, number: int) -> str:
+        """Return a string, empty if there is none."""
+        spans = self.spans(number)
+        return self._message.text(*spans[-1]) if spans else ""
+
+    def record(self, number: int, where: str) -> Record:
+        """Return a message of type `where`, without fields if there is none."""
+        return Record(self._message, *[(0, 0), *self.spans(number)][-1], where)
+
+    def records(self, number: int, where: str) -> Iterator[Record]:
+        """Yield each message of a repeated field, of type `where`."""
+        for span in self.spans(number):
+            yield Record(self._message, *span, where)
+
+    def error(self, what: str) -> TraceError:
+        """Make a TraceError that names the type and the offset of this message."""
+        return self._message.error(self._where, self._begin, what)

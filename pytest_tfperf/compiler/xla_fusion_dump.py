@@ -37,9 +37,9 @@ from pytest_tfperf.compiler.lowering.lower import (
 )
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.hlo.decode import decode_module
+from pytest_tfperf.hlo.decode import module_at
 from pytest_tfperf.hlo.module import HloModule
-from pytest_tfperf.protobuf import Message
+from pytest_tfperf.protobuf import Message, Record
 from pytest_tfperf.temporary import TemporaryFolder
 from pytest_tfperf.values import Json
 
@@ -226,8 +226,8 @@ def _stage(title: str, folder: Path, names: Iterable[str]) -> FusionStage:
 def _module(path: Path) -> HloModule:
     """Read a dumped HloProto: hlo_module = 1 (xla/service/hlo.proto)."""
     message = Message(path.read_bytes(), str(path))
-    span = next(iter(message.inside(0, message.size, 1)), (0, 0))
-    return decode_module(message.slice(*span), str(path))
+    proto = Record(message, 0, message.size, "HloProto")
+    return module_at(message, *[(0, 0), *proto.spans(1)][-1])
 
 
 def _compile_all(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,16 +13,24 @@ from pytest_tfperf.facts.device_planes import kinds_by_name
 from pytest_tfperf.facts.on_devices import own_steps
 from pytest_tfperf.facts.op_times import HLO_OP
 from pytest_tfperf.facts.steps import Steps
-from pytest_tfperf.hlo.collective_ops import Collective, collective_in, is_collective, synchronous
+from pytest_tfperf.hlo.collective_ops import (
+    Collective,
+    collective_in,
+    collective_of,
+    is_collective,
+    synchronous,
+)
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import GPU, accelerators, device_name, stream_events, tpu_ops
 from pytest_tfperf.trace.events import Events, labels, metadata_texts
-from pytest_tfperf.trace.hlo_modules import participants_of
+from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
 from pytest_tfperf.trace.xspace import Plane, Trace
 
 _PROGRAM = re.compile(r"\((\d+)\)\Z")
 Key = tuple[str, str]
 """Function of the program, and instruction; without HLO the name of the kernel alone."""
+_Program = tuple[dict[str, Collective], tuple[int, ...]]
+"""Collectives by instruction, and ids of the devices by global id of HLO."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,19 +113,28 @@ def find_runs(trace: Trace, steps: Steps) -> tuple[list[Runs], int]:
         columns = (places[code], step[step >= 0], inside.start, duration)
         order = np.lexsort(columns[2::-1])
         ran.append(_Ran(device_name(plane), *(column[order] for column in columns)))
-    programs = participants_of(trace, {function for function, _ in keys if function})
+    programs = _programs(trace, {function for function, _ in keys if function})
     on_gpus = bool(ran) and ran[0].device.startswith("GPU")
     runs = []
     for key, place in keys.items():
-        known = programs.get(key[0], ())
-        candidates = {
-            program.collectives[key[1]] for program in known if key[1] in program.collectives
-        }
+        known = [(found[key[1]], on) for found, on in programs.get(key[0], ()) if key[1] in found]
+        candidates = {found for found, _ in known}
         facts = told.get(place) or (candidates.pop() if len(candidates) == 1 else None)
-        assignments = {program.devices for program in known if key[1] in program.collectives}
+        assignments = {on for _, on in known}
         assignment = assignments.pop() if len(assignments) == 1 else ()
         runs.append(_matched(key, place, facts, assignment, ran, on_gpus, len(steps)))
     return runs, n_outside
+
+
+def _programs(trace: Trace, functions: Collection[str]) -> dict[str, list[_Program]]:
+    """Return the programs of each function, several of which may have one function's name."""
+    names = [name for name in live_modules(trace) if name.partition("(")[0] in functions]
+    found: dict[str, list[_Program]] = {}
+    for name, module in modules_of(trace, names).items():
+        ops = (op for part in module.computations.values() for op in part.instructions.values())
+        collectives = {op.name: one for op in ops if (one := collective_of(op)) is not None}
+        found.setdefault(name.partition("(")[0], []).append((collectives, module.devices))
+    return found
 
 
 def _events(plane: Plane) -> Events:

@@ -17,7 +17,7 @@ from typing import Any
 
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.jax_framework import loaded_jax
-from pytest_tfperf.protobuf import Message
+from pytest_tfperf.protobuf import Message, Record
 from pytest_tfperf.values import Unknown
 
 _OLDEST = (0, 7)
@@ -44,9 +44,7 @@ class JaxProgram:
     def number(self) -> int:
         """The number behind its executable's name in traces, where the process itself compiles."""
         message = Message(self.optimised, self.name)
-        fields = message.fields(0, message.size, "HloModuleProto")
-        ids = (message.signed(value) for number, _, value, _ in fields if number == _MODULE_ID)
-        return next(ids, 0)
+        return Record(message, 0, message.size, "HloModuleProto").integer(_MODULE_ID)
 
     @cached_property
     def optimised(self) -> bytes:

@@ -21,7 +21,7 @@ from pytest_tfperf.hlo.module import (
     Shape,
     WindowDimension,
 )
-from pytest_tfperf.protobuf import BYTES, VARINT, Message
+from pytest_tfperf.protobuf import Message, Record
 
 T = TypeVar("T")
 
@@ -68,16 +68,23 @@ def module_at(message: Message, begin: int, end: int) -> HloModule:
         TraceError: As in `decode_module`.
     """
     reader = _Reader(message)
-    fields = reader.fields(begin, end, "HloModuleProto")
-    reader.frames = [line for span in fields.spans(17) for line in reader.stack_frames(*span)]
+    fields = Record(message, begin, end, "HloModuleProto")
+    frames = fields.records(17, "StackFrameIndexProto")
+    reader.frames = [line for one in frames for line in reader.stack_frames(one)]
     computations: dict[int, HloComputation] = {}
-    for span in fields.spans(3):
-        computation = reader.computation(*span, computations)
+    for part in fields.records(3, "HloComputationProto"):
+        computation = reader.computation(part, computations)
         computations[computation.id] = computation
     entry = fields.integer(6)
     if entry not in computations:
-        raise message.error("HloModuleProto", begin, f"there is no computation {entry} to enter")
-    return HloModule(fields.text(1), entry, computations, bool(fields.spans(7)))
+        raise fields.error(f"there is no computation {entry} to enter")
+    return HloModule(
+        name=fields.text(1),
+        entry_id=entry,
+        computations=computations,
+        scheduled=bool(fields.spans(7)),
+        devices=_devices(fields.record(15, "DeviceAssignmentProto")),
+    )
 
 
 def shape_at(message: Message, begin: int, end: int) -> Shape:
@@ -95,43 +102,6 @@ def shape_at(message: Message, begin: int, end: int) -> Shape:
     return _Reader(message).shape(begin, end)
 
 
-class _Fields:
-    """The fields of one message by number."""
-
-    __slots__ = ("found", "message", "where")
-
-    def __init__(self, message: Message, begin: int, end: int, where: str) -> None:
-        self.message = message
-        self.where = where
-        self.found: dict[int, list[tuple[int, int, int]]] = {}
-        for number, wire, value, behind in message.fields(begin, end, where):
-            self.found.setdefault(number, []).append((wire, value, behind))
-
-    def integer(self, number: int, default: int = 0) -> int:
-        values = [value for wire, value, _ in self.found.get(number, ()) if wire == VARINT]
-        return self.message.signed(values[-1]) if values else default
-
-    def integers(self, number: int) -> tuple[int, ...]:
-        """Return the values of a repeated number, packed or not."""
-        values: list[int] = []
-        for wire, value, behind in self.found.get(number, ()):
-            if wire == VARINT:
-                values.append(self.message.signed(value))
-            while wire == BYTES and value < behind:
-                item, value = self.message.varint(value, behind, self.where)
-                values.append(self.message.signed(item))
-        return tuple(values)
-
-    def spans(self, number: int) -> list[tuple[int, int]]:
-        return [
-            (value, behind) for wire, value, behind in self.found.get(number, ()) if wire == BYTES
-        ]
-
-    def text(self, number: int) -> str:
-        spans = self.spans(number)
-        return self.message.text(*spans[-1]) if spans else ""
-
-
 class _Reader:
     """Decoder of the parts of one module; equal shapes are decoded once."""
 
@@ -142,10 +112,7 @@ class _Reader:
         self.frames: list[tuple[str, int]] = []
         self.shapes: dict[bytes, Shape] = {}
 
-    def fields(self, begin: int, end: int, where: str) -> _Fields:
-        return _Fields(self.message, begin, end, where)
-
-    def stack_frames(self, begin: int, end: int) -> Iterator[tuple[str, int]]:
+    def stack_frames(self, fields: Record) -> Iterator[tuple[str, int]]:
         """
         Yield file and line of each stack frame, whose ids count from 1.
 
@@ -153,11 +120,10 @@ class _Reader:
         StackFrameIndexProto: file_names = 1, file_locations = 3 (file_name_id = 1, line = 3),
         stack_frames = 4 (file_location_id = 1, parent_frame_id = 2).
         """
-        fields = self.fields(begin, end, "StackFrameIndexProto")
         names = ["", *(self.message.text(*span) for span in fields.spans(1))]
-        places = [self.fields(*span, "FileLocation") for span in fields.spans(3)]
+        places = fields.records(3, "FileLocation")
         lines = [("", 0), *((_at(names, one.integer(1), ""), one.integer(3)) for one in places)]
-        frames = [self.fields(*span, "StackFrame") for span in fields.spans(4)]
+        frames = list(fields.records(4, "StackFrame"))
         found = [_at(lines, one.integer(1), ("", 0)) for one in frames]
         users: list[tuple[str, int] | None] = []
         for number, (line, frame) in enumerate(zip(found, frames, strict=True)):
@@ -166,20 +132,17 @@ class _Reader:
             users.append(behind if is_installed(line[0]) else line)
         yield from (user or line for user, line in zip(users, found, strict=True))
 
-    def source(self, metadata: _Fields) -> tuple[str, int]:
+    def source(self, metadata: Record) -> tuple[str, int]:
         """Return file and line of an instruction, which newer XLA tells by a stack frame."""
-        if metadata.found.get(3):
+        if 3 in metadata:
             return metadata.text(3), metadata.integer(4)
         frame = metadata.integer(15)
         return self.frames[frame - 1] if 0 < frame <= len(self.frames) else ("", 0)
 
-    def computation(
-        self, begin: int, end: int, before: dict[int, HloComputation]
-    ) -> HloComputation:
-        fields = self.fields(begin, end, "HloComputationProto")
+    def computation(self, fields: Record, before: dict[int, HloComputation]) -> HloComputation:
         instructions: dict[int, HloInstruction] = {}
-        for span in fields.spans(2):
-            found = self.instruction(*span)
+        for one in fields.records(2, "HloInstructionProto"):
+            found = self.instruction(one)
             missing = [key for key in found.operands if key not in instructions] + [
                 key for key in found.called if key not in before
             ]
@@ -189,7 +152,7 @@ class _Reader:
                     if missing
                     else f"two instructions have the id {found.id}"
                 )
-                raise self.message.error("HloInstructionProto", span[0], what)
+                raise one.error(what)
             instructions[found.id] = found
         root, key = fields.integer(6), fields.integer(5)
         if root not in instructions or key in before:
@@ -198,18 +161,17 @@ class _Reader:
                 if key in before
                 else f"there is no instruction {root} to return"
             )
-            raise self.message.error("HloComputationProto", begin, what)
+            raise fields.error(what)
         return HloComputation(key, fields.text(1), root, instructions)
 
-    def instruction(self, begin: int, end: int) -> HloInstruction:
-        fields = self.fields(begin, end, "HloInstructionProto")
-        metadata = self.fields(*[(0, 0), *fields.spans(7)][-1], "OpMetadata")
+    def instruction(self, fields: Record) -> HloInstruction:
+        metadata = fields.record(7, "OpMetadata")
         shapes = [self.shape(*span) for span in fields.spans(3)]
         file, line = self.source(metadata)
         padding = [
             inner
-            for span in fields.spans(21)
-            for inner in self.fields(*span, "PaddingConfig").spans(1)
+            for config in fields.records(21, "PaddingConfig")
+            for inner in config.records(1, "PaddingConfigDimension")
         ]
         return HloInstruction(
             id=fields.integer(35),
@@ -226,40 +188,30 @@ class _Reader:
             tuple_index=fields.integer(13),
             dimensions=fields.integers(14),
             fft_length=fields.integers(32),
-            window=tuple(window for span in fields.spans(15) for window in self.window(*span)),
-            dot=next((self.dot(*span) for span in fields.spans(30)), None),
-            precision=next((self.precision(*span) for span in fields.spans(51)), (0, 0)),
-            convolution=next((self.convolution(*span) for span in fields.spans(16)), None),
+            window=tuple(side for one in fields.records(15, "Window") for side in _window(one)),
+            dot=next(map(_dot, fields.records(30, "DotDimensionNumbers")), None),
+            precision=next(map(_precision, fields.records(51, "PrecisionConfig")), (0, 0)),
+            convolution=next(
+                map(_convolution, fields.records(16, "ConvolutionDimensionNumbers")), None
+            ),
             feature_groups=max(1, fields.integer(50)),
             batch_groups=max(1, fields.integer(58)),
             fusion_kind=fields.text(11),
             custom_call_target=fields.text(28),
             backend_config=fields.text(43),
             direction=fields.text(63),
-            constant=self.scalar(shapes[-1], *fields.spans(8)[-1])
-            if shapes and fields.spans(8)
-            else None,
-            slices=tuple(self.three(*span, "SliceDimensions") for span in fields.spans(17)),
-            padding=tuple(self.three(*span, "PaddingConfigDimension") for span in padding),
+            constant=self.scalar(shapes[-1], fields) if shapes and fields.spans(8) else None,
+            slices=tuple(map(_three, fields.records(17, "SliceDimensions"))),
+            padding=tuple(map(_three, padding)),
+            replica_groups=_replica_groups(fields),
         )
 
-    def three(self, begin: int, end: int, where: str) -> tuple[int, int, int]:
-        fields = self.fields(begin, end, where)
-        return fields.integer(1), fields.integer(2), fields.integer(3)
-
-    def scalar(self, shape: Shape, begin: int, end: int) -> bool | float | None:
-        """
-        Return the number in a LiteralProto; None for arrays and other types.
-
-        Args:
-            shape: Shape of the literal.
-            begin: Offset of its first byte.
-            end: Offset behind it.
-        """
+    def scalar(self, shape: Shape, constant: Record) -> bool | float | None:
+        """Return the number in a constant's LiteralProto; None for arrays and other types."""
         number, code = _SCALARS.get(shape.dtype, (0, ""))
         if shape.dimensions or not number:
             return None
-        fields = self.fields(begin, end, "LiteralProto")
+        fields = constant.record(8, "LiteralProto")
         if not code:
             value = next(iter(fields.integers(number)), 0)
             return (
@@ -296,52 +248,89 @@ class _Reader:
         """
         if depth > _DEEPEST:
             raise self.message.error("ShapeProto", begin, f"more than {_DEEPEST} nested shapes")
-        fields = self.fields(begin, end, "ShapeProto")
+        fields = Record(self.message, begin, end, "ShapeProto")
         dimensions = fields.integers(3)
         if any(size < 0 for size in dimensions):
-            raise self.message.error(
-                "ShapeProto", begin, f"a dimension has the size {min(dimensions)}"
-            )
-        layout = [self.fields(*span, "LayoutProto") for span in fields.spans(5)][-1:] or [
-            self.fields(0, 0, "LayoutProto")
-        ]
+            raise fields.error(f"a dimension has the size {min(dimensions)}")
+        layout = fields.record(5, "LayoutProto")
         number = fields.integer(2)
         return Shape(
             dtype=DTYPES.get(number, f"type {number}"),
             dimensions=dimensions,
             dynamic=tuple(bool(value) for value in fields.integers(6)),
-            minor_to_major=layout[0].integers(1),
-            tiles=tuple(self.fields(*span, "TileProto").integers(1) for span in layout[0].spans(6)),
-            memory_space=layout[0].integer(8),
-            element_bits=max(0, layout[0].integer(7)),
+            minor_to_major=layout.integers(1),
+            tiles=tuple(tile.integers(1) for tile in layout.records(6, "TileProto")),
+            memory_space=layout.integer(8),
+            element_bits=max(0, layout.integer(7)),
             parts=tuple(self.shape(*span, depth + 1) for span in fields.spans(4)),
-            tail_alignment=max(1, layout[0].integer(16)),
+            tail_alignment=max(1, layout.integer(16)),
         )
 
-    def window(self, begin: int, end: int) -> Iterator[WindowDimension]:
-        for span in self.fields(begin, end, "Window").spans(1):
-            fields = self.fields(*span, "WindowDimension")
-            size, stride, low, high, dilation, base, reversal = (
-                fields.integer(number) for number in range(1, 8)
-            )
-            yield WindowDimension(
-                size, max(1, stride), low, high, max(1, dilation), max(1, base), bool(reversal)
-            )
 
-    def dot(self, begin: int, end: int) -> DotDimensions:
-        fields = self.fields(begin, end, "DotDimensionNumbers")
-        return DotDimensions(*(fields.integers(number) for number in range(1, 5)))
-
-    def precision(self, begin: int, end: int) -> tuple[int, int]:
-        fields = self.fields(begin, end, "PrecisionConfig")
-        return max(fields.integers(1), default=0), fields.integer(2)
-
-    def convolution(self, begin: int, end: int) -> ConvolutionDimensions:
-        fields = self.fields(begin, end, "ConvolutionDimensionNumbers")
-        one, many = fields.integer, fields.integers
-        return ConvolutionDimensions(
-            one(7), one(8), many(11), one(3), one(4), many(6), one(9), one(10), many(12)
+def _window(fields: Record) -> Iterator[WindowDimension]:
+    for one in fields.records(1, "WindowDimension"):
+        size, stride, low, high, dilation, base, reversal = map(one.integer, range(1, 8))
+        yield WindowDimension(
+            size, max(1, stride), low, high, max(1, dilation), max(1, base), bool(reversal)
         )
+
+
+def _dot(fields: Record) -> DotDimensions:
+    return DotDimensions(*map(fields.integers, range(1, 5)))
+
+
+def _precision(fields: Record) -> tuple[int, int]:
+    return max(fields.integers(1), default=0), fields.integer(2)
+
+
+def _convolution(fields: Record) -> ConvolutionDimensions:
+    one, many = fields.integer, fields.integers
+    return ConvolutionDimensions(
+        one(7), one(8), many(11), one(3), one(4), many(6), one(9), one(10), many(12)
+    )
+
+
+def _three(fields: Record) -> tuple[int, int, int]:
+    return fields.integer(1), fields.integer(2), fields.integer(3)
+
+
+def _replica_groups(fields: Record) -> str:
+    """
+    Return the groups of a collective, or its pairs of source and target, as in HLO text.
+
+    HloInstructionProto replica_groups = 49 → replica_ids = 1, source_target_pairs = 52 → source =
+    1, target = 2, collective_device_list = 87 → (replica_groups = 1, iota_replica_group_list = 2).
+    IotaReplicaGroupListProto: num_replica_groups = 1, num_devices_per_group = 2, iota_reshape_dims
+    = 3, iota_transpose_perm = 4.
+    """
+    rows = [group.integers(1) for group in fields.records(49, "ReplicaGroup")]
+    for devices in fields.records(87, "CollectiveDeviceListProto"):
+        for iota in devices.records(2, "IotaReplicaGroupListProto"):
+            sizes = _listed(iota.integers(1) + iota.integers(2))
+            order = _listed(iota.integers(4))
+            turned = f"T({order})" if order not in ("", "0") else ""
+            return f"[{sizes}]<=[{_listed(iota.integers(3))}]{turned}"
+        rows += [group.integers(1) for group in devices.records(1, "ReplicaGroup")]
+    for pair in fields.records(52, "SourceTarget"):
+        rows.append((pair.integer(1), pair.integer(2)))
+    return "{" + ",".join("{" + _listed(row) + "}" for row in rows) + "}" if rows else ""
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _devices(fields: Record) -> tuple[int, ...]:
+    """
+    Return the ids of a module's devices by global id.
+
+    DeviceAssignmentProto computation_devices = 3 → replica_device_ids = 1. The global id of HLO is
+    replica × number of computations + computation.
+    """
+    columns = [one.integers(1) for one in fields.records(3, "ComputationDevice")]
+    if len({len(column) for column in columns}) != 1:
+        return ()
+    return tuple(device for row in zip(*columns, strict=True) for device in row)
 
 
 def _at(values: Sequence[T], place: int, other: T) -> T:

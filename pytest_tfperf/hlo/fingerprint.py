@@ -10,7 +10,7 @@ from operator import attrgetter
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
 
 # Ids and names are numbered anew in every process, source lines move with the code around them,
-# and the backend's configuration may hold the results of autotuning.
+# and the backend's configuration may hold the results of autotuning. Stored hashes know no groups.
 _LEFT_OUT = frozenset(
     {
         "id",
@@ -22,6 +22,7 @@ _LEFT_OUT = frozenset(
         "source_file",
         "source_line",
         "backend_config",
+        "replica_groups",
     }
 )
 _computed = attrgetter(

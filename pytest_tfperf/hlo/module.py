@@ -232,6 +232,8 @@ class HloInstruction:
     """(start, limit, stride) of each dimension of a slice."""
     padding: tuple[tuple[int, int, int], ...] = ()
     """(low, high, interior) of each dimension of a pad."""
+    replica_groups: str = ""
+    """Replica groups of a collective, or pairs of source and target, as in HLO text."""
 
     @property
     def config(self) -> dict[str, object]:
@@ -296,6 +298,8 @@ class HloModule:
     """Computations by id, callees before their callers."""
     scheduled: bool
     """True if a backend has compiled the module."""
+    devices: tuple[int, ...] = ()
+    """Ids of the devices that run it by global id of HLO; empty if it names none."""
 
     @property
     def entry(self) -> HloComputation:

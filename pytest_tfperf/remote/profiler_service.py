@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_tfperf.protobuf import BYTES, VARINT, Message
+from pytest_tfperf.protobuf import Message, Record
 from pytest_tfperf.protobuf_fields import number_field, sized_field, text_field
 from pytest_tfperf.remote.trace_options import TraceOptions
 
@@ -77,10 +77,9 @@ def decode_response(raw: bytes, worker: str) -> Response:
         TraceError: If they are not a message.
     """
     message = Message(raw, worker)
-    trace, is_empty = None, False
-    for number, wire_type, begin, end in message.fields(0, len(raw), "ProfileResponse"):
-        if (number, wire_type) == (_XSPACE, BYTES):
-            trace = message.slice(begin, end)
-        elif (number, wire_type) == (_EMPTY_TRACE, VARINT):
-            is_empty = begin != 0  # fields() gives the value of a varint there
-    return Response(trace=trace, is_empty=is_empty)
+    found = Record(message, 0, len(raw), "ProfileResponse")
+    traces = found.spans(_XSPACE)
+    return Response(
+        trace=message.slice(*traces[-1]) if traces else None,
+        is_empty=bool(found.integer(_EMPTY_TRACE)),
+    )

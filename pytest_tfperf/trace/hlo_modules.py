@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.hlo.collective_ops import Participants, participants_at
 from pytest_tfperf.hlo.decode import module_at, shape_at
-from pytest_tfperf.hlo.module import (
-    Buffers,
-    HloModule,
-    Shape,
-)
-from pytest_tfperf.protobuf import VARINT
-from pytest_tfperf.trace.xspace import Plane, Trace
+from pytest_tfperf.hlo.module import Buffers, HloModule, Shape
+from pytest_tfperf.protobuf import Record
+from pytest_tfperf.trace.xspace import Plane, Trace, once
 
 _PLANE = "/host:metadata"
 _STAT = "Hlo Proto"
@@ -21,27 +16,30 @@ _HOST_MEMORY = 5  # Layout::kHostMemorySpace
 _SIZE = 2  # BufferAllocationProto.size
 
 
+def _protos(plane: Plane, name: str) -> Iterator[Record]:
+    """
+    Yield the HloProto of an executable; none for other metadata.
+
+    Fields: XStat metadata_id = 1, bytes_value = 6.
+    """
+    for span in plane.metadata_stats[name]:
+        stat = Record(plane.message, *span, "XStat")
+        if plane.stat_names.get(stat.integer(1)) == _STAT:
+            yield from stat.records(6, "HloProto")
+
+
 def _module_span(plane: Plane, name: str) -> tuple[int, int] | None:
-    """
-    Find the bytes of an executable's module; None for other metadata.
-
-    Fields: XStat metadata_id = 1, bytes_value = 6 → HloProto hlo_module = 1.
-    """
-    message = plane.message
-    for stat in plane.metadata_stats[name]:
-        keys = [
-            value
-            for number, wire, value, _ in message.fields(*stat, "XStat")
-            if (number, wire) == (1, 0)
-        ]
-        if keys and plane.stat_names.get(message.signed(keys[-1])) == _STAT:
-            for proto in message.inside(*stat, 6):
-                for module in message.inside(*proto, 1):
-                    return module
-    return None
+    """Find the bytes of an executable's module: HloProto hlo_module = 1. None without one."""
+    return next((span for proto in _protos(plane, name) for span in proto.spans(1)), None)
 
 
-def _buffers(allocations: Sequence[Mapping[int, int]]) -> Buffers:
+@once
+def _decoded(_: Plane) -> dict[str, HloModule]:
+    """Make a memory for the modules of a plane, each of which is decoded once."""
+    return {}
+
+
+def _buffers(allocations: Sequence[Record]) -> Buffers:
     """
     Sum allocations by purpose.
 
@@ -51,34 +49,29 @@ def _buffers(allocations: Sequence[Mapping[int, int]]) -> Buffers:
     """
 
     def total(*fields: int) -> int:
-        return sum(
-            part[_SIZE] for part in allocations if any(part.get(number) for number in fields)
-        )
+        return sum(part.integer(_SIZE) for part in allocations if any(map(part.integer, fields)))
 
     return Buffers(
-        total(5), total(7), sum(part[_SIZE] for part in allocations) - total(3, 5, 7, 12)
+        total(5), total(7), sum(part.integer(_SIZE) for part in allocations) - total(3, 5, 7, 12)
     )
 
 
-def _allocations(plane: Plane, name: str) -> Iterator[dict[int, int]]:
-    """
-    Yield the numbers of each allocation of an executable by field, with its size.
+def _assignments(plane: Plane, name: str) -> Iterator[Record]:
+    """Yield the buffer assignment of an executable: HloProto buffer_assignment = 3."""
+    for proto in _protos(plane, name):
+        yield from proto.records(3, "BufferAssignmentProto")
 
-    Fields: XStat bytes_value = 6 → HloProto buffer_assignment = 3 → buffer_allocations = 3 → size =
-    2, color = 8 (the memory space). Allocations in the host's memory (space 5, xla/layout.h) take
-    no device memory and are left out.
+
+def _allocations(assignment: Record) -> Iterator[Record]:
     """
-    message = plane.message
-    protos = (proto for stat in plane.metadata_stats[name] for proto in message.inside(*stat, 6))
-    assignments = (assignment for proto in protos for assignment in message.inside(*proto, 3))
-    for span in (span for assignment in assignments for span in message.inside(*assignment, 3)):
-        numbers = {
-            number: value
-            for number, wire, value, _ in message.fields(*span, "BufferAllocationProto")
-            if wire == VARINT
-        }
-        if numbers.get(8, 0) != _HOST_MEMORY:
-            yield {_SIZE: 0} | numbers
+    Yield the allocations of a buffer assignment in the device's memory.
+
+    Fields: BufferAssignmentProto buffer_allocations = 3 → size = 2, color = 8 (the memory space).
+    Allocations in the host's memory (space 5, xla/layout.h) take no device memory.
+    """
+    for part in assignment.records(3, "BufferAllocationProto"):
+        if part.integer(8) != _HOST_MEMORY:
+            yield part
 
 
 def modules_of(trace: Trace, names: Collection[str] | None = None) -> dict[str, HloModule]:
@@ -100,31 +93,11 @@ def modules_of(trace: Trace, names: Collection[str] | None = None) -> dict[str, 
         if names is None
         else [name for name in plane.metadata_stats if name in names]
     )
-    spans = {name: _module_span(plane, name) for name in wanted}
-    return {name: module_at(plane.message, *span) for name, span in spans.items() if span}
-
-
-def participants_of(trace: Trace, functions: Collection[str]) -> dict[str, list[Participants]]:
-    """
-    Return the collectives and devices of programs by function, `module` without its program id.
-
-    Several programs may have one function's name.
-
-    Args:
-        trace: The trace.
-        functions: Names of the functions.
-
-    Raises:
-        TraceError: If one of the programs is damaged.
-    """
-    plane = trace.plane(_PLANE)
-    found: dict[str, list[Participants]] = {}
-    for name in plane.metadata_stats if plane and functions else ():
-        function = name.partition("(")[0]
-        span = _module_span(plane, name) if plane and function in functions else None
-        if plane and span:
-            found.setdefault(function, []).append(participants_at(plane.message, *span))
-    return found
+    known = _decoded(plane)
+    for name in wanted:
+        if name not in known and (span := _module_span(plane, name)):
+            known[name] = module_at(plane.message, *span)
+    return {name: known[name] for name in wanted if name in known}
 
 
 def live_modules(trace: Trace) -> frozenset[str]:
@@ -148,7 +121,11 @@ def buffer_bytes(trace: Trace) -> dict[str, int]:
     if plane is None:
         return {}
     return {
-        name: sum(part[_SIZE] for part in _allocations(plane, name))
+        name: sum(
+            part.integer(_SIZE)
+            for assignment in _assignments(plane, name)
+            for part in _allocations(assignment)
+        )
         for name in plane.metadata_stats
     }
 
@@ -158,7 +135,10 @@ def buffer_sizes(trace: Trace) -> dict[str, Buffers]:
     plane = trace.plane(_PLANE)
     if plane is None:
         return {}
-    parts = {name: list(_allocations(plane, name)) for name in plane.metadata_stats}
+    parts = {
+        name: [part for one in _assignments(plane, name) for part in _allocations(one)]
+        for name in plane.metadata_stats
+    }
     return {name: _buffers(found) for name, found in parts.items() if found}
 
 
@@ -181,40 +161,33 @@ def planned_buffers(trace: Trace, name: str) -> list[PlannedBuffer]:
     Of those that share memory one after the other it is the largest. Of equal ones it is the first,
     or the program's result.
 
-    Fields: HloProto buffer_assignment = 3 → logical_buffers = 1 (id = 1, defined_at = 3 →
-    instruction_id = 4), buffer_allocations = 3 (assigned = 9 → logical_buffer_id = 1, offset = 2,
-    size = 3).
+    Fields: BufferAssignmentProto logical_buffers = 1 (id = 1, defined_at = 3 → instruction_id =
+    4), buffer_allocations = 3 (assigned = 9 → logical_buffer_id = 1, offset = 2, size = 3).
     """
     plane = trace.plane(_PLANE)
     if plane is None:
         return []
-    message, found = plane.message, []
-
-    def numbers(span: tuple[int, int], where: str) -> dict[int, int]:
-        fields = message.fields(*span, where)
-        return {number: value for number, wire, value, _ in fields if wire == VARINT}
-
-    protos = (proto for stat in plane.metadata_stats[name] for proto in message.inside(*stat, 6))
-    for assignment in (span for proto in protos for span in message.inside(*proto, 3)):
-        made_by = {}
-        for span in message.inside(*assignment, 1):
-            for place in message.inside(*span, 3):
-                key = numbers(span, "LogicalBufferProto").get(1, 0)
-                made_by[key] = numbers(place, "Location").get(4, 0)
-        for span in message.inside(*assignment, 3):
-            part = numbers(span, "BufferAllocationProto")
-            if part.get(8) == _HOST_MEMORY or part.get(3) or part.get(12):
+    found = []
+    for assignment in _assignments(plane, name):
+        made_by = {
+            buffer.integer(1): buffer.record(3, "Location").integer(4)
+            for buffer in assignment.records(1, "LogicalBufferProto")
+        }
+        for part in _allocations(assignment):
+            if part.integer(3) or part.integer(12):
                 continue
-            role = "argument" if part.get(5) else "result" if part.get(7) else "temporary"
-            held = [numbers(one, "Assigned") for one in message.inside(*span, 9)]
+            role = "argument" if part.integer(5) else "result" if part.integer(7) else "temporary"
             order = -1 if role == "result" else 1  # the last value is the result
-            held.sort(key=lambda one: (-one.get(3, 0), order * one.get(1, 0)))
+            held = [
+                (-one.integer(3), order * one.integer(1), one.integer(2), one.integer(1))
+                for one in part.records(9, "Assigned")
+            ]
             taken: list[tuple[int, int]] = []
-            for one in held:
-                begin, end = one.get(2, 0), one.get(2, 0) + one.get(3, 0)
+            for size, _, begin, buffer in sorted(held):
+                end = begin - size
                 if all(end <= other[0] or begin >= other[1] for other in taken):
                     taken.append((begin, end))
-                    found.append(PlannedBuffer(role, end - begin, made_by.get(one.get(1, 0), 0)))
+                    found.append(PlannedBuffer(role, end - begin, made_by.get(buffer, 0)))
     return found
 
 
@@ -230,15 +203,11 @@ def argument_shapes(trace: Trace, names: Collection[str]) -> dict[str, tuple[Sha
     plane = trace.plane(_PLANE)
     if plane is None:
         return {}
-    message = plane.message
-    spans = {
-        name: span
-        for name in plane.metadata_stats
-        if name in names and (span := _module_span(plane, name))
-    }
-    programs = {name: next(message.inside(*span, 4), None) for name, span in spans.items()}
-    return {
-        name: tuple(shape_at(message, *part) for part in message.inside(*found, 1))
-        for name, found in programs.items()
-        if found
-    }
+    found = {}
+    for name in plane.metadata_stats:
+        if name in names and (span := _module_span(plane, name)):
+            module = Record(plane.message, *span, "HloModuleProto")
+            if 4 in module:
+                parameters = module.record(4, "ProgramShapeProto").spans(1)
+                found[name] = tuple(shape_at(plane.message, *part) for part in parameters)
+    return found

@@ -4,7 +4,7 @@ Traces that mean harm: much of one thing. `FORMS[name](n)` is the trace with n o
 Each has what the analyses need to look at it: three steps of 10 ms, or as many as the form is about.
 """
 
-from helpers.pods import array, hlo_proto
+from helpers.pods import hlo_proto
 from helpers.xspace import MS, Ref, at, event, field, line, plane, space
 
 HOST = "/host:CPU"
@@ -59,8 +59,7 @@ def allocators(n):
 
 
 def modules(n):
-    proto = hlo_proto("m", ("p", "parameter", array(4), field(35, 0)))
-    protos = {f"m({k})": {"Hlo Proto": proto} for k in range(n)}
+    protos = {f"m({k})": {"Hlo Proto": hlo_proto("m")} for k in range(n)}
     return on_host(others=[plane("/host:metadata", metadata=protos)])
 
 

@@ -111,10 +111,11 @@ def write_pod(folder, n_hosts, n_cores, work, late, n_steps, clock_s=lambda host
 
 
 def hlo_proto(name, *instructions, assignment=()):
-    """An HloProto of these instructions: (name, opcode, shape as bytes, further fields as bytes)."""
+    """An HloProto of these instructions behind a parameter: (name, opcode, shape as bytes, further fields as bytes)."""
+    ops = [("p", "parameter", array(4), b""), *instructions]
     body = b"".join(
-        field(2, field(1, title) + field(2, opcode) + field(3, shape) + more)
-        for title, opcode, shape, more in instructions
+        field(2, field(1, title) + field(2, opcode) + field(3, shape) + field(35, key) + more)
+        for key, (title, opcode, shape, more) in enumerate(ops)
     )
     devices = b"".join(field(3, field(1, b"".join(map(varint, row)))) for row in assignment)
     module = (

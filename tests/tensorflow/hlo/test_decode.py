@@ -208,7 +208,22 @@ def as_protobuf_reads_it(op):
             (part.edge_padding_low, part.edge_padding_high, part.interior_padding)
             for part in op.padding_config.dimensions
         ),
+        groups_of(op),
     )
+
+
+def groups_of(op):
+    """Return the replica groups of a protobuf instruction, or its pairs, as HLO text lists them."""
+    iota = op.collective_device_list.iota_replica_group_list
+    if iota.num_replica_groups:
+        order = ",".join(map(str, iota.iota_transpose_perm))
+        lengths = ",".join(map(str, iota.iota_reshape_dims))
+        sizes = f"[{iota.num_replica_groups},{iota.num_devices_per_group}]<=[{lengths}]"
+        return sizes + (f"T({order})" if order != "0" else "")
+    listed = [*op.replica_groups, *op.collective_device_list.replica_groups]
+    rows = [list(group.replica_ids) for group in listed]
+    rows += [[pair.source, pair.target] for pair in op.source_target_pairs]
+    return str(rows).translate(str.maketrans("[]", "{}", " ")) if rows else ""
 
 
 def precision_of(op):

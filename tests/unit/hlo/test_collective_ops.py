@@ -3,8 +3,9 @@
 from helpers.pods import all_reduce, array, hlo_proto, replica_groups
 from helpers.xspace import field, varint
 
-from pytest_tfperf.hlo.collective_ops import Collective, collective_in, members, participants_at
-from pytest_tfperf.protobuf import Message
+from pytest_tfperf.hlo.collective_ops import Collective, collective_in, collective_of, members
+from pytest_tfperf.hlo.decode import module_at
+from pytest_tfperf.protobuf import Message, Record
 
 
 def test_the_text_of_an_instruction_tells_opcode_bytes_and_groups():
@@ -75,8 +76,12 @@ def test_groups_are_read_in_each_notation():
 
 
 def found_in(raw):
-    [module] = Message(raw, "made").inside(0, len(raw), 1)
-    return participants_at(Message(raw, "made"), *module)
+    """The collectives of the module in an HloProto, and its devices."""
+    message = Message(raw, "made")
+    [span] = Record(message, 0, len(raw), "HloProto").spans(1)
+    module = module_at(message, *span)
+    found = {op.name: collective_of(op) for op in module.entry.instructions.values()}
+    return {name: one for name, one in found.items() if one}, module.devices
 
 
 def test_the_bytes_of_a_module_tell_the_same():
@@ -93,13 +98,13 @@ def test_the_bytes_of_a_module_tell_the_same():
         ),
         assignment=((2, 3, 0, 1),),
     )
-    found = found_in(raw)
-    assert found.collectives == {
+    found, devices = found_in(raw)
+    assert found == {
         "all-reduce.1": Collective("all-reduce", 16, "{{0,1},{2,3}}"),
         "all-gather.1": Collective("all-gather", 64, "{}"),
         "permute": Collective("collective-permute", 16, "{{0,1},{1,0}}"),
     }
-    assert found.devices == (2, 3, 0, 1)
+    assert devices == (2, 3, 0, 1)
 
 
 def test_newer_modules_list_devices_apart():
@@ -118,10 +123,10 @@ def test_newer_modules_list_devices_apart():
         ("b", "all-reduce", array(1), listed),
         assignment=((0, 2), (1, 3)),
     )
-    found = found_in(raw)
-    assert [found.collectives[name].groups for name in "ab"] == ["[4,2]<=[2,4]T(1,0)", "{{0,1}}"]
-    assert found.devices == (0, 1, 2, 3), "global id = replica × computations + computation"
+    found, devices = found_in(raw)
+    assert [found[name].groups for name in "ab"] == ["[4,2]<=[2,4]T(1,0)", "{{0,1}}"]
+    assert devices == (0, 1, 2, 3), "global id = replica × computations + computation"
 
 
 def test_an_uneven_assignment_tells_nothing():
-    assert found_in(hlo_proto("m", assignment=((0, 1), (2,)))).devices == ()
+    assert found_in(hlo_proto("m", assignment=((0, 1), (2,)))) == ({}, ())

@@ -9,7 +9,7 @@ from helpers.xspace import MS, plane, space
 from pytest_tfperf.facts.collective_waits import find_waits
 from pytest_tfperf.facts.collectives import find_runs
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.protobuf import Message
+from pytest_tfperf.protobuf import Message, Record
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 
@@ -139,7 +139,8 @@ def test_programs_of_one_name_that_differ_tell_nothing():
     other = {"jit_step(5)": {"Hlo Proto": module(replica_groups((0, 1)))}}
     both = {"jit_step(4)": {"Hlo Proto": module(replica_groups())}, **other}
     message = Message(raw, "made")
-    planes = [message.slice(*span) for span in message.inside(0, len(raw), 1)]
+    spans = Record(message, 0, len(raw), "XSpace").spans(1)
+    planes = [message.slice(*span) for span in spans]
     others = [part for part in planes if b"/host:metadata" not in part]
     [run], _ = runs_of(space(plane("/host:metadata", metadata=both), *others))
     assert run.facts.groups == ""
