@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from pytest_tfperf.compiler.lowering.lower import lower
+from pytest_tfperf.compiler.lower import lower
 from pytest_tfperf.compiler.op_graph import graph_of
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.op_guide.rules import RULES, findings

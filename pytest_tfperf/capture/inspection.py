@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from pytest_tfperf.compiler.grappler_ablation import ops_without_each_pass
-from pytest_tfperf.compiler.grappler_options import exactly, options_in_force
-from pytest_tfperf.compiler.lowering.lower import Lowered, lower
+from pytest_tfperf.compiler.grappler import exactly, ops_without_each_pass, options_in_force
+from pytest_tfperf.compiler.lower import Lowered, lower
 from pytest_tfperf.compiler.op_graph import op_graph
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.source_lines import places

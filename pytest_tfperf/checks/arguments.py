@@ -13,7 +13,7 @@ from pytest_tfperf.checks.limits import Limit
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metric_registry import HIGHER, METRICS, Metric
 from pytest_tfperf.op_guide.rules import ALL, parse_codes
-from pytest_tfperf.padding.tpu import generation
+from pytest_tfperf.padding.tiles import generation
 from pytest_tfperf.quantities import COUNT, RATIO, SECONDS, SHARE, format_quantity, parse_quantity
 
 __tracebackhide__ = True

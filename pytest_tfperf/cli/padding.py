@@ -17,14 +17,13 @@ from pytest_tfperf.facts.programs import programs_of
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.hlo.module import HloModule, source_line
 from pytest_tfperf.hlo.text_in import read_hlo
-from pytest_tfperf.hlo.traversal import without_dead_code
+from pytest_tfperf.hlo.walk import without_dead_code
 from pytest_tfperf.metric_registry import METRICS
-from pytest_tfperf.padding.arrays import Padding
 from pytest_tfperf.padding.gpu_alignment import alignment_table, gemms_of, gpu_alignment
 from pytest_tfperf.padding.measured import has_tiles, measured_padding, trace_generation
 from pytest_tfperf.padding.overhead import MATRIX_UNIT, MEMORY, Modules, padding_table, values_of
 from pytest_tfperf.padding.predict import predict
-from pytest_tfperf.padding.tpu import DEFAULT, Generation, generation
+from pytest_tfperf.padding.tiles import DEFAULT, Generation, Padding, generation
 from pytest_tfperf.report.table_numbers import shown
 from pytest_tfperf.results import Profile
 from pytest_tfperf.trace.devices import tpus

@@ -13,8 +13,8 @@ from functools import cache
 from time import perf_counter
 from typing import Any
 
+from pytest_tfperf.compiler.compilable_parts import has_kernel
 from pytest_tfperf.compiler.functions import definition_of
-from pytest_tfperf.compiler.lowering.compilable_parts import has_kernel
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.source_lines import user_line
 from pytest_tfperf.graphs import reached

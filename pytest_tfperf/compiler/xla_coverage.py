@@ -1,14 +1,18 @@
-"""Coverage of a step by XLA: compiled ops, and reasons for the others."""
+"""
+Coverage of a step by XLA: compiled ops, reasons for the others, and each of them in its errors.
+"""
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pytest_tfperf.compiler.lowering.compilable_parts import has_kernel
+from pytest_tfperf.compiler.compilable_parts import has_kernel
+from pytest_tfperf.compiler.functions import definition_of
 from pytest_tfperf.compiler.runtime_graphs import Instance, ops_in
 from pytest_tfperf.compiler.source_lines import lines_in
 from pytest_tfperf.op_types import (
@@ -24,6 +28,7 @@ from pytest_tfperf.op_types import (
     computes,
 )
 from pytest_tfperf.recorded_graphs import GraphOp
+from pytest_tfperf.text import and_more
 
 _DYNAMIC_OPS = frozenset({"Where", "Unique"})
 """
@@ -45,6 +50,10 @@ _RANDOM_OPS = frozenset(
 """Ops with a hidden random state (IsStatefulRandomOp in compilability_check_util.cc)."""
 _NEW = re.compile(r"/_\d+(?=/|$)")  # numbers added by the lowering of loops and branches
 _MOVED = "/declustered"  # copied back out of a cluster (partially_decluster_pass.cc)
+# "when trying to compile graph f[…] on XLA_CPU_JIT" in tf2xla_util.cc and xla_compiler.cc
+# (tensorflow/compiler/tf2xla).
+_FUNCTION = re.compile(r"trying to compile graph (\S+?)\[")
+_MOST = 10
 
 
 def inside_and_outside(instance: Instance, auto: bool) -> tuple[Counter[str], list[GraphOp]]:
@@ -168,3 +177,49 @@ def _types(args: Iterable[Any], attrs: Mapping[str, Any]) -> set[int]:
             types |= set(attrs[arg.type_list_attr].list.type)
         types.add(attrs[arg.type_attr].type if arg.type_attr in attrs else arg.type)
     return types
+
+
+def explain(error: BaseException) -> None:
+    """Add a note with the ops that XLA cannot compile to an error about a function."""
+    function = _FUNCTION.search(str(error))
+    if function is None:
+        return
+    try:
+        lines = list(_uncompilable_ops(function[1]))
+    except Exception:  # the error itself matters more
+        return
+    if lines:
+        note = "\n  ".join(["tfperf: XLA cannot compile", and_more(lines, _MOST, "\n  ")])
+        _add_note(error, note)
+
+
+def _uncompilable_ops(name: str) -> Iterator[str]:
+    line = lines_in(_graph_of(name))
+    for op in ops_in(definition_of(name).node_def):
+        why = why_outside(op.node, auto=False)
+        if why in (TEXT, PYTHON, NO_KERNEL):
+            source = line(op.node, op.owner)
+            at = f" at {source}" if source else ""
+            yield f"{op.node.op} ({op.name}){at}: {why}"
+
+
+def _graph_of(name: str) -> Any:
+    """Return the graph of a function that is still referenced, with source lines, or None."""
+    from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
+
+    functions = (
+        thing
+        for thing in gc.get_objects()
+        if type(thing) is ConcreteFunction and thing.name.decode() == name
+    )
+    return next((function.graph for function in functions), None)
+
+
+def _add_note(error: BaseException, note: str) -> None:
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    elif hasattr(error, "_message"):
+        # Python 3.10 has no notes; private: TensorFlow's errors keep their text here
+        error._message = f"{error._message}\n{note}"
+    else:
+        error.args = (f"{error}\n{note}",)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.compiler.compilable_parts import parts_of
 from pytest_tfperf.compiler.functions import (
     Function,
     Unsupported,
@@ -28,8 +29,7 @@ from pytest_tfperf.compiler.functions import (
     is_resource,
     reached_from,
 )
-from pytest_tfperf.compiler.lowering.compilable_parts import parts_of
-from pytest_tfperf.compiler.lowering.lower import (
+from pytest_tfperf.compiler.lower import (
     device_of,
     replica_batch,
     short_message,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
-from pytest_tfperf.hlo.traversal import bodies, is_convolution, is_kernel_gradient
+from pytest_tfperf.hlo.walk import bodies, is_convolution, is_kernel_gradient
 from pytest_tfperf.recorded_graphs import Edge, Ints, OpGraph, OpNode, Tensor
 
 _TYPES = {

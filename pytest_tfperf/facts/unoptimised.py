@@ -10,8 +10,8 @@ from typing import Protocol
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.facts.executions import XlaUse, program_id
 from pytest_tfperf.hlo.decode import decode_module
-from pytest_tfperf.hlo.fingerprint import hlo_hash
 from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.hlo.walk import hlo_hash
 from pytest_tfperf.recording import Modules
 from pytest_tfperf.values import OF_PLATFORM, Unknown, Value
 

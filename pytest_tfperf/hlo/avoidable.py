@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from pytest_tfperf.hlo.inlining import with_calls_inlined
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
-from pytest_tfperf.hlo.traversal import ELEMENTWISE, bodies
+from pytest_tfperf.hlo.walk import ELEMENTWISE, bodies, with_calls_inlined
 
 LOOK_UP, DIAGONAL, SLICED = "look-up", "diagonal", "sliced"
 """Kinds: a product with one-hot rows or a diagonal matrix, and one of which a part is used."""

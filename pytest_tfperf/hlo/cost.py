@@ -20,8 +20,8 @@ from pytest_tfperf.hlo.matmuls import Operands
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
 from pytest_tfperf.hlo.operand_types import OperandTypes
 from pytest_tfperf.hlo.traffic import traffic
-from pytest_tfperf.hlo.traversal import bodies
 from pytest_tfperf.hlo.trip_counts import with_trip_counts
+from pytest_tfperf.hlo.walk import bodies
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from pytest_tfperf.hlo.module import ConvolutionDimensions, DotDimensions, HloInstruction, Shape
-from pytest_tfperf.hlo.traversal import is_convolution, is_kernel_gradient
+from pytest_tfperf.hlo.walk import is_convolution, is_kernel_gradient
 
 Operands = tuple[HloInstruction, ...]
 ConvolutionShapes = tuple[Shape, Shape, Shape]

@@ -13,8 +13,8 @@ import numpy as np
 
 from pytest_tfperf.advice.step_remedies import UNROLLED
 from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
-from pytest_tfperf.hlo.inlining import with_calls_inlined
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
+from pytest_tfperf.hlo.walk import with_calls_inlined
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.op_types import computes
 from pytest_tfperf.quantities import BYTES, format_quantity

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pytest_tfperf.hlo.matmuls import Matmul, matmul_of
 from pytest_tfperf.hlo.module import HloModule, source_line
-from pytest_tfperf.padding.sizes import good_size
+from pytest_tfperf.padding.tiles import good_size
 from pytest_tfperf.quantities import COUNT, FLOP, RATIO
 from pytest_tfperf.text import plural
 from pytest_tfperf.trace.devices import gpus

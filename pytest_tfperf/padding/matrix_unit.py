@@ -14,8 +14,8 @@ from math import prod
 
 from pytest_tfperf.hlo.matmuls import Matmul, matmul_of
 from pytest_tfperf.hlo.module import HloInstruction, HloModule, source_line
-from pytest_tfperf.hlo.traversal import BODIES, bodies
-from pytest_tfperf.padding.tpu import SUBLANES, Generation
+from pytest_tfperf.hlo.walk import BODIES, bodies
+from pytest_tfperf.padding.tiles import SUBLANES, Generation
 
 
 @dataclass(frozen=True, slots=True)

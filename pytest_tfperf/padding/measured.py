@@ -25,10 +25,15 @@ from pytest_tfperf.hlo.layout import (
     shape_text,
 )
 from pytest_tfperf.hlo.module import HloInstruction, HloModule, Shape, source_line
-from pytest_tfperf.hlo.traversal import bodies
-from pytest_tfperf.padding.arrays import LARGEST_SKIPPED, Buffer, Padding
-from pytest_tfperf.padding.sizes import better_size
-from pytest_tfperf.padding.tpu import Generation, generation
+from pytest_tfperf.hlo.walk import bodies
+from pytest_tfperf.padding.tiles import (
+    LARGEST_SKIPPED,
+    Buffer,
+    Generation,
+    Padding,
+    better_size,
+    generation,
+)
 from pytest_tfperf.quantities import BYTES, format_quantity
 from pytest_tfperf.trace.devices import device_spec, tpus
 from pytest_tfperf.trace.xspace import Trace

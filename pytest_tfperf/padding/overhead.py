@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.hlo.inlining import with_calls_inlined
 from pytest_tfperf.hlo.module import HloModule
-from pytest_tfperf.hlo.traversal import without_dead_code
+from pytest_tfperf.hlo.walk import with_calls_inlined, without_dead_code
 from pytest_tfperf.op_types import multiplies_matrices
-from pytest_tfperf.padding.arrays import LARGEST_SKIPPED, Padding
 from pytest_tfperf.padding.matrix_unit import better_sizes, matrix_work
 from pytest_tfperf.padding.measured import has_tiles, measured_padding
 from pytest_tfperf.padding.predict import predict
-from pytest_tfperf.padding.tpu import DEFAULT, Generation, generation
+from pytest_tfperf.padding.tiles import DEFAULT, LARGEST_SKIPPED, Generation, Padding, generation
 from pytest_tfperf.quantities import BYTES
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.text import plural

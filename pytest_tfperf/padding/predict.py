@@ -28,21 +28,23 @@ from pytest_tfperf.hlo.module import (
     Shape,
     source_line,
 )
-from pytest_tfperf.hlo.traversal import ELEMENTWISE, bodies, is_convolution, is_identity
-from pytest_tfperf.padding.arrays import LARGEST_SKIPPED, Buffer, Padding
-from pytest_tfperf.padding.dimension_order import (
+from pytest_tfperf.hlo.walk import ELEMENTWISE, bodies, is_convolution, is_identity
+from pytest_tfperf.padding.tiles import (
     LARGE_BATCH,
+    LARGEST_SKIPPED,
+    Buffer,
+    Generation,
     Order,
+    Padding,
     common_batches,
     compact,
     convolution_orders,
+    filling_sizes,
     kernels,
     row_major,
     swapped_rows,
     tiled,
 )
-from pytest_tfperf.padding.sizes import filling_sizes
-from pytest_tfperf.padding.tpu import Generation
 
 _MATRIX = frozenset({"dot", "scaled-dot", "convolution"})
 _WRITES = _MATRIX | {"reduce", "custom-call"}

@@ -13,7 +13,7 @@ from pytest_tfperf.capture.loop import check_step, run_calls, run_once
 from pytest_tfperf.capture.sessions import check_no_session
 from pytest_tfperf.capture.state import restored
 from pytest_tfperf.checks.limits import Limit
-from pytest_tfperf.compiler.grappler_options import grappler_options
+from pytest_tfperf.compiler.grappler import grappler_options
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.plugin.export import OPTIMIZED, export_profile
 from pytest_tfperf.plugin.forms.bare_trace import BracketedTrace, profiled_body, skip_disabled

@@ -204,7 +204,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     except Exception as error:
         if _PROFILER not in item.stash:
             raise
-        from pytest_tfperf.compiler.xla_errors import explain
+        from pytest_tfperf.compiler.xla_coverage import explain
 
         explain(error)
         raise

@@ -17,7 +17,7 @@ from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import parse_limit_lines, parse_steps, parse_tolerance
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metric_registry import METRICS, Metric
-from pytest_tfperf.padding.tpu import generation
+from pytest_tfperf.padding.tiles import generation
 from pytest_tfperf.plugin.option_kinds import (
     ADDRESS,
     CHOICE,

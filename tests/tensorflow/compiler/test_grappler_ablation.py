@@ -11,18 +11,20 @@ from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.python.eager import context
 
 import pytest_tfperf
-from pytest_tfperf.compiler import grappler_ablation
-from pytest_tfperf.compiler.grappler_ablation import (
+from pytest_tfperf.compiler import grappler
+from pytest_tfperf.compiler.grappler import (
     ASKED,
     DEFAULT_OFF,
     DEFAULT_ON,
+    NUMBERS,
+    TOGGLES,
     UNASKED,
+    grappler_options,
     n_ops,
     ops_without_each_pass,
     rewriter_config,
     running,
 )
-from pytest_tfperf.compiler.grappler_options import NUMBERS, TOGGLES, grappler_options
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.step_graph import inspect_graph
 from pytest_tfperf.errors import CaptureError
@@ -179,22 +181,22 @@ def left_out_of_compiled():
 def test_large_or_slow_ablation_runs_only_if_asked():
     for limit in ({"nodes": 3}, {"size": 100}, {"seconds": -1.0}):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(grappler_ablation, "UNASKED", replace(UNASKED, **limit))
+            patch.setattr(grappler, "UNASKED", replace(UNASKED, **limit))
             assert left_out(products, asked=False) == {}, limit
             assert left_out(products, asked=True)[""] == 2, limit
-            patch.setattr(grappler_ablation, "ASKED", replace(ASKED, **limit))
+            patch.setattr(grappler, "ASKED", replace(ASKED, **limit))
             assert left_out(products, asked=True) == {}, limit
 
 
 def test_small_step_has_an_ablation_by_default(monkeypatch):
     monkeypatch.setattr(
-        grappler_ablation, "UNASKED", replace(UNASKED, seconds=60.0)
+        grappler, "UNASKED", replace(UNASKED, seconds=60.0)
     )  # on a machine that does much else
     assert left_out(products, asked=False)[""] == 2
 
 
 def test_large_arguments_prevent_the_ablation(monkeypatch):
-    monkeypatch.setattr(grappler_ablation, "LARGEST_ARGUMENTS", 63)
+    monkeypatch.setattr(grappler, "LARGEST_ARGUMENTS", 63)
     assert left_out(products) == {}
 
 
@@ -212,7 +214,7 @@ def test_errors_of_tensorflow_leave_an_empty_ablation(monkeypatch):
         def fails(*_, error=error, **__):
             raise error
 
-        monkeypatch.setattr(grappler_ablation, "_optimized", fails)
+        monkeypatch.setattr(grappler, "_optimized", fails)
         assert left_out(products) == {}, error
 
 

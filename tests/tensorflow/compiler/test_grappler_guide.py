@@ -14,8 +14,8 @@ from helpers.paths import ROOT
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.core.protobuf import config_pb2, device_properties_pb2, rewriter_config_pb2
 
-from pytest_tfperf.compiler import grappler_ablation
-from pytest_tfperf.compiler.grappler_options import TOGGLES, grappler_options
+from pytest_tfperf.compiler import grappler
+from pytest_tfperf.compiler.grappler import TOGGLES, grappler_options
 
 GUIDE = [
     "constant folding",
@@ -61,7 +61,7 @@ import json, sys
 import tensorflow as tf
 from tensorflow.python.ops import collective_ops
 from helpers.function_graphs import after
-from pytest_tfperf.compiler.grappler_options import grappler_options
+from pytest_tfperf.compiler.grappler import grappler_options
 
 tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
 inner = tf.function(lambda x, y: tf.nn.relu(x) + y, experimental_attributes={"_noinline": True})
@@ -149,13 +149,13 @@ def with_a_gpu(monkeypatch, option, function, *args):
     )
     gpu.properties.type, cpu.properties.type = "GPU", "CPU"
     gpu.properties.environment["architecture"] = "7.5"
-    monkeypatch.setattr(grappler_ablation, "_devices", lambda: [gpu, cpu])
+    monkeypatch.setattr(grappler, "_devices", lambda: [gpu, cpu])
     called = grappled(function, *args)[0]
     graphs = []
     for value in ("ON", "OFF"):
-        config = grappler_ablation.rewriter_config()
+        config = grappler.rewriter_config()
         setattr(config, option, rewriter_config_pb2.RewriterConfig.Toggle.Value(value))
-        graphs.append(grappler_ablation._optimized(grappler_ablation._inlined(called), config))
+        graphs.append(grappler._optimized(grappler._inlined(called), config))
     return graphs
 
 
@@ -409,7 +409,7 @@ def test_every_option_that_is_left_out_is_on_the_page():
     assert {name for name in TOGGLES if f"`{name}`" not in page} == set()
     assert {row[2].split("`")[1] for row in rows() if row[3] == "on" and "`" in row[2]} - {
         "RewriterConfig.memory_optimization"
-    } == set(grappler_ablation.DEFAULT_ON)
+    } == set(grappler.DEFAULT_ON)
 
 
 @pytest.mark.skipif(
@@ -428,4 +428,4 @@ def test_the_passes_that_run_by_default_are_those_that_the_page_says(child):
 
 
 def test_the_page_says_how_large_a_step_is_optimised_again_unasked():
-    assert f"up to {grappler_ablation.UNASKED.nodes} nodes" in PAGE.read_text("utf-8")
+    assert f"up to {grappler.UNASKED.nodes} nodes" in PAGE.read_text("utf-8")

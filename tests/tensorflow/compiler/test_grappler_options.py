@@ -7,7 +7,7 @@ import tensorflow as tf
 from helpers.function_graphs import plus_products
 from tensorflow.python.eager import context
 
-from pytest_tfperf.compiler.grappler_options import NUMBERS, TOGGLES, grappler_options
+from pytest_tfperf.compiler.grappler import NUMBERS, TOGGLES, grappler_options
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.plugin.fixture import TfProfile
 

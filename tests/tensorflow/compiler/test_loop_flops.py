@@ -4,7 +4,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.compiler.lowering.lower import lower
+from pytest_tfperf.compiler.lower import lower
 from pytest_tfperf.compiler.step_calls import calls_recorded
 from pytest_tfperf.metrics.step_flops import lowered_programs, work_values
 from pytest_tfperf.values import Unknown

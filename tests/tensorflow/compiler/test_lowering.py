@@ -12,7 +12,7 @@ from helpers.hlo_products import of_step
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
-from pytest_tfperf.compiler.lowering.lower import lower
+from pytest_tfperf.compiler.lower import lower
 from pytest_tfperf.compiler.step_calls import calls_recorded
 from pytest_tfperf.values import Unknown
 

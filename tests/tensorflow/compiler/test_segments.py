@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.compiler.lowering.lower import lower
+from pytest_tfperf.compiler.lower import lower
 from pytest_tfperf.compiler.step_calls import calls_recorded
 from pytest_tfperf.hlo.cost import module_costs
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.compiler import xla_errors
-from pytest_tfperf.compiler.xla_errors import explain
+from pytest_tfperf.compiler import xla_coverage
+from pytest_tfperf.compiler.xla_coverage import explain
 
 
 @tf.function
@@ -101,7 +101,7 @@ def test_message_is_extended_without_exception_notes():
         (RuntimeError, ("m",)),
     ):
         old = type("Old", (kind,), {"add_note": property()})(*arguments)  # as in Python 3.10
-        xla_errors._add_note(old, "a\nb")
+        xla_coverage._add_note(old, "a\nb")
         assert (str(old), getattr(old, "__notes__", [])) == ("m\na\nb", []), kind
 
 
@@ -111,5 +111,5 @@ def test_message_is_unchanged_with_exception_notes():
             self.__notes__ = [note]
 
     new = New("m")
-    xla_errors._add_note(new, "a\nb")
+    xla_coverage._add_note(new, "a\nb")
     assert (str(new), notes(new)) == ("m", "a\nb")

@@ -1,7 +1,6 @@
 from helpers.tables import cells
 
-from pytest_tfperf.compiler.grappler_ablation import DEFAULT_OFF, DEFAULT_ON
-from pytest_tfperf.compiler.grappler_options import TOGGLES
+from pytest_tfperf.compiler.grappler import DEFAULT_OFF, DEFAULT_ON, TOGGLES
 from pytest_tfperf.metrics.graph_ops import OPTIMIZERS, optimizer_table
 
 

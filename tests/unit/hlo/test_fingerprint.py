@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from helpers.hlo import dot, module, op, parameters
 
-from pytest_tfperf.hlo.fingerprint import hlo_hash
+from pytest_tfperf.hlo.walk import hlo_hash
 
 
 def made(*, opcode="add", result="f32[8]", operands=("p0", "p1"), called=("first",), **more):

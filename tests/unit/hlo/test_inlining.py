@@ -3,8 +3,8 @@
 import pytest
 from helpers.hlo import module, op, parameters
 
-from pytest_tfperf.hlo import inlining
-from pytest_tfperf.hlo.inlining import with_calls_inlined
+from pytest_tfperf.hlo import walk
+from pytest_tfperf.hlo.walk import with_calls_inlined
 
 
 def shown(made):
@@ -71,7 +71,7 @@ def nest_of_calls():
 
 
 def test_a_module_that_would_become_too_large_is_unchanged(monkeypatch):
-    monkeypatch.setattr(inlining, "_MOST", 1000)  # of a million
+    monkeypatch.setattr(walk, "_MOST", 1000)  # of a million
     assert with_calls_inlined(nest_of_calls()) == nest_of_calls()
 
 

@@ -5,7 +5,7 @@ from helpers.xspace import field
 
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import source_line
-from pytest_tfperf.hlo.traversal import without_dead_code
+from pytest_tfperf.hlo.walk import without_dead_code
 
 
 def test_dead_code_is_removed_but_parameters_and_callees_stay():

@@ -4,7 +4,7 @@ import pytest
 from helpers.hlo import dot, labels, module, op, parameters, window
 
 from pytest_tfperf.padding.matrix_unit import MatrixWork, Product, better_sizes, matrix_work
-from pytest_tfperf.padding.tpu import generation
+from pytest_tfperf.padding.tiles import generation
 
 
 def product(m, n, k):

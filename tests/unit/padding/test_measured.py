@@ -8,7 +8,7 @@ from pytest_tfperf.facts.programs import programs_of
 from pytest_tfperf.hlo.module import HloModule, Shape
 from pytest_tfperf.hlo.text_in import read_hlo
 from pytest_tfperf.padding.measured import has_tiles, measured_padding, trace_generation
-from pytest_tfperf.padding.tpu import generation
+from pytest_tfperf.padding.tiles import generation
 from pytest_tfperf.values import Unknown
 
 V5E = generation("v5e")

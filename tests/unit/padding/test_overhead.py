@@ -6,7 +6,7 @@ from helpers.tables import cells
 
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.padding.overhead import padding_values, values_of
-from pytest_tfperf.padding.tpu import generation
+from pytest_tfperf.padding.tiles import generation
 from pytest_tfperf.quantities import BYTES
 from pytest_tfperf.recorded_graphs import OpGraph, OpNode, op_lines
 from pytest_tfperf.recording import Recording

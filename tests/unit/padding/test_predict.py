@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.hlo.layout import logical_bytes, padded_bytes, padded_dimensions
-from pytest_tfperf.hlo.traversal import ConvolutionData
-from pytest_tfperf.padding.dimension_order import (
+from pytest_tfperf.hlo.walk import ConvolutionData
+from pytest_tfperf.padding.predict import key_arrays, padded_text, predict
+from pytest_tfperf.padding.tiles import (
     common_batches,
     compact,
     convolution_order,
+    generation,
     row_major,
     tiled,
 )
-from pytest_tfperf.padding.predict import key_arrays, padded_text, predict
-from pytest_tfperf.padding.tpu import generation
 
 V5E = generation("v5e")
 

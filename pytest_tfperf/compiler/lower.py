@@ -4,6 +4,14 @@ A step's functions as unoptimised XLA HLO: operations with true dtypes and stati
 Each function is lowered as it was traced, on any machine. No Python function is traced again, no
 variable is read, since XLA asks for their shapes only, and nothing runs but ops before the ids of
 segments.
+
+Outside of XLA, TensorFlow makes gradients of loops that XLA refuses (while_v2.py and list_ops.py
+in tensorflow/python/ops). Lists of intermediate values have no size. The gradient of a list has
+the size that the forward loop pushed to such a list. Both are changed in copies of FunctionDefs.
+
+XLA lowers a function for one device of this process. So variables of other devices, and those of
+parameter servers, get stand-ins on the CPU, which have their shapes and no values. Reductions
+between replicas hand on their input.
 """
 
 from __future__ import annotations
@@ -15,27 +23,32 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
+from pytest_tfperf.compiler.compilable_parts import parts_of, segments_of, with_segments
 from pytest_tfperf.compiler.functions import (
     Function,
     Unsupported,
+    called_by,
     check_arguments,
     check_arrays,
+    copied,
     in_order,
     is_resource,
+    reached_from,
+    redirect,
 )
-from pytest_tfperf.compiler.lowering.compilable_parts import parts_of
-from pytest_tfperf.compiler.lowering.lowerable import Lowerable, lowerable
-from pytest_tfperf.compiler.lowering.replicas import own_cpu
-from pytest_tfperf.compiler.lowering.segments import segments_of, with_segments
 from pytest_tfperf.compiler.step_calls import Calls, StepCalls
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
-from pytest_tfperf.hlo.traversal import without_dead_code
 from pytest_tfperf.hlo.trip_counts import with_trip_counts
+from pytest_tfperf.hlo.walk import without_dead_code
 from pytest_tfperf.recording import Modules, StepKinds
 from pytest_tfperf.text import elide
 from pytest_tfperf.values import Unknown
 
+_INTERMEDIATES = re.compile(r"/accumulator(_\d+)?\Z")  # while_v2._build_accumulator_name
+_ANY_SIZE = -1
+_REDUCTION = "CollectiveReduceV2"  # one input of data, one result (collective_ops.cc)
+_SUFFIX = "_lowerable"
 _LONGEST_WHY = 300
 _NO_FUNCTION = "the steps called no tf.function, and XLA lowers nothing else"
 _OTHERS = (
@@ -46,6 +59,173 @@ _OPEN_LOOP = (
     "the step has the gradient of a loop, and the program does not say how often its loops run: "
     "loops within loops, or bounds that are not constants"
 )
+
+
+def size_lists(definition: Any, size: int) -> int:
+    """Give lists of intermediate values a size where they have none; return their number."""
+    from tensorflow.python.framework import tensor_util
+
+    nodes = {node.name: node for node in definition.node_def}
+    n_sized = 0
+    for node in list(definition.node_def):
+        if node.op != "EmptyTensorList" or not _INTERMEDIATES.search(node.name):
+            continue
+        given = _source(nodes, node.input[1])
+        if given is None or given.op != "Const":
+            continue
+        if tensor_util.MakeNdarray(given.attr["value"].tensor) == _ANY_SIZE:
+            own = definition.node_def.add()
+            own.CopyFrom(given)
+            own.name = f"{node.name}/size"
+            own.attr["value"].tensor.CopyFrom(tensor_util.make_tensor_proto(size, "int32"))
+            node.input[1] = f"{own.name}:output:0"
+            n_sized += 1
+    return n_sized
+
+
+def set_items(definition: Any) -> int:
+    """
+    Let gradients of single items be set in the list that they are added to; return their number.
+
+    TensorFlow adds a list with one item, which needs a size. Its runtime adds nothing to items
+    that were never set, so the arithmetic is the same.
+    """
+    nodes = {node.name: node for node in definition.node_def}
+    unused = set()
+    for node in definition.node_def:
+        if node.op != "AddN":
+            continue
+        added = [ref for ref in node.input if not ref.startswith("^")]
+        items = {ref: made for ref in added if (made := _single_item(nodes, ref))}
+        others = [ref for ref in added if ref not in items]
+        if not items or len(others) != 1:
+            continue
+        whole = others[0]
+        for ref, (setter, empty) in items.items():
+            setter.input[0], whole = whole, ref
+            unused.add(empty.name)
+        controls = [ref for ref in node.input if ref.startswith("^")]
+        del node.input[:]
+        node.input.extend([whole, *controls])
+        node.attr["N"].i = 1
+    kept = [node for node in definition.node_def if node.name not in unused]
+    del definition.node_def[:]
+    definition.node_def.extend(kept)
+    return len(unused)
+
+
+def _single_item(nodes: Mapping[str, Any], ref: str) -> tuple[Any, Any] | None:
+    """Return the nodes that set one item, and made its list with a size that was pushed."""
+    setter = _source(nodes, ref)
+    if setter is None or setter.op != "TensorListSetItem":
+        return None
+    empty = _source(nodes, setter.input[0])
+    if empty is None or empty.op != "TensorListReserve":
+        return None
+    size = _source(nodes, empty.input[1])
+    return (setter, empty) if size is not None and size.op == "TensorListPopBack" else None
+
+
+def _source(nodes: Mapping[str, Any], ref: str) -> Any:
+    """Return the node that makes a tensor, None for an argument of the function."""
+    return nodes.get(ref.partition(":")[0])
+
+
+def on_one_device(function: Function) -> Function:
+    """
+    Return the function with stand-ins for its variables, if these lie on several devices or in
+    another process.
+    """
+    devices = {str(arg.device) for arg in function.args if is_resource(arg)}
+    own_task, _, _ = own_cpu().partition("/device:")
+    if len(devices) < 2 and all(device.startswith(f"{own_task}/") for device in devices):
+        return function
+    return replace(
+        function, args=tuple(_stand_in(arg) if is_resource(arg) else arg for arg in function.args)
+    )
+
+
+def own_cpu() -> str:
+    """Return the full name of the first CPU of this process, which may be a task of a cluster."""
+    import tensorflow as tf
+
+    with tf.device("CPU:0"):
+        return str(tf.constant(0).device)
+
+
+def without_reductions(definition: Any) -> int:
+    """Let reductions between replicas hand on their input; return their number."""
+    reductions = {node.name for node in definition.node_def if node.op == _REDUCTION}
+    if not reductions:
+        return 0
+
+    def renamed(ref: str) -> str:
+        name, _, output = ref.partition(":")
+        return f"{name}:output:0" if name in reductions and output == "data:0" else ref
+
+    for node in definition.node_def:
+        inputs = [renamed(ref) for ref in node.input]
+        if node.name in reductions:
+            node.op, inputs = "Identity", inputs[:1]
+            for attribute in set(node.attr) - {"T"}:
+                node.attr.pop(attribute)
+        del node.input[:]
+        node.input.extend(inputs)
+    for result, ref in definition.ret.items():
+        definition.ret[result] = renamed(ref)
+    return len(reductions)
+
+
+def _stand_in(variable: Any) -> Any:
+    """Return the handle of a new variable without a value on the CPU, in memory never touched."""
+    import tensorflow as tf
+    from tensorflow.python.eager import context
+    from tensorflow.python.ops import gen_resource_variable_ops
+
+    # private: the only place where a handle keeps the type of its variable
+    dtype = tf.as_dtype(variable._handle_data.shape_and_type[0].dtype)
+    shape = gen_resource_variable_ops.variable_shape(variable)
+    with tf.device("CPU:0"):
+        handle = tf.raw_ops.VarHandleOp(
+            dtype=dtype, shape=shape.numpy().tolist(), shared_name=context.anonymous_name()
+        )
+        value = tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
+        tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+    return handle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowerable:
+    """A function that XLA can lower."""
+
+    function: Function
+    """The function itself, or a copy."""
+    callees: tuple[Any, ...] = ()
+    """FunctionDefs of its callees that the runtime does not know yet."""
+    is_sized: bool = False
+    """Whether lists of intermediate values were given a size."""
+
+
+def lowerable(function: Function, size: int = 1) -> Lowerable:
+    """
+    Return a function that XLA can lower, a copy if it has gradients of loops or several replicas.
+
+    Args:
+        function: The function.
+        size: Number of values in a list of a loop that has no size; XLA drops further ones.
+    """
+    function, top = on_one_device(function), function.load_definition()
+    callees = reached_from(name for node in top.node_def for name in called_by(node))
+    top, *callees = (copied(one, _SUFFIX) for one in (top, *callees))
+    n_sized = sum(size_lists(one, size) for one in (top, *callees))
+    if not n_sized + sum(set_items(one) + without_reductions(one) for one in (top, *callees)):
+        return Lowerable(function=function)
+    for definition in (top, *callees):
+        for node in definition.node_def:
+            for name in called_by(node):
+                redirect(node, name, name + _SUFFIX)
+    copy = replace(function, name=top.signature.name, definition=top)
+    return Lowerable(function=copy, callees=tuple(callees), is_sized=bool(n_sized))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

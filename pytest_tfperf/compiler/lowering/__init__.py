@@ -1,1 +1,0 @@
-"""Lower the functions of a step to HLO."""
