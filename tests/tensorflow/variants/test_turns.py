@@ -121,7 +121,7 @@ def test_a_noisy_ratio_takes_more_rounds_and_stops_at_a_look(clock):
 def test_rounds_end_after_ten_seconds_though_the_interval_is_wide(clock):
     noise = random.Random(4)
     found = compare(clock, plain=0.02, xla=lambda: 0.02 * noise.uniform(0.5, 2))
-    assert 9.5 < clock.now <= 10
+    assert 9.5 < clock.now <= 10.06  # with the first call of each, before the rounds
     assert found.speedup("xla").high > found.speedup("xla").low * 1.02
 
 
