@@ -109,18 +109,7 @@ def _arguments(
 
 
 def _value(definition: Any, argument: Callable[[str], Any], ref: str, dtype: int) -> Any:
-    """
-    Return the value of a tensor in a function, by running the ops before it.
-
-    Args:
-        definition: FunctionDef of the function.
-        argument: Gives the value of an argument, or None.
-        ref: Name of the tensor in the FunctionDef.
-        dtype: Its type.
-
-    Raises:
-        Unsupported: If an op has a state, or the value of an argument is not known.
-    """
+    """Return the value of a tensor in a function, by running the ops before it."""
     from tensorflow.python.eager import context
 
     nodes = {node.name: node for node in definition.node_def}
@@ -153,18 +142,7 @@ def _value(definition: Any, argument: Callable[[str], Any], ref: str, dtype: int
 def _with_segments(
     name: str, sizes: Mapping[str, tuple[int, int]], path: str, keep: list[Any]
 ) -> str:
-    """
-    Add a copy of a function to the runtime.
-
-    Args:
-        name: Name of the function.
-        sizes: Number of ids and segments of ops, by their names behind those of calls.
-        path: Names of the calls around the function.
-        keep: Takes what keeps the copy in the runtime.
-
-    Returns:
-        Name of the copy.
-    """
+    """Add a copy of a function to the runtime."""
     from tensorflow.python.eager.polymorphic_function import atomic_function
 
     copy = copied(definition_of(name), f"_sized_{next(_COPIES)}")
@@ -351,11 +329,6 @@ def _dataset_body(op: Any, args: Sequence[Any], batch: int | None) -> Function:
 
     The op's own inputs are the dataset, the initial state and the others (dataset_ops.cc). The
     element's shapes are those that the body was traced with.
-
-    Args:
-        op: The op of the loop.
-        args: Arguments for the op's inputs.
-        batch: Size of a batch, for elements whose signature leaves it open.
     """
     import tensorflow as tf
 
@@ -483,18 +456,7 @@ def _argument(tensor: Any, graph: Any, args: Sequence[Any]) -> Any:
 def _without(
     function: Function, definition: Any, foreign: Mapping[str, Any], tensors: Mapping[str, Any]
 ) -> Function | None:
-    """
-    Return what remains of a function, as a function with other arguments and results.
-
-    Args:
-        function: Function that holds the operations.
-        definition: Its FunctionDef.
-        foreign: Operations to leave out, by name.
-        tensors: Tensors of its graph by their names in the definition.
-
-    Returns:
-        The remaining function; None if nothing in it computes.
-    """
+    """Return what remains of a function, as a function with other arguments and results."""
     kept = [node for node in definition.node_def if node.name not in foreign]
     if all(node.op in TRIVIAL for node in kept):
         return None

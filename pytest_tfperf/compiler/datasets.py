@@ -141,14 +141,7 @@ def _of_op(op: Any) -> tuple[PaddedComponent, ...]:
 
 
 def _components(shapes: Any, values: Any, examples: Any) -> tuple[PaddedComponent, ...]:
-    """
-    Return the padded components.
-
-    Args:
-        shapes: Padded shape of each component, as a tensor.
-        values: Fill value of each component.
-        examples: Shape of each component in the examples, None where unknown.
-    """
+    """Return the padded components."""
     import tensorflow as tf
 
     return tuple(

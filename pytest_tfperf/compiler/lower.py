@@ -387,12 +387,7 @@ def _compiler_ir(shown: Lowerable) -> HloModule:
 
 
 def _most_iterations(module: HloModule) -> int:
-    """
-    Return the largest number of iterations of the loops in a module: the size of their lists.
-
-    Raises:
-        Unsupported: If a loop runs an unknown number of times.
-    """
+    """Return the largest number of iterations of the loops in a module: the size of their lists."""
     computations = with_trip_counts(module).computations.values()
     counts = [
         op.trip_count

@@ -260,15 +260,7 @@ def _host_name(trace: Trace, path: Path) -> str:
 
 
 def _processes(trace: Trace, shift: int, prefix: str, ids: Iterator[int]) -> Iterator[Process]:
-    """
-    Make the processes of one trace.
-
-    Args:
-        trace: The trace.
-        shift: Picoseconds to add to its times.
-        prefix: Text before the names of the processes.
-        ids: Ids that are not in use yet.
-    """
+    """Make the processes of one trace."""
     steps = steps_of(trace)
     if steps is not None:
         yield _step_process(trace, steps, shift, prefix, ids)
@@ -290,16 +282,7 @@ def _processes(trace: Trace, shift: int, prefix: str, ids: Iterator[int]) -> Ite
 def _tracks(
     plane: Plane, shift: int, starts: FlowEnds, ends: FlowEnds, ids: Iterator[int]
 ) -> Iterator[Track]:
-    """
-    Make one or more tracks for each line that has events.
-
-    Args:
-        plane: The plane.
-        shift: Picoseconds to add to its times.
-        starts: Flows that start in the plane.
-        ends: Flows that end in the plane.
-        ids: Ids that are not in use yet.
-    """
+    """Make one or more tracks for each line that has events."""
     lanes = [
         (_numbered(line.name, number), lane)
         for line in plane.lines
@@ -326,15 +309,7 @@ def _joined(lanes: Sequence[Events]) -> Events:
 def _part(
     together: Callable[[int, int], Slices], first: int, last: int, places: slice
 ) -> Iterator[Slices]:
-    """
-    Yield the slices of one lane of a batch.
-
-    Args:
-        together: The function that reads a batch.
-        first: The first lane of the batch.
-        last: The lane behind its last one.
-        places: Those of the lane's slices in the batch.
-    """
+    """Yield the slices of one lane of a batch."""
     whole, begin = together(first, last), places.start
     yield Slices(
         whole.start_ps[places],
@@ -355,16 +330,7 @@ def _numbered(name: str, lane: int) -> str:
 def _step_process(
     trace: Trace, steps: Steps, shift: int, prefix: str, ids: Iterator[int]
 ) -> Process:
-    """
-    Make the process of the steps, each with its parts in milliseconds.
-
-    Args:
-        trace: The trace.
-        steps: Its steps.
-        shift: Picoseconds to add to its times.
-        prefix: Text before the name of the process.
-        ids: Ids that are not in use yet.
-    """
+    """Make the process of the steps, each with its parts in milliseconds."""
     parts = {
         f"{part} (ms)": np.round(column * 1e-9, 9).tolist()
         for part, column in break_down(trace, steps).parts_ps.items()
@@ -395,16 +361,7 @@ def _taken(column: Sequence[_Cell], places: list[int]) -> list[_Cell]:
 def _slices(
     events: Events, shift: int, starts: FlowEnds, ends: FlowEnds, shared: dict[str, Args]
 ) -> Iterator[Slices]:
-    """
-    Make the slices of a track, in batches.
-
-    Args:
-        events: Events of the track.
-        shift: Picoseconds to add to their times.
-        starts: Flows that start in the plane.
-        ends: Flows that end in the plane.
-        shared: Arguments that all events of a name share.
-    """
+    """Make the slices of a track, in batches."""
     for begin in range(0, len(events), _BATCH):
         part = Events(events.plane, events.rows[begin : begin + _BATCH])
         yield Slices(

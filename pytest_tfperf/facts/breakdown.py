@@ -123,15 +123,7 @@ class HostSpans:
 def _parts(
     steps: Steps, host: HostSpans, device: dict[str, Spans], n_devices: int
 ) -> dict[str, Ints]:
-    """
-    Return the parts of each step, each of shape (n_steps,).
-
-    Args:
-        steps: The steps.
-        host: Activity of the host.
-        device: Merged spans of the devices by kind.
-        n_devices: Number of devices of the trace.
-    """
+    """Return the parts of each step, each of shape (n_steps,)."""
     parts = {part: np.zeros(len(steps), np.int64) for part in PARTS}
     for part, spans in _exclusive(host, device, n_devices):
         parts[part] = parts[part] + covered(spans, steps.start_ps, steps.end_ps)

@@ -188,18 +188,7 @@ def _matched(
     on_gpus: bool,
     n_steps: int,
 ) -> Runs:
-    """
-    Match the runs of one collective across the devices.
-
-    Args:
-        key: Function and instruction.
-        place: Its index in `_Ran.key`.
-        facts: What the trace tells of it, or None.
-        assignment: Ids of the devices by global id of HLO.
-        ran: The collective ops of each device.
-        on_gpus: Whether the devices are GPUs.
-        n_steps: Number of steps.
-    """
+    """Match the runs of one collective across the devices."""
     found = [(one, slice(*np.searchsorted(one.key, (place, place + 1)))) for one in ran]
     mine = [(one, rows) for one, rows in found if rows.stop > rows.start]
     counts = np.array([np.bincount(one.step[rows], minlength=n_steps) for one, rows in mine])

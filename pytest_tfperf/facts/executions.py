@@ -148,12 +148,6 @@ def _on_gpus(gpus: Sequence[Events], executions: Events, launched: Ints, steps: 
     many launches as executions on the GPU with most of them. The kernels that an execution enqueues
     tell its program and its GPU. Executions without any known kernel count as those of one program
     on all GPUs.
-
-    Args:
-        gpus: Kernels of each GPU.
-        executions: Executions on the host.
-        launched: The step that launched each, -1 for none, shape (n,).
-        steps: The steps.
     """
     ops = [events.where(steps.of(events.start) >= 0) for events in gpus]
     step = np.concatenate([steps.of(events.start) for events in ops])
@@ -250,14 +244,6 @@ def _runs_on_host(trace: Trace, ops: Events, step_of: Ints) -> dict[str, tuple[I
     thunks are counted. Loops repeat them, and branches leave some out. So where their counts
     differ, those of the entry computation count, which run once a run. Without its HLO the rarest
     thunk counts.
-
-    Args:
-        trace: The trace.
-        ops: Thunks on the host.
-        step_of: The step of each, -1 for none, shape (n,).
-
-    Returns:
-        Steps in which the module ran, ascending, and its runs in each of them, by name.
     """
     ops, step_of = ops.where(step_of >= 0), step_of[step_of >= 0]
     if not len(ops):
@@ -291,17 +277,7 @@ def _runs_on_host(trace: Trace, ops: Events, step_of: Ints) -> dict[str, tuple[I
 
 
 def _counted(program: Ints, step: Ints, name: Ints) -> tuple[Ints, Ints]:
-    """
-    Count equal triples.
-
-    Args:
-        program: Program of each thunk.
-        step: Its step.
-        name: Its name.
-
-    Returns:
-        The triples in ascending order, shape (3, n), and how often there is each.
-    """
+    """Count equal triples."""
     order = np.lexsort((name, step, program))
     triples = np.array([program[order], step[order], name[order]])
     begins = np.flatnonzero(np.r_[True, (np.diff(triples) != 0).any(axis=0)])

@@ -123,14 +123,7 @@ def _place(made: _Made, op: HloInstruction, part: HloComputation, module: HloMod
 def _op_type(
     op: HloInstruction, part: HloComputation, computations: Mapping[int, HloComputation]
 ) -> str:
-    """
-    Return the type of an instruction in TensorFlow, or its opcode.
-
-    Args:
-        op: The instruction.
-        part: Its computation.
-        computations: All computations of its module by id.
-    """
+    """Return the type of an instruction in TensorFlow, or its opcode."""
     if op.opcode in ("reduce", "reduce-window") and op.called:
         known = _REDUCTIONS if op.opcode == "reduce" else _POOLS
         return known.get(computations[op.called[0]].root.opcode, op.opcode)

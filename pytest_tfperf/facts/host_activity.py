@@ -143,11 +143,6 @@ def runs_jax(trace: Trace, steps: Steps) -> bool:
 def _ran(trace: Trace, steps: Steps, passed_over: tuple[str, ...]) -> tuple[bool, bool]:
     """
     Return whether the steps ran any op of TensorFlow, and whether they ran one outside their input.
-
-    Args:
-        trace: The trace.
-        steps: Its steps.
-        passed_over: Starts of the types of eager ops that do not count.
     """
     host = Events.of(trace.plane(HOST))
     eager = eager_calls(host)

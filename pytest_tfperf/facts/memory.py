@@ -159,10 +159,6 @@ def level(memory: Events) -> Ints:
 def _origins(memory: Events, is_allocation: Mask) -> Ints:
     """
     Return the index of the allocation that each deallocation frees, -1 if unknown, shape (n,).
-
-    Args:
-        memory: Events, sorted by time.
-        is_allocation: Mask of the allocations, shape (n,).
     """
     address = memory.integers("addr")
     order = np.argsort(address, kind="stable")

@@ -198,11 +198,6 @@ def launching(steps: Steps, launched: Steps, times_ps: Ints) -> Ints:
 def _prolonged(steps: Steps, end: Ints, step: Ints) -> Steps:
     """
     Return the steps with the last of each epoch prolonged to the end of the work that it caused.
-
-    Args:
-        steps: The steps of the host.
-        end: Ends of the devices' work in picoseconds, shape (n,).
-        step: The step that caused each, shape (n,).
     """
     last = steps.end_ps.copy()
     np.maximum.at(last, step, end)

@@ -104,11 +104,6 @@ def _program_before(
 
     Compilers in plugins number executables by themselves. So a number tells the program where
     there is one of its name, and else its instructions do.
-
-    Args:
-        name: Name of the executable.
-        module: Its module.
-        programs: The programs that JAX holds of its module's name.
     """
     if isinstance(programs, Unknown):
         return programs

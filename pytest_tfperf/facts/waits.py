@@ -434,11 +434,6 @@ def _left_ns(consumed: Events, stage: Events, taken_ns: Ints) -> Ints:
     An element's number is the time in nanoseconds at which the stage began to make it (`uid` in
     TensorFlow's prefetch_dataset_op.cc and parallel_map_dataset_op.cc); interleave gives all -1. As
     many as the stage makes in parallel were not ready.
-
-    Args:
-        consumed: Elements that the traced steps took from the stage.
-        stage: Calls of the stage.
-        taken_ns: When the timed steps took theirs.
     """
     if not taken_ns.size:
         return taken_ns
@@ -453,11 +448,6 @@ def _kept_while_timed(left_ns: Ints, taken_ns: Ints, per_step: float) -> float |
     Return elements made ÷ taken while the timed steps ran, or None if too few were made then.
 
     It is 1 if the buffer lost less than two elements, which chance moves on a busy machine.
-
-    Args:
-        left_ns: When the elements were made that were left behind the steps, ascending.
-        taken_ns: When the steps took theirs.
-        per_step: Elements that a step takes.
     """
     left_ns = left_ns[left_ns >= taken_ns[0]] if left_ns.size else left_ns
     if left_ns.size < _MIN_PRODUCED:
@@ -481,12 +471,6 @@ def _produced_share(produced: Events, consumed: Events, iterators: Events, stage
 
     Rates are taken between the first and the last event, so that no whole element is lost at the
     window's edges.
-
-    Args:
-        produced: Elements that stages of its type made.
-        consumed: Elements that were taken from the stage.
-        iterators: Calls of all stages.
-        stage: Calls of the stage.
     """
     first = first_input(produced, iterators)
     has_input, parents_of = first >= 0, np.zeros(len(produced), np.int64)

@@ -240,11 +240,6 @@ class _Reader:
 
         Its LayoutProto has minor_to_major = 1, tiles = 6, element_size_in_bits = 7, memory_space =
         8 and tail_padding_alignment_in_elements = 16.
-
-        Args:
-            begin: Offset of the shape's first byte.
-            end: Offset behind the shape.
-            depth: Number of tuples around the shape.
         """
         if depth > _DEEPEST:
             raise self.message.error("ShapeProto", begin, f"more than {_DEEPEST} nested shapes")

@@ -140,12 +140,6 @@ def _convolution_flops(op: HloInstruction, data: Shape, kernel: Shape, output: S
     Count the multiply-adds with elements of the input, times two.
 
     Positions in the padding and in the holes of a dilated input are not computed.
-
-    Args:
-        op: The convolution, or the library's call.
-        data: Shape of the input.
-        kernel: Shape of the kernel.
-        output: Shape of the output.
     """
     d = op.convolution
     if d is None:
@@ -169,15 +163,6 @@ def _taps(window: WindowDimension, n_input: int, n_kernel: int, n_output: int) -
     Output o and kernel k meet place o × stride + k × window dilation − padding. An element lies at
     each multiple of the base dilation. For each position of the shorter of kernel and output, the
     matching positions of the longer one are counted; they solve a congruence.
-
-    Args:
-        window: The window along this dimension.
-        n_input: Size of the input.
-        n_kernel: Size of the kernel.
-        n_output: Size of the output.
-
-    Raises:
-        ValueError: If kernel and output are both longer than 2^20.
     """
     (n_few, few), (n_many, many) = sorted(
         [(n_kernel, window.window_dilation), (n_output, window.stride)]

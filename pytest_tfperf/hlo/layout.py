@@ -151,14 +151,7 @@ def _padded_elements(shape: Shape) -> int:
 
 
 def _tiled(sizes: tuple[int, ...], tile: tuple[int, ...], shape: Shape) -> tuple[int, ...]:
-    """
-    Round sizes, the fastest first, up to a tile, which is written the other way round.
-
-    Args:
-        sizes: Sizes in memory order.
-        tile: The tile, the fastest dimension last.
-        shape: The shape that error messages name.
-    """
+    """Round sizes, the fastest first, up to a tile, which is written the other way round."""
     steps = tuple(reversed(tile))
     known = sizes + (1,) * (
         len(steps) - len(sizes)
@@ -202,17 +195,7 @@ def _needed_bits(shape: Shape) -> int:
 
 
 def _shape(text: str, begin: int, whole: str) -> tuple[Shape, int]:
-    """
-    Read the shape that begins at an offset.
-
-    Args:
-        text: The text without blanks and comments.
-        begin: The offset.
-        whole: The text that error messages quote.
-
-    Returns:
-        The shape and the offset behind it.
-    """
+    """Read the shape that begins at an offset."""
     open_tuples: list[list[Shape]] = []
     place = begin
     while True:
@@ -283,14 +266,7 @@ def _array(match: re.Match[str], whole: str) -> Shape:
 
 
 def _property(name: str, value: str, whole: str) -> tuple[str, Any]:
-    """
-    Read `T(8,128)(2,1)`, `L(16)`, `E(4)` or `S(1)` as the shape's field and its value.
-
-    Args:
-        name: The letters in front.
-        value: The brackets with their contents.
-        whole: The text that error messages quote.
-    """
+    """Read `T(8,128)(2,1)`, `L(16)`, `E(4)` or `S(1)` as the shape's field and its value."""
     groups = value[1:-1].split(")(")
     if name == "T" and all(
         re.fullmatch(r"(\*|[1-9]\d{0,17})(,(\*|[1-9]\d{0,17}))*", group) for group in groups

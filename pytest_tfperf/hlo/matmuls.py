@@ -155,13 +155,6 @@ def _convolved(
 
     In the gradient of a kernel HLO calls the input's channels batch (`f01b_i01o->01bf`). Where the
     input is dilated, as in the gradient of a strided convolution, zeros lie between its elements.
-
-    Args:
-        op: The convolution.
-        dims: Its dimension numbers.
-        data: Sizes of the input.
-        kernel: Sizes of the kernel.
-        output: Sizes of the output.
     """
     gradient = is_convolution(op) and is_kernel_gradient(op)
     examples, columns = output[dims.output_batch], output[dims.output_feature]
@@ -193,16 +186,7 @@ def _by_library(
     kernel: Sequence[int],
     output: Sequence[int],
 ) -> Matmul:
-    """
-    Read cuDNN's convolution, whose labels and shapes are those of the forward convolution.
-
-    Args:
-        op: The call.
-        dims: Dimension numbers of the forward convolution.
-        data: Sizes of its input.
-        kernel: Sizes of its kernel.
-        output: Sizes of its output.
-    """
+    """Read cuDNN's convolution, whose labels and shapes are those of the forward convolution."""
     channels, features = kernel[dims.kernel_input_feature], kernel[dims.kernel_output_feature]
     taps = prod(kernel[number] for number in dims.kernel_spatial)
     positions = prod(output[number] for number in dims.output_spatial)

@@ -191,14 +191,7 @@ def _number(dtype: str, value: bool | float) -> str:
 
 
 def _attributes(module: HloModule, part: HloComputation, op: HloInstruction) -> Iterator[str]:
-    """
-    Yield `key=value` in XLA's order: the opcode's own, callees, metadata, configuration.
-
-    Args:
-        module: The module.
-        part: The computation of the instruction.
-        op: The instruction.
-    """
+    """Yield `key=value` in XLA's order: the opcode's own, callees, metadata, configuration."""
     yield from _own_attributes(op)
     yield from _calls(module, part, op)
     texts = {"op_type": op.op_type, "op_name": op.op_name, "source_file": op.source_file}
@@ -271,11 +264,6 @@ def _calls(module: HloModule, part: HloComputation, op: HloInstruction) -> Itera
     Yield the callees, `to_apply=%add`.
 
     The condition of a while comes before its body; callees with the same role form one list.
-
-    Args:
-        module: The module.
-        part: The computation of the instruction.
-        op: The instruction.
     """
     named: dict[str, list[str]] = {}
     for title, called in callees(module, part, op):

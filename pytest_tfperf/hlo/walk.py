@@ -255,18 +255,7 @@ def _copied(
     made: dict[int, HloInstruction],
     callers: Mapping[int, int],
 ) -> int:
-    """
-    Copy the instructions of a function.
-
-    Args:
-        call: Its call.
-        callee: The function.
-        made: The instructions so far.
-        callers: New ids of the caller's instructions.
-
-    Returns:
-        The id of its result.
-    """
+    """Copy the instructions of a function."""
     given = [callers[key] for key in call.operands]
     places: dict[int, int] = {}
     for op in callee.instructions.values():
@@ -279,17 +268,7 @@ def _copied(
 
 
 def _added(op: HloInstruction, made: dict[int, HloInstruction], places: Mapping[int, int]) -> int:
-    """
-    Add an instruction, unless it reads what a tuple was made of.
-
-    Args:
-        op: The instruction.
-        made: The instructions so far.
-        places: New ids of the instructions before it.
-
-    Returns:
-        Its id.
-    """
+    """Add an instruction, unless it reads what a tuple was made of."""
     operands = tuple(places[key] for key in op.operands)
     if op.opcode == "get-tuple-element" and made[operands[0]].opcode == "tuple":
         return made[operands[0]].operands[op.tuple_index]

@@ -161,11 +161,6 @@ def _first_thunk(host: Events, end: Ints, compiled: Ints) -> Ints:
     Return the first thunk after each compilation, or the end of its op if that is earlier.
 
     Thunks run on other threads than their op, so times tell which are its own.
-
-    Args:
-        host: Events of the host.
-        end: End of each op, shape (n_ops,).
-        compiled: End of its last compilation, shape (n_ops,).
     """
     start = np.append(np.sort(thunks(host).start), np.iinfo(np.int64).max)
     first: Ints = start[np.searchsorted(start, compiled)]

@@ -256,14 +256,7 @@ def _remedy(
 
 
 def _one_shape(axes: str, framework: str, is_compiled: bool) -> str:
-    """
-    Return the remedy of changing shapes.
-
-    Args:
-        axes: The axes that change.
-        framework: The framework that ran the steps.
-        is_compiled: True for XLA, which compiles for one shape whatever the trace leaves open.
-    """
+    """Return the remedy of changing shapes."""
     is_first = _AXIS_0.search(axes)
     if framework == JAX:
         batch = " (drop the last, smaller batch, or pad it)"

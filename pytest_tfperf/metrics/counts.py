@@ -113,13 +113,7 @@ def _run_values(evidence: Evidence) -> dict[str, Value]:
 
 
 def _several(runs: Mapping[str, float], framework: str) -> dict[str, str]:
-    """
-    Return `where` and `try` for steps that run several executables, or one several times.
-
-    Args:
-        runs: Runs per step by executable.
-        framework: The framework that ran the steps.
-    """
+    """Return `where` and `try` for steps that run several executables, or one several times."""
     if sum(runs.values()) <= 1:
         return {}
     by_function = defaultdict[str, float](float)

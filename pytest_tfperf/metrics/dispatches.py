@@ -71,14 +71,7 @@ def jax_dispatches(evidence: Evidence) -> Value:
 
 
 def _cause(evidence: Evidence, called: Counter[str], n_calls: int) -> dict[str, Any]:
-    """
-    Return where JAX's own functions are called, and what to try.
-
-    Args:
-        evidence: The evidence of the steps.
-        called: These functions, in all steps.
-        n_calls: Calls of other functions in all steps.
-    """
+    """Return where JAX's own functions are called, and what to try."""
     recording, n_steps = evidence.recording, evidence.launched.n_steps
     remedy = "wrap the step in jax.jit: it calls no such function"
     if n_calls:

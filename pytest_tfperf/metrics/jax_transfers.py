@@ -147,14 +147,7 @@ def _puts(host: Events) -> Events:
 
 
 def _callers(host: Events, puts: Events, own: Collection[str]) -> Counter[str]:
-    """
-    Count the puts by the function whose argument the array is, "" for all others.
-
-    Args:
-        host: Events of the host.
-        puts: The puts.
-        own: Functions that only JAX itself compiles.
-    """
+    """Count the puts by the function whose argument the array is, "" for all others."""
     explicit = {EXPLICIT_PUT}.intersection(own)
     calls = jax_calls(host).named(lambda name: called_function(name) not in explicit)
     caller = enclosing(calls, puts)

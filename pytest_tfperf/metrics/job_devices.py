@@ -81,14 +81,7 @@ def _step_names(names: Sequence[str]) -> dict[StepName, int]:
 
 
 def _parts(hosts: Mapping[str, Pod], steps: Sequence[Ints], n_steps: int) -> DeviceParts:
-    """
-    Put the parts of devices together.
-
-    Args:
-        hosts: The devices of each host.
-        steps: For each host, the place of its steps among the common ones, -1 for others.
-        n_steps: Number of common steps.
-    """
+    """Put the parts of devices together."""
     of_hosts = [pod.parts for pod in hosts.values()]
     orders = [_in_order(own, n_steps) for own in steps]
     first = of_hosts[0]

@@ -197,15 +197,7 @@ def _described(
     nodes: Mapping[str, OpNode],
     states: Iterable[tuple[int, ...]] = (),
 ) -> Iterator[Row]:
-    """
-    Name arrays by what made them; what is kept for the gradient is one cause.
-
-    Args:
-        arrays: The arrays.
-        evidence: All that is known.
-        nodes: The ops of the step's functions by name.
-        states: Shapes of the state of a program; no batch makes arrays of these smaller.
-    """
+    """Name arrays by what made them; what is kept for the gradient is one cause."""
     is_jax, batch = evidence.framework == JAX, evidence.workload.get("batch")
     reads = (_largest(op) for op in nodes.values() if op.op_type == "ReadVariableOp")
     written = (one.shape for one in arrays if one.op_type.startswith(("Assign", "ResourceApply")))

@@ -250,16 +250,7 @@ def _threads(pipeline: LimitingPipeline, _: Thresholds) -> Iterable[Advice]:
 def _advice(
     pipeline: LimitingPipeline, *, what: str, because: str, removes_s: float, read: str
 ) -> Advice:
-    """
-    Make a piece of advice.
-
-    Args:
-        pipeline: The pipeline.
-        what: What to do.
-        because: The number behind it.
-        removes_s: Seconds a step that the change itself can remove.
-        read: Page of a guide.
-    """
+    """Make a piece of advice."""
     return Advice(
         what=what,
         because=because,

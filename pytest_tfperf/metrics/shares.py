@@ -280,13 +280,7 @@ def _host_overhead(evidence: Evidence, trace: Trace) -> Value:
 
 
 def _overhead_cause(framework: str, is_function: bool) -> dict[str, str]:
-    """
-    Return `where` and `try` for steps whose time goes to Python.
-
-    Args:
-        framework: The framework that ran the steps.
-        is_function: True if each step is one call of a tf.function or jax.jit function.
-    """
+    """Return `where` and `try` for steps whose time goes to Python."""
     return {"where": _OVERHEAD[framework == JAX], "try": overhead_remedy(framework, is_function)}
 
 

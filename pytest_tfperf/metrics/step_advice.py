@@ -76,15 +76,7 @@ def _input(profile: Profile, thresholds: Thresholds) -> Iterable[Advice]:
 
 
 def _part(part: str, what: str, look: str, read: str) -> Rule:
-    """
-    Make the rule of a part of the step, whose threshold has the part's name.
-
-    Args:
-        part: Part of the step.
-        what: What to do.
-        look: Where to look.
-        read: Page of a guide.
-    """
+    """Make the rule of a part of the step, whose threshold has the part's name."""
 
     def rule(profile: Profile, thresholds: Thresholds) -> Iterable[Advice]:
         share = _share(profile, part)
@@ -255,14 +247,7 @@ def _share(profile: Profile, part: str) -> float:
 
 
 def _said(profile: Profile, metric: str, with_place: bool = False) -> str:
-    """
-    Return the value of a known metric in words.
-
-    Args:
-        profile: The profile.
-        metric: Name of the metric.
-        with_place: True to add the place that the value comes from, if it is known.
-    """
+    """Return the value of a known metric in words."""
     value: Value = profile.value(metric)
     assert value.number is not None
     place = f": {value.detail['where']}" if with_place and value.detail.get("where") else ""

@@ -91,11 +91,6 @@ def _over_steps(
 
     A program that was compiled in a later step and ran in no traced one counts for the most: it
     ran in place of one of the same function.
-
-    Args:
-        values: The values of all steps together.
-        programs: The modules, in the order of the evidence's executables.
-        evidence: The evidence of the steps.
     """
     steps, flops = evidence.steps, values["flops"]
     if flops.number is None or isinstance(programs, Unknown):
@@ -138,11 +133,6 @@ def _over_kinds(flops: Value, evidence: Evidence) -> Value:
 def _rare(evidence: Evidence, programs: Programs, flops: float) -> float:
     """
     Return the most FLOPs of a step with a program that ran in none of the traced ones, else 0.
-
-    Args:
-        evidence: The evidence of the steps.
-        programs: The modules of the traced ones, in the order of the evidence's executables.
-        flops: Their mean FLOPs.
     """
     ran_in, n_steps = evidence.xla.steps_in_metadata(evidence.executables), evidence.steps.n_steps
     usual = {

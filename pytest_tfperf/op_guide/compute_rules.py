@@ -213,15 +213,7 @@ def _reduction_behind(
     key: tuple[Dims, frozenset[int]],
     reductions: dict[int, tuple[Dims, frozenset[int]] | None],
 ) -> int | None:
-    """
-    Find the nearest equal reduction that an operand was computed from, element by element.
-
-    Args:
-        links: The graph.
-        index: Index of the reduction.
-        key: Its shape and axes.
-        reductions: Shape and axes of all reductions by index.
-    """
+    """Find the nearest equal reduction that an operand was computed from, element by element."""
     waiting, seen = [(links.source(index), 0)], set()
     while waiting:
         found, steps = waiting.pop(0)

@@ -130,12 +130,6 @@ def _unaligned(
 ) -> bool:
     """
     Return whether a changed dimension is padded and has a size that is not a multiple of its tile.
-
-    Args:
-        links: The graph.
-        index: Index of the op.
-        changed: The changed dimensions.
-        shapes: Shapes of the operands and the result.
     """
     whole = max(shapes, key=at_least)
     if whole is None or at_least(whole) <= _SMALL:
@@ -157,11 +151,6 @@ def _multiples(links: Links, index: int, shape: Dims) -> dict[int, int]:
     Return the multiples to which the padded dimensions are padded.
 
     These are batch and features of a convolution's data, else the last two dimensions.
-
-    Args:
-        links: The graph.
-        index: Index of the op.
-        shape: The larger of the op's shapes.
     """
     rank = len(shape)
     if rank >= 4:
@@ -221,11 +210,6 @@ def _candidates(links: Links, index: int, op: OpNode) -> list[int]:
     Return the operands of an epilogue that may be the product.
 
     Of a sum this is the operand that is added to the bias.
-
-    Args:
-        links: The graph.
-        index: Index of the epilogue.
-        op: The epilogue.
     """
     if op.op_type not in ("AddV2", "Add"):
         return [0]
@@ -233,14 +217,7 @@ def _candidates(links: Links, index: int, op: OpNode) -> list[int]:
 
 
 def _is_bias(links: Links, index: int, position: int) -> bool:
-    """
-    Return whether an operand is a variable or an argument of one dimension.
-
-    Args:
-        links: The graph.
-        index: Index of the op.
-        position: Number of the operand.
-    """
+    """Return whether an operand is a variable or an argument of one dimension."""
     origin = links.origin(
         index, position, IN_PLACE - {"ReadVariableOp"} | {"Reshape", "ExpandDims"}
     )
@@ -254,14 +231,7 @@ def _is_bias(links: Links, index: int, position: int) -> bool:
 
 
 def _chain(links: Links, index: int, position: int) -> tuple[int, int] | None:
-    """
-    Find the op that moves data and the product behind it on the only path to an operand.
-
-    Args:
-        links: The graph.
-        index: Index of the epilogue.
-        position: Number of the operand.
-    """
+    """Find the op that moves data and the product behind it on the only path to an operand."""
     found, mover = links.source(index, position), None
     while found is not None and len(links.consumers[found]) == 1:
         op = links.graph.ops[found]

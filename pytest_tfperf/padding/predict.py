@@ -149,14 +149,7 @@ def _sources(
     part: HloComputation,
     fuses: Callable[[HloInstruction, HloComputation], bool],
 ) -> list[HloInstruction]:
-    """
-    Return the instructions that an operand's reader reads from memory after fusion.
-
-    Args:
-        op: The operand.
-        part: Its computation.
-        fuses: Predicate of the instructions that fuse into the reader.
-    """
+    """Return the instructions that an operand's reader reads from memory after fusion."""
 
     def reads(key: int) -> tuple[int, ...]:
         source = part.instructions[key]
@@ -209,15 +202,7 @@ def _buffers(
 def _layouts(
     shape: Shape, op: HloInstruction, orders: _Orders, generation: Generation
 ) -> Iterator[Shape]:
-    """
-    Yield the layouts that an array may have, the likely one first.
-
-    Args:
-        op: The instruction that makes the array.
-        shape: The array.
-        orders: Orders that convolutions give.
-        generation: The TPU.
-    """
+    """Yield the layouts that an array may have, the likely one first."""
     if known := orders.of(op, shape):
         yield from (tiled(shape, order, generation) for order in known)
         if op.opcode == "parameter":

@@ -78,16 +78,7 @@ def settled(values: Floats, places: Sequence[int], fewest: int) -> list[int]:
 
 
 def _best_place(values: Floats, first: int, place: int, end: int, fewest: int) -> int:
-    """
-    Return the best place of one edge for the medians that its sides have now.
-
-    Args:
-        values: The values.
-        first: The edge before.
-        place: The edge.
-        end: The edge after.
-        fewest: Fewest values between two edges.
-    """
+    """Return the best place of one edge for the medians that its sides have now."""
     left, right = values[first:place], values[place:end]
     level, next_level = float(np.median(left)), float(np.median(right))
     distances = np.abs(np.concatenate([left - level, right - next_level]))
@@ -103,14 +94,7 @@ def _best_place(values: Floats, first: int, place: int, end: int, fewest: int) -
 
 
 def _losses(residuals: Floats, far: float) -> Floats:
-    """
-    Return Huber's loss (Annals of Mathematical Statistics 35 (1964): 73–101).
-
-    Args:
-        residuals: Distances from the level.
-        far: Distance from which it grows as the distance and no more as its square; if it is 0,
-            since half of the values or more are the same, it is the distance.
-    """
+    """Return Huber's loss (Annals of Mathematical Statistics 35 (1964): 73–101)."""
     distances = np.abs(residuals)
     if not far:
         return distances
@@ -167,13 +151,7 @@ def change_points(values: Sequence[float]) -> tuple[ChangePoint, ...]:
 
 
 def _changes(values: Floats, *, is_last: bool) -> tuple[tuple[int, ...], float]:
-    """
-    Return the places of the best split or else stretch that is significant, and its p-value.
-
-    Args:
-        values: Logarithms of the values.
-        is_last: True if they are the newest ones.
-    """
+    """Return the places of the best split or else stretch that is significant, and its p-value."""
     n = len(values)
     near_end = is_last and n > MOST_NEWEST + FEWEST_AT_A_LEVEL  # else any split is near the end
     found = []
@@ -197,14 +175,7 @@ def _changes(values: Floats, *, is_last: bool) -> tuple[tuple[int, ...], float]:
 
 
 def _split(values: Floats, segments: Segments, level: float) -> list[tuple[int, float]]:
-    """
-    Return place and p-value of the best split if it is significant.
-
-    Args:
-        values: Logarithms of the values.
-        segments: The splits.
-        level: Significance level.
-    """
+    """Return place and p-value of the best split if it is significant."""
     best, p = best_segment(clipped(values, _CLIP), segments, level)
     return [(int(segments.end[best]), p)] if p <= level else []
 

@@ -75,16 +75,7 @@ def _blocks(least: int, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _share(values: Floats, needed: float, k: Floats, far: Floats, number: Floats) -> float:
-    """
-    Return the sum of the bounds for sums of k values.
-
-    Args:
-        values: Values whose mean is 0.
-        needed: Sum of squares between.
-        k: Numbers of values, at most half of all.
-        far: Distance of their sum from 0.
-        number: Number of such sums.
-    """
+    """Return the sum of the bounds for sums of k values."""
     variance = float(np.mean(values * values))
     if needed <= _LEAST_DISTANCE**2 * variance:
         return 1.0
@@ -93,15 +84,7 @@ def _share(values: Floats, needed: float, k: Floats, far: Floats, number: Floats
 
 
 def _log_bound(values: Floats, k: Floats, far: Floats, variance: float) -> Floats:
-    """
-    Return logarithms of bounds on the share of choices of k values with a sum that is so far.
-
-    Args:
-        values: The values, of mean 0.
-        k: Numbers of values.
-        far: Sums.
-        variance: Variance of the values.
-    """
+    """Return logarithms of bounds on the share of choices of k values with a sum that is so far."""
     n, bins = len(values), _binned(values)
     best = far / (variance * k * (1 - k / n))
     tried = [np.minimum(scale * best, _MOST_IN_A_BIN / bins.width) for scale in _SCALES]
@@ -138,11 +121,6 @@ def _log_product(bins: _Bins, t: Floats, k: Floats) -> Floats:
     Return log(product of 1 + s·exp(t·x)) − k·log(s), or a little more, for a good s.
 
     In a bin the mean of exp(t·x) is at most that of its chord, and log is concave.
-
-    Args:
-        bins: The values x.
-        t: Factors, one for each k.
-        k: Numbers of values.
     """
     rise = np.expm1(t * bins.width)
     log_mean = np.outer(t, bins.low) + np.log1p(np.outer(rise, bins.share))

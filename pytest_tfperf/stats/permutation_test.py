@@ -124,14 +124,7 @@ def number_of_orders(n: int) -> int:
 
 
 def _bound(values: Floats, segments: Segments, needed: float) -> float:
-    """
-    Return a bound on the share of all orders that are alike.
-
-    Args:
-        values: The values, of mean 0.
-        segments: The segments.
-        needed: Sum of squares between, from which an order is alike.
-    """
+    """Return a bound on the share of all orders that are alike."""
     if not segments.starts:
         return most_alike_splits(values, needed, int(segments.end[0]), int(segments.end[-1]))
     widths, _, numbers = zip(*segments.starts, strict=True)
@@ -139,13 +132,7 @@ def _bound(values: Floats, segments: Segments, needed: float) -> float:
 
 
 def _peaks(series: Floats, segments: Segments) -> Floats:
-    """
-    Return the largest sum of squares between a segment and the values outside it.
-
-    Args:
-        series: A series in each row, whose values have the mean 0.
-        segments: The segments.
-    """
+    """Return the largest sum of squares between a segment and the values outside it."""
     n = series.shape[1]
     sums = np.zeros((len(series), n + 1))
     np.cumsum(series, axis=1, out=sums[:, 1:])

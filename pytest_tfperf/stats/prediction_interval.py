@@ -253,16 +253,7 @@ def _of_median(n: int) -> float:
 
 
 def _interval(ratio: float, variance: float, run_sd: float, n: int, fitted: int = 1) -> Interval:
-    """
-    Interval of a ratio.
-
-    Args:
-        ratio: The estimate.
-        variance: Variance of its logarithm, in units of `run_sd` squared.
-        run_sd: Standard deviation between runs.
-        n: Number of runs behind `run_sd`.
-        fitted: Number of parameters fitted to them.
-    """
+    """Interval of a ratio."""
     factor = math.exp(t_quantile(1 - _TAIL, n - fitted) * run_sd * math.sqrt(variance))
     return Interval(
         ratio=ratio, low=ratio / factor, high=ratio * factor, confidence=1 - 2 * _TAIL, n=n

@@ -473,11 +473,6 @@ def _confirmed(suggested: Verdict | None, are_faster: bool, final: bool) -> Verd
     Return the verdict, if it is not an improvement that too few process pairs show.
 
     Such an improvement is left open, and a PASS where there will be no more process pairs.
-
-    Args:
-        suggested: Verdict on the interval; None if it is open.
-        are_faster: Whether as many process pairs as needed are each faster.
-        final: Whether there will be no more of them.
     """
     if suggested is not Verdict.IMPROVED or are_faster:
         return suggested

@@ -121,12 +121,7 @@ def _walsh_averages(samples: Floats) -> Floats:
 
 
 def _critical(n: int, tail: float) -> tuple[int, float]:
-    """
-    Return the rank of the Walsh averages that bound the interval, from either end.
-
-    Returns:
-        The rank, and the chance of lying beyond one of the bounds.
-    """
+    """Return the rank of the Walsh averages that bound the interval, from either end."""
     if n > _EXACT:
         # the rank sum is about normal; 0.5 corrects for being discrete (large-sample approximation)
         law = NormalDist(n * (n + 1) / 4, math.sqrt(n * (n + 1) * (2 * n + 1) / 24))

@@ -88,12 +88,7 @@ def find_trend(times: Sequence[float]) -> Trend | None:
 
 
 def _grouped(times: Sequence[float]) -> tuple[Floats, int]:
-    """
-    Group consecutive blocks; those left over at the end are dropped.
-
-    Returns:
-        The mean of each group, at most 50, and the number of blocks in a group.
-    """
+    """Group consecutive blocks; those left over at the end are dropped."""
     size = math.ceil(len(times) / _GROUPS) or 1
     n = len(times) // size
     return np.asarray(times[: n * size], dtype=np.float64).reshape(n, size).mean(axis=1), size

@@ -104,11 +104,6 @@ def refuse_impossible_times(message: Message, tags: Ints, offset: Ints, duration
 def _unusual_events(message: Message, at: Ints, end: Ints) -> list[int]:
     """
     Return the rows of the events that have other bytes than stats behind their numbers, sorted.
-
-    Args:
-        message: The trace.
-        at: Offsets behind the numbers, shape (n,).
-        end: Offsets behind the events, shape (n,).
     """
     rows = np.flatnonzero(at != end)
     at, end = at[rows], end[rows]

@@ -314,10 +314,6 @@ def parents(events: Events) -> Ints:
 def _is_reached(line: Ints, end: Ints) -> Mask:
     """
     Return a mask of the events that end no later than one before them on their line, shape (n,).
-
-    Args:
-        line: Lines of the events, sorted.
-        end: Their ends.
     """
     is_reached: Mask = np.zeros(line.size, bool)
     for first, behind in _stretches(line):
@@ -390,14 +386,7 @@ def _stretches(line: Ints) -> Iterator[tuple[int, int]]:
 
 
 def _before(line: Ints, start: Ints, inner: Events) -> Ints:
-    """
-    Return the last place in (line, start) order that is not behind each inner event, or -1.
-
-    Args:
-        line: Lines of the outer events, sorted.
-        start: Their starts, sorted within lines.
-        inner: The inner events.
-    """
+    """Return the last place in (line, start) order that is not behind each inner event, or -1."""
     place = np.full(len(inner), -1)
     for first, behind in _stretches(line):
         mine = np.flatnonzero(inner.line == line[first])

@@ -151,17 +151,7 @@ def _plain(file: BinaryIO, size: int, _: str) -> tuple[Buffer, int]:
 
 
 def _decompressed(file: BinaryIO, packed: int, path: str) -> tuple[Buffer, int]:
-    """
-    Decompress a file, which may be cut, damaged or made to fill the memory.
-
-    Args:
-        file: The file.
-        packed: Its size.
-        path: Stands in error messages.
-
-    Returns:
-        The content with `PADDING` bytes behind it, and its size.
-    """
+    """Decompress a file, which may be cut, damaged or made to fill the memory."""
     most = min(max(MOST_RATIO * packed, _ALWAYS), MOST_BYTES)
     buffer = bytearray()
     try:

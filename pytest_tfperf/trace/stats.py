@@ -65,14 +65,7 @@ class Stats:
 
     @classmethod
     def _decoded(cls, plane: Plane, rows: Ints, stat: str | None = None) -> Stats:
-        """
-        Decode the stats of some rows, as `read` reads them.
-
-        Args:
-            plane: The plane.
-            rows: The rows.
-            stat: As in `read`.
-        """
+        """Decode the stats of some rows, as `read` reads them."""
         message = plane.message
         starts = (
             None
@@ -194,14 +187,7 @@ def _is_small(plane: Plane) -> bool:
 
 @once
 def _columns_of_small(plane: Plane) -> tuple[Ints, _Columns]:
-    """
-    Decode all stats of a small plane.
-
-    Returns:
-        The first stat of each row and the number of stats, shape (n_events + 1,); and key, kind,
-        value and length of the stats by row. They do not refer to the plane, which would then live
-        as long as they do.
-    """
+    """Decode all stats of a small plane."""
     every = Stats._decoded(plane, np.arange(plane.start_ps.size))
     order = np.argsort(every.owner, kind="stable")
     first = np.r_[0, np.cumsum(np.bincount(every.owner, minlength=plane.start_ps.size))]
@@ -222,14 +208,6 @@ def _rounds(message: Message, at: Ints, end: Ints) -> Iterator[tuple[Ints, Ints,
     Find the stats of some events, in one round for each place in their lists of stats.
 
     The last few events are walked through one by one, since one of them may have very many.
-
-    Args:
-        message: The trace.
-        at: Offset of the first stat of each event.
-        end: Offsets behind the events.
-
-    Yields:
-        Owner, begin and end of some stats; those of an event come in their order.
     """
     owner = np.arange(at.size)
     while (more := at < end).any():
@@ -249,18 +227,7 @@ def _rounds(message: Message, at: Ints, end: Ints) -> Iterator[tuple[Ints, Ints,
 
 
 def _spans_of_one(message: Message, at: int, end: int, owner: int) -> tuple[Ints, Ints, Ints]:
-    """
-    Find the stats of an event, which may have other fields between them.
-
-    Args:
-        message: The trace.
-        at: Offset of the first field.
-        end: Offset behind the event.
-        owner: The event's index.
-
-    Returns:
-        Owner, begins and ends of the stats.
-    """
+    """Find the stats of an event, which may have other fields between them."""
     begins: list[int] = []
     ends: list[int] = []
     if message.bytes[at] == STAT_TAG:
@@ -282,14 +249,6 @@ def _stat_values(
     XStat: metadata_id = 1; then one of double_value = 2 (fixed64), uint64_value = 3, int64_value =
     4 (varints), str_value = 5, bytes_value = 6 (length-delimited), ref_value = 7 (varint). An empty
     value is the number 0. A stat in any other order, or with other fields, is decoded singly, once.
-
-    Args:
-        plane: The plane.
-        begin: Begins of the spans.
-        end: Ends of the spans.
-
-    Returns:
-        key, kind, value and length, as in `Stats`.
     """
     message = plane.message
     length, number = np.zeros(begin.size, np.int64), np.zeros(begin.size, np.uint64)
@@ -325,17 +284,7 @@ def _unusual_stats(_: Plane) -> dict[int, tuple[int, int, int, int]]:
 
 
 def _single_stat(message: Message, begin: int, end: int) -> tuple[int, int, int, int]:
-    """
-    Decode one stat whose fields have an unusual order.
-
-    Args:
-        message: The trace.
-        begin: Begin of the stat.
-        end: End of the stat.
-
-    Returns:
-        key, kind, value and length, as in `Stats`.
-    """
+    """Decode one stat whose fields have an unusual order."""
     key, kind, number, length = 0, 4, 0, 0
     for field, wire, value, behind in message.fields(begin, end, "XStat"):
         if (field, wire) == (1, 0):
