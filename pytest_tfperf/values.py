@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from pytest_tfperf.metric_registry import METRICS
+
+T = TypeVar("T")
 
 PARTS = (
     "compile",
@@ -241,6 +243,28 @@ class Table:
         """
         kept = tuple(tuple(row) for row in rows[:limit])
         return cls(title=title, columns=tuple(columns), rows=kept, n_more=len(rows) - len(kept))
+
+    @classmethod
+    def of_each(
+        cls,
+        title: str,
+        items: Sequence[T],
+        cells: Sequence[tuple[Column, Callable[[T], Any]]],
+        limit: int = 50,
+    ) -> Table:
+        """
+        Make a table of the first `limit` items, with a row for each.
+
+        Args:
+            title: Title of the table.
+            items: What the rows are of.
+            cells: Columns with different keys, and what gives the cell of an item: text, a number,
+                a boolean or None.
+            limit: Number of items to keep.
+        """
+        rows = [[cell(item) for _, cell in cells] for item in items[:limit]]
+        found = cls.of(title, [column for column, _ in cells], rows, limit)
+        return replace(found, n_more=len(items) - len(rows))
 
     @classmethod
     def of_records(

@@ -261,32 +261,25 @@ def memory_peaks(trace: Trace, steps: Steps) -> list[MemoryPeak]:
 
 def memory_table(peaks: Sequence[MemoryPeak]) -> Table:
     """Tabulate the allocators by their peak in the steps."""
-    columns = [
-        Column("allocator", "allocator"),
-        Column("peak", "peak", BYTES),
-        Column("step", "step"),
-        Column("into_step_s", "into the step", SECONDS),
-        Column("capacity", "capacity", BYTES),
-        Column("of_capacity", "of capacity", SHARE),
-        Column("lifetime_peak", "lifetime peak", BYTES),
-        Column("fragmentation", "fragmentation", SHARE),
-        Column("growth", "grows a step at least", BYTES),
-    ]
-    rows = [
-        (
-            peak.allocator,
-            peak.peak_bytes,
-            peak.step,
-            peak.after_s,
-            peak.capacity_bytes,
-            min(peak.peak_bytes / peak.capacity_bytes, 1.0) if peak.capacity_bytes else None,
-            peak.lifetime_bytes,
-            peak.fragmentation,
-            peak.growth_bytes,
-        )
-        for peak in peaks
-    ]
-    return Table.of("memory", columns, rows)
+    return Table.of_each(
+        "memory",
+        peaks,
+        [
+            (Column("allocator", "allocator"), lambda peak: peak.allocator),
+            (Column("peak", "peak", BYTES), lambda peak: peak.peak_bytes),
+            (Column("step", "step"), lambda peak: peak.step),
+            (Column("into_step_s", "into the step", SECONDS), lambda peak: peak.after_s),
+            (Column("capacity", "capacity", BYTES), lambda peak: peak.capacity_bytes),
+            (Column("of_capacity", "of capacity", SHARE), _of_capacity),
+            (Column("lifetime_peak", "lifetime peak", BYTES), lambda peak: peak.lifetime_bytes),
+            (Column("fragmentation", "fragmentation", SHARE), lambda peak: peak.fragmentation),
+            (Column("growth", "grows a step at least", BYTES), lambda peak: peak.growth_bytes),
+        ],
+    )
+
+
+def _of_capacity(peak: MemoryPeak) -> float | None:
+    return min(peak.peak_bytes / peak.capacity_bytes, 1.0) if peak.capacity_bytes else None
 
 
 def over_step_table(peak: MemoryPeak) -> Table:

@@ -130,33 +130,23 @@ def op_table(ops: Sequence[OpTime], n_steps: int) -> Table:
     Tabulate the ops by self time, seconds and occurrences per step; shares are of the side's self
     time.
     """
-    columns = [
-        Column("where", "where"),
-        Column("op", "op"),
-        Column("type", "type"),
-        Column("occurrences", "occurrences", COUNT),
-        Column("total_s", "total", SECONDS),
-        Column("self_s", "self", SECONDS),
-        Column("share", "of its side", SHARE),
-        Column("eager", "eager", SHARE),
-    ]
     sides: dict[str, float] = {}
     for op in ops:
         sides[op.side] = sides.get(op.side, 0.0) + op.self_s
-    rows = [
-        (
-            op.side,
-            op.name,
-            op.kind,
-            op.count / n_steps,
-            op.total_s / n_steps,
-            op.self_s / n_steps,
-            _part(op.self_s, sides[op.side]),
-            _part(op.eager_s, op.self_s),
-        )
-        for op in sorted(ops, key=lambda op: -op.self_s)
-    ]
-    return Table.of("ops", columns, rows)
+    return Table.of_each(
+        "ops",
+        sorted(ops, key=lambda op: -op.self_s),
+        [
+            (Column("where", "where"), lambda op: op.side),
+            (Column("op", "op"), lambda op: op.name),
+            (Column("type", "type"), lambda op: op.kind),
+            (Column("occurrences", "occurrences", COUNT), lambda op: op.count / n_steps),
+            (Column("total_s", "total", SECONDS), lambda op: op.total_s / n_steps),
+            (Column("self_s", "self", SECONDS), lambda op: op.self_s / n_steps),
+            (Column("share", "of its side", SHARE), lambda op: _part(op.self_s, sides[op.side])),
+            (Column("eager", "eager", SHARE), lambda op: _part(op.eager_s, op.self_s)),
+        ],
+    )
 
 
 def eager_share(ops: Iterable[OpTime]) -> float | None:
@@ -279,35 +269,26 @@ def function_table(uses: list[FunctionUse], steps: Steps) -> Table:
 
     A last column has the share of that time in tracing or eager calls.
     """
-    columns = [
-        Column("function", "function"),
-        Column("calls", "calls", COUNT),
-        Column("traced", "traced", COUNT),
-        Column("eager", "eager", COUNT),
-        Column("concrete", "concrete", COUNT),
-        Column("with_xla", "with XLA", COUNT),
-        Column("traces_so_far", "traces so far", COUNT),
-        Column("self_s", "self", SECONDS),
-        Column("share", "share", SHARE),
-        Column("traced_or_eager", "traced or eager", SHARE),
-    ]
     period, n_steps = float(steps.period_ps.sum()) * 1e-12, steps.n_steps
-    rows = [
-        (
-            use.name,
-            sum(use.calls.values()) / n_steps,
-            use.calls["traced"] / n_steps,
-            use.calls["eager"] / n_steps,
-            use.calls["concrete"] / n_steps,
-            use.xla / n_steps,
-            use.traces,
-            use.self_s / n_steps,
-            min(use.self_s / period, 1.0) if period else None,
-            use.expensive_s / use.self_s if use.self_s else None,
-        )
-        for use in sorted(uses, key=lambda use: -use.self_s)
-    ]
-    return Table.of("functions", columns, rows)
+    return Table.of_each(
+        "functions",
+        sorted(uses, key=lambda use: -use.self_s),
+        [
+            (Column("function", "function"), lambda use: use.name),
+            (Column("calls", "calls", COUNT), lambda use: sum(use.calls.values()) / n_steps),
+            (Column("traced", "traced", COUNT), lambda use: use.calls["traced"] / n_steps),
+            (Column("eager", "eager", COUNT), lambda use: use.calls["eager"] / n_steps),
+            (Column("concrete", "concrete", COUNT), lambda use: use.calls["concrete"] / n_steps),
+            (Column("with_xla", "with XLA", COUNT), lambda use: use.xla / n_steps),
+            (Column("traces_so_far", "traces so far", COUNT), lambda use: use.traces),
+            (Column("self_s", "self", SECONDS), lambda use: use.self_s / n_steps),
+            (Column("share", "share", SHARE), lambda use: _part(use.self_s, period)),
+            (
+                Column("traced_or_eager", "traced or eager", SHARE),
+                lambda use: use.expensive_s / use.self_s if use.self_s else None,
+            ),
+        ],
+    )
 
 
 class Launcher(NamedTuple):

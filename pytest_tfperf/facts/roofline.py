@@ -95,40 +95,32 @@ def roofline_table(ops: Sequence[OpTime], spec: DeviceSpec | None, n_steps: int)
         spec: Peak rates of the device, or None.
         n_steps: Number of steps.
     """
-    columns = [
-        Column("op", "op"),
-        Column("category", "category"),
-        Column("self_s", "self", SECONDS),
-        Column("flops", "FLOP", FLOP),
-        Column("flop_rate", "FLOP rate", FLOP_RATE),
-        Column("bandwidth", "bandwidth", BANDWIDTH),
-        Column("flop_per_byte", "FLOP per byte"),
-        Column("bound_by", "bound by"),
-        Column("share_of_the_roof", "share of the roof", SHARE),
-    ]
     known = [
-        op
-        for op in ops
+        (op, rate_of([op], spec))
+        for op in sorted(ops, key=lambda op: -op.self_s)
         if (op.flops or op.bytes) and not is_async(op) and op.kind not in AROUND_OTHERS
     ]
-    rows = []
-    for op in sorted(known, key=lambda op: -op.self_s):
-        rate = rate_of([op], spec)
-        flops = None if op.flops is None else op.flops / n_steps
-        rows.append(
+    return Table.of_each(
+        "roofline",
+        known,
+        [
+            (Column("op", "op"), lambda one: one[0].name),
+            (Column("category", "category"), lambda one: one[0].kind),
+            (Column("self_s", "self", SECONDS), lambda one: one[0].self_s / n_steps),
             (
-                op.name,
-                op.kind,
-                op.self_s / n_steps,
-                flops,
-                rate.flops,
-                rate.bandwidth,
-                rate.intensity,
-                rate.bound,
-                rate.roof_share,
-            )
-        )
-    return Table.of("roofline", columns, rows)
+                Column("flops", "FLOP", FLOP),
+                lambda one: None if one[0].flops is None else one[0].flops / n_steps,
+            ),
+            (Column("flop_rate", "FLOP rate", FLOP_RATE), lambda one: one[1].flops),
+            (Column("bandwidth", "bandwidth", BANDWIDTH), lambda one: one[1].bandwidth),
+            (Column("flop_per_byte", "FLOP per byte"), lambda one: one[1].intensity),
+            (Column("bound_by", "bound by"), lambda one: one[1].bound),
+            (
+                Column("share_of_the_roof", "share of the roof", SHARE),
+                lambda one: one[1].roof_share,
+            ),
+        ],
+    )
 
 
 def flops_utilization(

@@ -25,17 +25,6 @@ _EMPTY = "the batches have no elements"
 _WORTH = 0.02  # what a change must win of the elements to be suggested
 _MOST_BUCKETS, _CANDIDATES, _FULL = 8, 256, 8
 
-_COLUMNS = (
-    Column("component", "component"),
-    Column("type", "type"),
-    Column("rows", "rows", COUNT),
-    Column("longest", "longest", COUNT),
-    Column("real_elements", "real elements", COUNT),
-    Column("elements", "elements", COUNT),
-    Column("padding", "padding", SHARE),
-    Column("pad_value", "pad value"),
-    Column("told_by", "told by"),
-)
 
 Lengths = npt.NDArray[np.int64]
 
@@ -259,25 +248,27 @@ def _optimal(lengths: Lengths) -> Iterator[list[int]]:
 
 
 def _table(batches: Batches) -> Table:
-    records = sorted(
-        map(_record, batches.components),
-        key=lambda record: record["real_elements"] - record["elements"],
+    return Table.of_each(
+        "batch padding",
+        sorted(batches.components, key=lambda one: _real(one) - _elements(one)),
+        [
+            (Column("component", "component"), lambda one: one.name),
+            (Column("type", "type"), lambda one: one.dtype),
+            (Column("rows", "rows", COUNT), lambda one: sum(map(len, one.rows))),
+            (Column("longest", "longest", COUNT), _longest),
+            (Column("real_elements", "real elements", COUNT), _real),
+            (Column("elements", "elements", COUNT), _elements),
+            (Column("padding", "padding", SHARE), _padding),
+            (Column("pad_value", "pad value"), lambda one: one.pad),
+            (Column("told_by", "told by"), lambda one: one.how),
+        ],
     )
-    return Table.of_records("batch padding", _COLUMNS, records)
 
 
-def _record(one: BatchRows) -> dict[str, Any]:
-    longest = max((max(rows, default=0) for rows in one.rows), default=0)
-    real, elements = _real(one), _elements(one)
-    share = 1 - real / elements if elements else 0.0
-    return {
-        "component": one.name,
-        "type": one.dtype,
-        "rows": sum(map(len, one.rows)),
-        "longest": longest // (one.features or 1),
-        "real_elements": real,
-        "elements": elements,
-        "padding": share,
-        "pad_value": one.pad,
-        "told_by": one.how,
-    }
+def _longest(one: BatchRows) -> int:
+    return max((max(rows, default=0) for rows in one.rows), default=0) // (one.features or 1)
+
+
+def _padding(one: BatchRows) -> float:
+    elements = _elements(one)
+    return 1 - _real(one) / elements if elements else 0.0

@@ -112,34 +112,25 @@ def input_capacity(stages: Sequence[Stage]) -> float | None:
 
 def stage_table(stages: Sequence[Stage], n_steps: int) -> Table:
     """Tabulate the tree of stages, the step's side first."""
-    columns = (
-        Column("stage", "stage"),
-        Column("name", "name"),
-        Column("calls", "calls a step", COUNT),
-        Column("self_s", "self time a step", SECONDS),
-        Column("blocking_s", "blocks a step", SECONDS),
-        Column("element_s", "an element", SECONDS),
-        Column("parallelism", "parallelism", COUNT),
-        Column("buffered", "buffered", COUNT),
-        Column("buffer_limit", "of", COUNT),
-        Column("kind", "kind"),
+    return Table.of_each(
+        "input pipeline, from the step down",
+        sorted(stages, key=lambda stage: stage.path),
+        [
+            (Column("stage", "stage"), lambda one: "  " * (one.depth - 1) + one.name),
+            (Column("name", "name"), lambda one: one.node),
+            (Column("calls", "calls a step", COUNT), lambda one: one.calls / n_steps),
+            (Column("self_s", "self time a step", SECONDS), lambda one: one.self_s / n_steps),
+            (Column("blocking_s", "blocks a step", SECONDS), lambda one: one.blocking_s / n_steps),
+            (Column("element_s", "an element", SECONDS), lambda one: one.cost_s),
+            (Column("parallelism", "parallelism", COUNT), lambda one: one.parallelism),
+            (
+                Column("buffered", "buffered", COUNT),
+                lambda one: one.buffered if one.buffer_limit else None,
+            ),
+            (Column("buffer_limit", "of", COUNT), lambda one: one.buffer_limit or None),
+            (Column("kind", "kind"), _kind),
+        ],
     )
-    rows = [
-        (
-            "  " * (stage.depth - 1) + stage.name,
-            stage.node,
-            stage.calls / n_steps,
-            stage.self_s / n_steps,
-            stage.blocking_s / n_steps,
-            stage.cost_s,
-            stage.parallelism,
-            stage.buffered if stage.buffer_limit else None,
-            stage.buffer_limit or None,
-            _kind(stage),
-        )
-        for stage in sorted(stages, key=lambda stage: stage.path)
-    ]
-    return Table.of("input pipeline, from the step down", columns, rows)
 
 
 def _kind(stage: Stage) -> str:

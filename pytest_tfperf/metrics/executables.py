@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -12,8 +11,8 @@ from pytest_tfperf.facts.executions import XlaUse, short_module
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.hlo.cost import Costs
 from pytest_tfperf.hlo.flops import applications
-from pytest_tfperf.hlo.module import Buffers, HloComputation, HloInstruction, HloModule
-from pytest_tfperf.hlo.walk import BODIES, hlo_hash
+from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
+from pytest_tfperf.hlo.walk import BODIES
 from pytest_tfperf.metrics.compile_time import compile_seconds
 from pytest_tfperf.metrics.counts import per_step
 from pytest_tfperf.metrics.evidence import Evidence, Findings
@@ -23,19 +22,6 @@ from pytest_tfperf.trace.hlo_modules import buffer_sizes
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Column, Source, Table, Value
 
-_COLUMNS = (
-    Column("executable", "executable"),
-    Column("runs", "runs", COUNT),
-    Column("ops", "ops", COUNT),
-    Column("fusions", "fusions", COUNT),
-    Column("flops", "FLOPs", FLOP),
-    Column("accessed", "accessed", BYTES),
-    Column("arguments", "arguments", BYTES),
-    Column("outputs", "outputs", BYTES),
-    Column("temporaries", "temporaries", BYTES),
-    Column("compile_s", "compiled in", SECONDS),
-    Column("hlo", "HLO"),
-)
 _NO_OPS = frozenset(
     {"tuple", "get-tuple-element", "bitcast"}
 )  # with parameters and constants, of which `Costs` has none
@@ -118,34 +104,36 @@ def executable_table(
     """
     buffers = buffer_sizes(trace)
     runs = use.in_metadata(executables)
-    records = [
-        {
-            "executable": short_module(name),
-            "runs": runs[name],
-            **_instructions(module, costs[name]),
-            **_sizes(buffers.get(name)),
-            "compile_s": compiled_s.get(name),
-            "hlo": hlo_hash(module),
-        }
-        for name, module in executables.items()
-    ]
-    records.sort(key=lambda record: (-(record["flops"] or 0), record["executable"]))
-    return Table.of_records("XLA executables", _COLUMNS, records)
+
+    def size(name: str, kind: str) -> int | None:
+        found: int | None = getattr(buffers.get(name), kind, None)
+        return found
+
+    flops = {name: work_values([(costs[name], 1.0)])["flops"].number for name in executables}
+    return Table.of_each(
+        "XLA executables",
+        sorted(executables, key=lambda name: (-(flops[name] or 0), short_module(name))),
+        [
+            (Column("executable", "executable"), short_module),
+            (Column("runs", "runs", COUNT), lambda name: runs[name]),
+            (Column("ops", "ops", COUNT), lambda name: _count_ops(costs[name])),
+            (Column("fusions", "fusions", COUNT), lambda name: count_fusions(executables[name])),
+            (Column("flops", "FLOPs", FLOP), lambda name: flops[name]),
+            (
+                Column("accessed", "accessed", BYTES),
+                lambda name: _accessed(executables[name], costs[name]),
+            ),
+            (Column("arguments", "arguments", BYTES), lambda name: size(name, "arguments")),
+            (Column("outputs", "outputs", BYTES), lambda name: size(name, "outputs")),
+            (Column("temporaries", "temporaries", BYTES), lambda name: size(name, "temporaries")),
+            (Column("compile_s", "compiled in", SECONDS), compiled_s.get),
+            (Column("hlo", "HLO"), lambda name: hlo_hash(executables[name])),
+        ],
+    )
 
 
-def _instructions(module: HloModule, costs: Costs) -> dict[str, Any]:
-    """Count ops, fusions, FLOPs and bytes accessed."""
-    return {
-        "ops": sum(op.opcode not in _NO_OPS for op in costs.ops),
-        "fusions": count_fusions(module),
-        "flops": work_values([(costs, 1.0)])["flops"].number,
-        "accessed": _accessed(module, costs),
-    }
-
-
-def _sizes(buffers: Buffers | None) -> dict[str, int | None]:
-    names = ("arguments", "outputs", "temporaries")
-    return {name: getattr(buffers, name) if buffers else None for name in names}
+def _count_ops(costs: Costs) -> int:
+    return sum(op.opcode not in _NO_OPS for op in costs.ops)
 
 
 def _accessed(module: HloModule, costs: Costs) -> int | None:

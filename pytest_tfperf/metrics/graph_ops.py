@@ -244,40 +244,30 @@ def _type_table(graph: StepGraph) -> Table:
         before, after = graph.before.get(op_type, 0), graph.after.get(op_type, 0)
         return -abs(before - after), -before, op_type
 
-    rows = [
-        (
-            op_type,
-            graph.before.get(op_type, 0),
-            graph.after.get(op_type, 0),
-            graph.lines.get(op_type),
-        )
-        for op_type in sorted({*graph.before, *graph.after}, key=order)
-    ]
-    return Table.of(
+    return Table.of_each(
         "ops by type",
-        (
-            Column("type", "type"),
-            Column("before", "before Grappler", COUNT),
-            Column("after", "after", COUNT),
-            Column("line", "line of one"),
-        ),
-        rows,
+        sorted({*graph.before, *graph.after}, key=order),
+        [
+            (Column("type", "type"), lambda op_type: op_type),
+            (Column("before", "before Grappler", COUNT), lambda one: graph.before.get(one, 0)),
+            (Column("after", "after", COUNT), lambda one: graph.after.get(one, 0)),
+            (Column("line", "line of one"), graph.lines.get),
+        ],
         limit=_MOST_TYPES,
     )
 
 
 def _outside_table(outside: Sequence[Outside]) -> Table:
-    columns = (
-        Column("op", "op"),
-        Column("type", "type"),
-        Column("line", "line"),
-        Column("why", "why"),
-        Column("ops", "ops", COUNT),
-    )
-    return Table.of(
+    return Table.of_each(
         "outside XLA",
-        columns,
-        [(one.op, one.op_type, one.line, one.why, one.n_ops) for one in outside],
+        outside,
+        [
+            (Column("op", "op"), lambda one: one.op),
+            (Column("type", "type"), lambda one: one.op_type),
+            (Column("line", "line"), lambda one: one.line),
+            (Column("why", "why"), lambda one: one.why),
+            (Column("ops", "ops", COUNT), lambda one: one.n_ops),
+        ],
     )
 
 

@@ -146,42 +146,26 @@ def _together(parts: Sequence[Kernel]) -> list[Kernel]:
 
 def kernel_table(kernels: Sequence[Kernel], n_steps: int) -> Table:
     """Tabulate kernels by total time; launches and total are per step, over all GPUs."""
-    columns = [
-        Column("kernel", "kernel"),
-        Column("op", "op"),
-        Column("ops", "ops", COUNT),
-        Column("launches", "launches", COUNT),
-        Column("total_s", "total", SECONDS),
-        Column("mean_s", "mean", SECONDS),
-        Column("min_s", "min", SECONDS),
-        Column("max_s", "max", SECONDS),
-        Column("registers", "registers", COUNT),
-        Column("shared_memory", "shared memory", BYTES),
-        Column("grid", "grid"),
-        Column("block", "block"),
-        Column("occupancy", "occupancy", SHARE),
-        Column("tensor_cores", "tensor cores"),
-    ]
-    rows = [
-        (
-            kernel.name,
-            kernel.op,
-            len(kernel.ops),
-            kernel.launches / n_steps,
-            kernel.total_s / n_steps,
-            kernel.mean_s,
-            kernel.min_s,
-            kernel.max_s,
-            kernel.registers,
-            kernel.shared_bytes,
-            kernel.grid,
-            kernel.block,
-            kernel.occupancy,
-            kernel.tensor_cores,
-        )
-        for kernel in kernels
-    ]
-    return Table.of("kernels", columns, rows)
+    return Table.of_each(
+        "kernels",
+        kernels,
+        [
+            (Column("kernel", "kernel"), lambda one: one.name),
+            (Column("op", "op"), lambda one: one.op),
+            (Column("ops", "ops", COUNT), lambda one: len(one.ops)),
+            (Column("launches", "launches", COUNT), lambda one: one.launches / n_steps),
+            (Column("total_s", "total", SECONDS), lambda one: one.total_s / n_steps),
+            (Column("mean_s", "mean", SECONDS), lambda one: one.mean_s),
+            (Column("min_s", "min", SECONDS), lambda one: one.min_s),
+            (Column("max_s", "max", SECONDS), lambda one: one.max_s),
+            (Column("registers", "registers", COUNT), lambda one: one.registers),
+            (Column("shared_memory", "shared memory", BYTES), lambda one: one.shared_bytes),
+            (Column("grid", "grid"), lambda one: one.grid),
+            (Column("block", "block"), lambda one: one.block),
+            (Column("occupancy", "occupancy", SHARE), lambda one: one.occupancy),
+            (Column("tensor_cores", "tensor cores"), lambda one: one.tensor_cores),
+        ],
+    )
 
 
 def tensor_core_time(kernels: Sequence[Kernel], capability: tuple[int, int] | None = None) -> Value:

@@ -184,18 +184,19 @@ def _op(
 
 def table_of(rows: Sequence[OpWork]) -> Table:
     """Return the table of ops, which baselines store and compare."""
-    columns = (
-        Column("type", "type"),
-        Column("key", "layer or function"),
-        Column("place", "place"),
-        Column("dtype", "dtype"),
-        Column("ops", "ops", COUNT),
-        Column("flops", "FLOPs", FLOP),
+    return Table.of_each(
+        "FLOPs by op, with its gradients",
+        rows,
+        [
+            (Column("type", "type"), lambda one: one.op_type),
+            (Column("key", "layer or function"), lambda one: one.key),
+            (Column("place", "place"), lambda one: one.place),
+            (Column("dtype", "dtype"), lambda one: one.dtype),
+            (Column("ops", "ops", COUNT), lambda one: one.n_ops),
+            (Column("flops", "FLOPs", FLOP), lambda one: one.work.flops),
+        ],
+        limit=_MOST,
     )
-    cells = [
-        (one.op_type, one.key, one.place, one.dtype, one.n_ops, one.work.flops) for one in rows
-    ]
-    return Table.of("FLOPs by op, with its gradients", columns, cells, limit=_MOST)
 
 
 def with_ops(metric: str, value: Value, ops: Sequence[OpWork], framework: str) -> Value:

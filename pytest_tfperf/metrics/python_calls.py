@@ -17,12 +17,6 @@ MOST_FUNCTIONS = 200
 _NAMED = 3
 _NOT_DRIVEN = "only steps that tf_profile drives, or a Keras loop, are counted"
 _TOO_FEW = "the data ended before the steps in which they are counted"
-_COLUMNS = (
-    Column("function", "function"),
-    Column("line", "line"),
-    Column("calls", "calls a step", COUNT),
-    Column("self_s", "self time while counted", SECONDS),
-)
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -72,5 +66,14 @@ def _value(evidence: Evidence) -> Value:
 
 
 def _table(functions: tuple[PythonFunction, ...]) -> Table:
-    rows = [(one.name, one.line, one.calls, one.self_s) for one in functions]
-    return Table.of("Python functions that a step calls", _COLUMNS, rows, limit=MOST_FUNCTIONS)
+    return Table.of_each(
+        "Python functions that a step calls",
+        functions,
+        [
+            (Column("function", "function"), lambda one: one.name),
+            (Column("line", "line"), lambda one: one.line),
+            (Column("calls", "calls a step", COUNT), lambda one: one.calls),
+            (Column("self_s", "self time while counted", SECONDS), lambda one: one.self_s),
+        ],
+        limit=MOST_FUNCTIONS,
+    )

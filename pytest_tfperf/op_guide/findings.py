@@ -42,21 +42,23 @@ def value(found: Sequence[Finding] | None, why: str = "") -> Value:
 
 def table(found: Sequence[Finding] | None) -> dict[str, Table]:
     """Return the table of all findings that are shown, by its key; empty if there are none."""
-    columns = (
-        Column("code", "code"),
-        Column("level", "level"),
-        Column("op", "op"),
-        Column("type", "type"),
-        Column("line", "line"),
-        Column("what", "what"),
-        Column("why", "why"),
-        Column("rewrite", "rewrite"),
+    if not found:
+        return {}
+    made = Table.of_each(
+        "op guide",
+        found,
+        [
+            (Column("code", "code"), lambda one: one.code),
+            (Column("level", "level"), lambda one: one.level),
+            (Column("op", "op"), lambda one: one.op),
+            (Column("type", "type"), lambda one: one.op_type),
+            (Column("line", "line"), lambda one: one.line),
+            (Column("what", "what"), lambda one: one.what),
+            (Column("why", "why"), lambda one: one.why),
+            (Column("rewrite", "rewrite"), lambda one: one.rewrite),
+        ],
     )
-    rows = [
-        (one.code, one.level, one.op, one.op_type, one.line, one.what, one.why, one.rewrite)
-        for one in found or ()
-    ]
-    return {TABLE: Table.of("op guide", columns, rows)} if rows else {}
+    return {TABLE: made}
 
 
 def notes(found: Sequence[Finding] | None, ignored: Collection[str]) -> tuple[str, ...]:

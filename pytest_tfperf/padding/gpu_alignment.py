@@ -34,19 +34,6 @@ _BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16}
 _ALWAYS_GOOD_BITS, _BEST_BITS = 16 * 8, 128 * 8
 _FIRST_WITH_CORES, _FIRST_WITH_TF32, _HALF = 7, 8, 16
 _LITTLE = 16  # a size may change by a sixteenth for the best alignment
-_COLUMNS = (
-    Column("op", "op"),
-    Column("size", "rows × columns × depth"),
-    Column("type", "type"),
-    Column("not_aligned", "not aligned"),
-    Column("good_size", "good size"),
-    Column("alignment_overhead", "alignment_overhead", RATIO),
-    Column("at_most", "at most", RATIO),
-    Column("wave_overhead", "wave overhead"),
-    Column("flops", "FLOPs", FLOP),
-    Column("times", "times", COUNT),
-    Column("line", "line"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,9 +182,35 @@ def alignment_table(gemms: Sequence[Gemm], sms: int | None = None) -> Table | No
     times: dict[Gemm, int] = {}
     for gemm in gemms:
         times[gemm] = times.get(gemm, 0) + 1
-    ordered = sorted(times.items(), key=lambda item: (-item[0].matmul.flops * item[1], item[0].op))
-    rows = [_row(gemm, n, sms) for gemm, n in ordered]
-    return Table.of("GPU alignment (by NVIDIA's rules)", _COLUMNS, rows) if rows else None
+    if not times:
+        return None
+    gpus = {"": sms} if sms else SMS
+    return Table.of_each(
+        "GPU alignment (by NVIDIA's rules)",
+        sorted(times, key=lambda gemm: (-gemm.matmul.flops * times[gemm], gemm.op)),
+        [
+            (Column("op", "op"), lambda gemm: gemm.op),
+            (Column("size", "rows × columns × depth"), lambda gemm: _sizes(gemm.matmul)),
+            (Column("type", "type"), lambda gemm: gemm.dtype),
+            (
+                Column("not_aligned", "not aligned"),
+                lambda gemm: ", ".join(f"{name} {size}" for name, size, _ in misaligned(gemm)),
+            ),
+            (
+                Column("good_size", "good size"),
+                lambda gemm: ", ".join(f"{size} → {good}" for _, size, good in misaligned(gemm)),
+            ),
+            (
+                Column("alignment_overhead", "alignment_overhead", RATIO),
+                lambda gemm: min(_overheads(gemm.matmul)),
+            ),
+            (Column("at_most", "at most", RATIO), lambda gemm: max(_overheads(gemm.matmul))),
+            (Column("wave_overhead", "wave overhead"), lambda gemm: _waves(gemm.matmul, gpus)),
+            (Column("flops", "FLOPs", FLOP), lambda gemm: gemm.matmul.flops),
+            (Column("times", "times", COUNT), times.get),
+            (Column("line", "line"), lambda gemm: gemm.line),
+        ],
+    )
 
 
 def alignment_advice(gemms: Sequence[Gemm]) -> tuple[Advice, ...]:
@@ -220,23 +233,8 @@ def alignment_advice(gemms: Sequence[Gemm]) -> tuple[Advice, ...]:
     return (Advice(what=what, because=because, win_s=None, look="the table GPU alignment"),)
 
 
-def _row(gemm: Gemm, times: int, sms: int | None) -> tuple[object, ...]:
-    wrong = misaligned(gemm)
-    matmul = gemm.matmul
-    overheads = [tile_overhead(matmul.rows, matmul.columns, tile) for tile in TILES]
-    return (
-        gemm.op,
-        _sizes(matmul),
-        gemm.dtype,
-        ", ".join(f"{name} {size}" for name, size, _ in wrong),
-        ", ".join(f"{size} → {good}" for _, size, good in wrong),
-        min(overheads),
-        max(overheads),
-        _waves(matmul, {"": sms} if sms else SMS),
-        matmul.flops,
-        times,
-        gemm.line,
-    )
+def _overheads(matmul: Matmul) -> list[float]:
+    return [tile_overhead(matmul.rows, matmul.columns, tile) for tile in TILES]
 
 
 def _sizes(matmul: Matmul) -> str:

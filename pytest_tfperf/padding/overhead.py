@@ -23,16 +23,6 @@ Modules = Sequence[tuple[HloModule, float]]
 """The modules of a step, each with its runs in one step."""
 
 _WORST = 5
-_COLUMNS = (
-    Column("array", "array"),
-    Column("made_by", "made by"),
-    Column("shape", "shape"),
-    Column("padded", "padded"),
-    Column("bytes", "bytes", BYTES),
-    Column("padded_bytes", "padded bytes", BYTES),
-    Column("line", "line"),
-    Column("try", "try"),
-)
 _NO_HLO = "the trace does not hold the HLO of what ran on the TPU"
 _NOT_LOWERED = (
     "nothing in the trace was compiled for a TPU, and padding is predicted only if pytest runs the"
@@ -113,20 +103,21 @@ def inlined(module: HloModule) -> HloModule:
 def padding_table(padding: Padding, limit: int = _WORST) -> Table:
     """Make the table of the arrays that waste most, with better sizes."""
     title = f"Padding on a TPU {padding.generation} ({padding.source})"
-    rows = [
-        (
-            one.name,
-            one.what,
-            one.shape,
-            one.padded_shape,
-            one.logical_bytes,
-            one.padded_bytes,
-            one.line or "",
-            one.advice,
-        )
-        for one in padding.worst(len(padding.buffers))
-    ]
-    return Table.of(title, _COLUMNS, rows, limit)
+    return Table.of_each(
+        title,
+        padding.worst(len(padding.buffers)),
+        [
+            (Column("array", "array"), lambda one: one.name),
+            (Column("made_by", "made by"), lambda one: one.what),
+            (Column("shape", "shape"), lambda one: one.shape),
+            (Column("padded", "padded"), lambda one: one.padded_shape),
+            (Column("bytes", "bytes", BYTES), lambda one: one.logical_bytes),
+            (Column("padded_bytes", "padded bytes", BYTES), lambda one: one.padded_bytes),
+            (Column("line", "line"), lambda one: one.line or ""),
+            (Column("try", "try"), lambda one: one.advice),
+        ],
+        limit,
+    )
 
 
 def values_of(

@@ -66,6 +66,14 @@ def test_a_table_keeps_its_first_rows_and_says_how_many_it_left_out():
     assert Table.of("t", [Column("n", "n", "count")], [(1,)]).n_more == 0
 
 
+def test_a_table_of_items_has_a_row_for_each_that_it_keeps():
+    cells = [(Column("n", "n", "count"), lambda n: n), (Column("half", "half"), lambda n: n / 2)]
+    table = Table.of_each("t", range(7), cells, 2)
+    assert table == Table.of(
+        "t", [column for column, _ in cells], [(n, n / 2) for n in range(7)], 2
+    )
+
+
 def test_the_records_of_a_table_have_its_cells_by_key():
     columns = [Column("op", "op"), Column("self_s", "self", "s")]
     assert Table.of("t", columns, [("MatMul", 0.5), ("Add", None)]).records() == [
