@@ -18,10 +18,12 @@ from pytest_tfperf.hlo.custom_calls import (
 from pytest_tfperf.hlo.flops import applications, matmul_flops, own_flops
 from pytest_tfperf.hlo.matmuls import Operands
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
-from pytest_tfperf.hlo.operand_types import OperandTypes
+from pytest_tfperf.hlo.operand_types import hides_types
 from pytest_tfperf.hlo.traffic import traffic
 from pytest_tfperf.hlo.trip_counts import with_trip_counts
 from pytest_tfperf.hlo.walk import bodies
+
+_HALF = 16  # bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +100,8 @@ class Costs:
     """Loops with FLOPs counted as one iteration, since the module does not name their number."""
     opaque: tuple[str, ...] = ()
     """Targets of custom calls that may multiply matrices of unknown types."""
-    types: OperandTypes | None = field(default=None, repr=False, compare=False)
-    """The types that its products were written with."""
+    module: HloModule | None = field(default=None, repr=False, compare=False)
+    """The module."""
 
     @property
     def flops(self) -> int:
@@ -123,8 +125,8 @@ class Costs:
             return ""
         share = self.work.unsure_flops / self.work.matmul_flops
         return (
-            "the CPU's compiler computes 16-bit matrix multiplications in float32, and for"
-            f" {share:.0%} of the matmul FLOPs the compiled module does not show the original type"
+            "the CPU's compiler widens 16-bit matrix multiplications to float32, and the compiled "
+            f"module does not show the types that {share:.0%} of the matmul FLOPs were written with"
         )
 
 
@@ -149,12 +151,12 @@ def module_costs(module: HloModule) -> Costs:
 
 def _costs(module: HloModule) -> Costs:
     module = with_trip_counts(module)
-    types = OperandTypes(module)
+    are_hidden = hides_types(module)
     works: dict[int, dict[int, Work]] = {}
     totals: dict[int, Work] = {}
     for part in module.computations.values():  # callees come before their callers
         works[part.id] = {
-            op.id: _work(types, part, op, totals) for op in part.instructions.values()
+            op.id: _work(part, op, totals, are_hidden) for op in part.instructions.values()
         }
         totals[part.id] = sum(works[part.id].values(), Work())
     executed, unknown = bodies(module), hidden_computations(module)
@@ -175,27 +177,28 @@ def _costs(module: HloModule) -> Costs:
             for part, op in ops
             if op.opcode == "while" and op.trip_count is None and works[part.id][op.id].flops
         ),
-        types=types,
+        module=module,
     )
 
 
 def _work(
-    types: OperandTypes, part: HloComputation, op: HloInstruction, totals: dict[int, Work]
+    part: HloComputation, op: HloInstruction, totals: dict[int, Work], are_hidden: bool
 ) -> Work:
     """
     Compute the work of one run of an instruction, with that of what it calls.
 
     Args:
-        types: Operand types of the module.
         part: The computation of the instruction.
         op: The instruction.
         totals: Work of the computations before, by id.
+        are_hidden: True if wide products may have been written with 16 bits.
     """
     operands = part.operands(op)
     flops = matmul_flops(op, operands)
     if flops is not None:
-        half = types.half(part, op) if flops else True
-        return Work(flops, flops, flops if half else 0, flops if half is None else 0)
+        if all(0 < factor.shape.bits <= _HALF for factor in operands[:2]):
+            return Work(flops, flops, flops)
+        return Work(flops, flops, 0, flops if are_hidden else 0)
     if op.opcode == "conditional":
         return max((totals[key] for key in op.called), key=lambda work: work.flops, default=Work())
     if op.opcode == "custom-call":

@@ -12,7 +12,7 @@ from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.hlo.cost import Costs
 from pytest_tfperf.hlo.flops import applications
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
-from pytest_tfperf.hlo.walk import BODIES
+from pytest_tfperf.hlo.walk import BODIES, hlo_hash
 from pytest_tfperf.metrics.compile_time import compile_seconds
 from pytest_tfperf.metrics.counts import per_step
 from pytest_tfperf.metrics.evidence import Evidence, Findings

@@ -11,6 +11,7 @@ from typing import Any
 from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
 from pytest_tfperf.hlo.avoidable import DIAGONAL, LOOK_UP, SLICED
 from pytest_tfperf.hlo.cost import Costs, OpCost, Work
+from pytest_tfperf.hlo.operand_types import cast_before
 from pytest_tfperf.metrics.step_programs import line_of_fit
 from pytest_tfperf.quantities import COUNT, FLOP, SHARE, format_quantity
 from pytest_tfperf.text import and_more
@@ -147,10 +148,10 @@ def ops_of(programs: Programs, places: Places, in_keras: bool = False) -> list[O
     return ops
 
 
-def _cast_before(product: OpCost, module: Costs) -> OpCost | None:
+def _cast_before(product: OpCost, costs: Costs) -> OpCost | None:
     """Return the cast that made the operands of a product wide, None without one."""
-    name = module.types.cast_before(product.name) if module.types else ""
-    return next((cost for cost in module.ops if cost.name == name), None)
+    name = cast_before(costs.module, product.name) if costs.module else ""
+    return next((cost for cost in costs.ops if cost.name == name), None)
 
 
 def _op(

@@ -1,4 +1,3 @@
-import pytest
 from helpers.hlo import dot, module, op, parameters
 from helpers.refusals import refusal
 from helpers.traces import real
@@ -189,7 +188,7 @@ def test_half_precision_needs_two_narrow_operands_and_ignores_the_result():
                 matmul("d", "p0", "p1"),
             ]
             costs = work(scheduled=scheduled, main=[*ops, op("sum", "convert", Y, "d")])
-            if scheduled and {lhs, rhs} == {"bf16", "f32"}:  # may have been widened; see below
+            if scheduled and {lhs, rhs} == {"bf16", "f32"}:  # may have been widened
                 assert costs.half_flops is None, (lhs, rhs)
             else:
                 assert shares(costs) == (1, share), (lhs, rhs, scheduled)
@@ -247,193 +246,23 @@ def test_only_a_cpu_widens():
         assert shares(work(scheduled=True, main=ops)) == (1, 0), extra
 
 
-# operand types before a CPU's compiler widened them
+def test_a_cpus_program_without_16_bits_has_no_half_precision():
+    assert shares(work(scheduled=True, main=[*parameters(A, W), matmul("d", "p0", "p1")])) == (1, 0)
 
 
-def compiled(*ops, **computations):
-    return shares(work(scheduled=True, **computations, main=list(ops)))
-
-
-def test_a_float32_program_has_no_half_precision():
-    assert compiled(*parameters(A, W), matmul("d", "p0", "p1")) == (1, 0)
-
-
-def test_converted_operands_count_with_their_original_type():
-    ops = [op("a", "convert", A, "p0"), op("w", "convert", W, "p1"), matmul("d", "a", "w")]
-    assert compiled(*parameters(half(A), half(W)), *ops) == (1, 1)
-
-
-def moved(opcode, *more, result=A):
-    """Convert a 16-bit value and move it."""
-    return [
-        op("c", "convert", A, "p0"),
-        op("a", opcode, result, "c", *more),
-        op("w", "convert", W, "p1"),
-        matmul("d", "a", "w"),
-    ]
-
-
-def test_conversions_are_found_through_moves():
-    for opcode in [
-        "copy",
-        "bitcast",
-        "transpose",
-        "broadcast",
-        "reshape",
-        "reverse",
-        "slice",
-        "copy-done",
-    ]:
-        assert compiled(*parameters(half(A), half(W)), *moved(opcode)) == (1, 1), opcode
-
-
-def test_conversions_are_found_through_concatenations():
-    zero = op("z", "constant", "f32[]")
-    assert compiled(*parameters(half(A), half(W)), zero, *moved("pad", "z")) == (1, 1)
-    assert compiled(*parameters(half(A), half(W)), *moved("concatenate", "c")) == (1, 1)
-    assert compiled(
-        *parameters(half(A), half(W), "pred[8,4]"),
-        op("z", "constant", A),
-        *moved("copy")[:1],
-        op("a", "select", A, "p2", "c", "z"),
-        *moved("copy")[2:],
-    ) == (1, 1)
-
-
-def test_one_wide_part_makes_the_operand_wide():
-    kept = [
-        op("k", "convert", A, "p0"),
-        op("kh", "convert", half(A), "p2"),
-        op("kw", "convert", A, "kh"),
-    ]
-    assert compiled(*parameters(half(A), half(W), A), *kept, *moved("concatenate", "kw")) == (1, 1)
-    assert compiled(*parameters(half(A), half(W), A), *kept, *moved("concatenate", "p2")) == (1, 0)
-
-
-def test_conversions_are_found_through_branches():
-    branch = [*parameters(A), op("w", "constant", W), matmul("d", "p0", "w")]
-    unused = [*parameters(A), op("z", "constant", Y)]
-    choose = op("x", "conditional", Y, "p0", "p2", "a", called=("unused", "branch"))
-    main = [*parameters("pred[]", half(A), A), op("a", "convert", A, "p1"), choose]
-    assert compiled(*main, unused=unused, branch=branch) == (1, 1)
-
-
-def test_conversions_are_found_through_fusions_parameters_and_tuples():
-    both = f"({A}, {W})"
-    convert = [
-        *parameters(half(A), half(W)),
-        op("a", "convert", A, "p0"),
-        op("w", "convert", W, "p1"),
-        op("t", "tuple", both, "a", "w"),
-    ]
-    product = [
-        *parameters(both),
-        op("x", "get-tuple-element", A, "p0"),
-        op("y", "get-tuple-element", W, "p0", tuple_index=1),
-        matmul("d", "x", "y"),
-    ]
-    main = [
-        *parameters(half(A), half(W)),
-        op("f", "fusion", both, "p0", "p1", called=("convert",)),
-        op("g", "fusion", Y, "f", called=("product",)),
-    ]
-    assert compiled(*main, convert=convert, product=product) == (1, 1)
-
-
-def test_a_loop_that_unpacks_its_own_state_endlessly_is_wide():
-    state = f"({A}, {W})"
-    body = [*parameters(state), op("inner", "get-tuple-element", state, "p0")]
-    main = [
-        *parameters(state, W, half(W)),
-        op("looped", "while", state, "p0", called=("body", "condition")),
-        op("x", "get-tuple-element", A, "looped"),
-        matmul("d", "x", "p1"),
-    ]
-    costs = work(
-        scheduled=True,
-        body=body,
-        condition=[*parameters(state), op("c", "constant", "pred[]")],
-        main=main,
-    )
-    assert (costs.matmul_flops, costs.half_flops) == (FLOPS, None)
-
-
-@pytest.mark.parametrize("weights", [half(W), W])
-def test_conversions_are_found_through_the_state_of_a_loop(weights):
-    parts = loop('{"known_trip_count":{"n":"2"}}')
-    _, *start = parts["main"][2:]
-    begin = [
-        *parameters("f32[]", half(A), weights),
-        op("a", "convert", A, "p1"),
-        op("w", "convert" if weights != W else "copy", W, "p2"),
-    ]
-    begin.append(op("t", "tuple", f"(f32[], {A}, {W})", "p0", "a", "w"))
-    parts["main"] = [*begin, *start[1:]]
-    assert shares(work(scheduled=True, **parts)) == (2, 2 if weights != W else None)
-
-
-def test_constants_and_small_integers_take_the_type_of_the_second_operand():
-    ops = [op("a", "convert", A, "p0"), op("w", "constant", W), matmul("d", "a", "w")]
-    assert compiled(*parameters(half(A)), *ops) == (1, 1)
-    ops = [op("a", "convert", A, "p0"), op("w", "convert", W, "p1"), matmul("d", "a", "w")]
-    assert compiled(*parameters("u8[8,4]", half(W)), *ops) == (1, 1)
-    assert compiled(*parameters("s32[8,4]", half(W)), *ops) == (1, None)
-
-
-def test_float32_without_a_conversion_is_unknown_if_conversions_may_be_removed():
-    ops = [op("c", "convert", half(Y), "d")]
-    costs = work(scheduled=True, main=[*parameters(A, W), matmul("d", "p0", "p1"), *ops])
-    assert (costs.half_flops, costs.matmul_flops) == (None, FLOPS)
-    assert costs.why == (
-        "the CPU's compiler computes 16-bit matrix multiplications in float32, and for 100% of the"
-        " matmul FLOPs the compiled module does not show the original type"
-    )
-
-
-def test_float32_without_a_conversion_is_float32_if_conversions_are_kept():
-    other = [
-        *widened("a", "p0", A),
-        *widened("w", "p1", W),
-        matmul("d", "a", "w"),
-        op("e", "dot", "f32[8,8]", "d", "p2", dot=dot([1], [0])),
-    ]
-    costs = work(scheduled=True, main=[*parameters(A, W, "f32[16,8]"), *other])
-    assert (costs.half_flops, costs.matmul_flops, costs.why) == (FLOPS, FLOPS + 2 * 8 * 16 * 8, "")
-
-
-@pytest.mark.parametrize("cast", [{"op_type": "Cast"}, {"op_name": "jit(f)/convert_element_type"}])
-def test_a_cast_in_the_program_may_replace_one_of_the_compiler(cast):
-    assert compiled(
-        *parameters(A, W),
-        *widened("a", "p0", A, **cast),
-        *widened("w", "p1", W),
-        matmul("d", "a", "w"),
-    ) == (1, None)
-    narrowed = [
-        op("ah", "convert", half(A), "p0", **cast),
-        op("a", "convert", A, "ah"),
-        *widened("w", "p1", W),
-        matmul("d", "a", "w"),
-    ]
-    assert compiled(*parameters(A, W), *narrowed) == (1, 1)
-
-
-def test_one_unknown_product_makes_the_share_unknown():
-    known = [op("a", "convert", A, "p0"), op("w", "convert", W, "p1"), matmul("d", "a", "w")]
-    costs = work(
-        scheduled=True,
-        main=[
-            *parameters(half(A), half(W), "f32[16,4]"),
-            *known,
-            op("e", "dot", A, "d", "p2", dot=dot([1], [0])),
-        ],
-    )
+def test_wide_products_in_a_cpus_program_with_16_bits_make_the_share_unknown():
+    narrow = [*parameters(half(A), half(W), "f32[16,4]"), matmul("d", "p0", "p1", result=half(Y))]
+    wide = [op("c", "convert", Y, "d"), op("e", "dot", A, "c", "p2", dot=dot([1], [0]))]
+    costs = work(scheduled=True, main=[*narrow, *wide])
     assert (costs.half_flops, costs.work.half_flops, costs.work.unsure_flops) == (
         None,
         FLOPS,
         2 * 8 * 16 * 4,
     )
-    assert "for 50% of the matmul FLOPs" in costs.why
+    assert costs.why == (
+        "the CPU's compiler widens 16-bit matrix multiplications to float32, and the compiled "
+        "module does not show the types that 50% of the matmul FLOPs were written with"
+    )
 
 
 # invalid modules
