@@ -6,7 +6,6 @@ Source: https://protobuf.dev/programming-guides/encoding.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from mmap import mmap
 
@@ -176,18 +175,6 @@ class Message:
         Return the string in `begin:end`; bytes that are not UTF-8 become replacement characters.
         """
         return bytes(self._buffer[begin:end]).decode("utf-8", "replace")
-
-    def search(self, pattern: re.Pattern[bytes], begin: int, end: int) -> int:
-        """
-        Find the first offset of a pattern in `begin:end`; `end` if it does not occur.
-
-        Args:
-            pattern: The pattern.
-            begin: First offset.
-            end: Offset behind the last one.
-        """
-        found = pattern.search(self._buffer, begin, end)
-        return end if found is None else found.start()
 
     def find(self, pattern: bytes, begin: int, end: int) -> Ints:
         """

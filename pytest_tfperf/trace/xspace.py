@@ -20,8 +20,7 @@ import numpy as np
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.protobuf import BYTES, VARINT, Ints, Message
 from pytest_tfperf.trace.event_columns import MAX_PS, EventColumns, distinct
-from pytest_tfperf.trace.event_decoder import columns_of_each, event_tags
-from pytest_tfperf.trace.event_offsets import EVENT_TAG
+from pytest_tfperf.trace.event_decoder import EVENT_TAG, columns_of_each, event_tags
 from pytest_tfperf.trace.file import (
     message_of,
     other_kind,

@@ -4,10 +4,11 @@ import random
 
 import numpy as np
 import pytest
-from helpers.xspace import field, plane, space
+from helpers.xspace import field, plane, space, varint
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_tfperf.protobuf import Message
 from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.xspace import decode_trace
@@ -81,3 +82,31 @@ def test_numbers_in_another_order_may_look_like_a_sized_field(n_events):
 def test_distinct_values_are_those_of_a_set(values):
     found = distinct_values(np.array(values, np.int64))
     assert found.tolist() == sorted(set(values))
+
+
+@given(st.lists(st.one_of(st.integers(0, 300), st.integers(0, 2**64 - 1)), min_size=1))
+def test_varints_at_many_offsets_are_those_that_were_encoded(numbers):
+    encoded = [varint(number) for number in numbers]
+    starts = np.cumsum([0, *map(len, encoded)])[:-1]
+    values, lengths = Message(b"".join(encoded), "x").varints(starts)
+    assert values.tolist() == numbers
+    assert lengths.tolist() == list(map(len, encoded))
+
+
+NUMBERS = st.one_of(
+    st.integers(0, 300),
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 9).map(lambda n: (1 << 7 * n) - 1),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from([1, 2]), NUMBERS), min_size=1))
+def test_fields_with_a_tag_are_those_that_were_encoded_and_others_have_no_length(fields):
+    encoded = [varint(number << 3) + varint(value) for number, value in fields]
+    starts = np.cumsum([0, *map(len, encoded)])[:-1]
+    values, lengths = Message(b"".join(encoded), "x").varint_fields(starts, 1 << 3)
+    expected = [
+        (value, len(raw)) if number == 1 else (0, 0)
+        for (number, value), raw in zip(fields, encoded, strict=True)
+    ]
+    assert list(zip(values.tolist(), lengths.tolist(), strict=True)) == expected

@@ -1,4 +1,4 @@
-"""Compiled decoding of events against NumPy's, and what happens where it was not compiled."""
+"""Compiled decoding of events against Python's, and what happens where it was not compiled."""
 
 import os
 import random
@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.protobuf import Message
-from pytest_tfperf.trace import event_columns, event_decoder, event_offsets
+from pytest_tfperf.trace import event_columns, event_decoder
 from pytest_tfperf.trace.xspace import decode_trace
 
-NUMPY = event_offsets.event_tags, event_columns.event_columns
-COMPILED = event_decoder.event_tags, event_decoder.decode_events
 needs_compiler = pytest.mark.skipif(
     shutil.which(os.environ.get("CC", "cc")) is None, reason="needs a C compiler"
 )
@@ -38,19 +36,24 @@ def test_the_decoder_is_compiled_where_there_is_a_compiler():
     assert event_decoder.compiled_code() is not None, "pip install -e . compiles it again"
 
 
-def outcome(decoder, raw):
+def outcome(raw):
     """Tags, the offset behind them and columns of the events at the begin; or the parts that can be read."""
-    find, decode = decoder
     message = Message(raw, "x")
     try:
-        tags, behind = find(message, 0, len(raw))
+        tags, behind = event_decoder.event_tags(message, 0, len(raw))
     except TraceError as error:
         return str(error)
     try:
-        columns = decode(message, tags)
+        columns = event_decoder.decode_events(message, tags)
     except TraceError:
         return tags.tolist(), behind, "damaged"
     return tags.tolist(), behind, [column.tolist() for column in columns]
+
+
+def outcome_without_compiler(raw):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(event_decoder, "compiled_code", lambda: None)
+        return outcome(raw)
 
 
 NUMBERS = st.one_of(
@@ -93,12 +96,12 @@ EVENTS = st.lists(st.one_of(usual_event(), st.lists(FIELDS, max_size=5).map(b"".
 @example([b""], b"\x08\x07" * 3)
 def test_both_decoders_agree_on_events(events, behind):
     raw = b"".join(field(4, one) for one in events) + behind
-    assert outcome(COMPILED, raw) == outcome(NUMPY, raw)
+    assert outcome(raw) == outcome_without_compiler(raw)
 
 
 @given(st.binary(max_size=300).map(lambda raw: raw.replace(b"\x00", b"\x22")))
 def test_both_decoders_agree_on_any_bytes(raw):
-    assert outcome(COMPILED, raw) == outcome(NUMPY, raw)
+    assert outcome(raw) == outcome_without_compiler(raw)
 
 
 @pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 24), marks=pytest.mark.nightly)])
@@ -143,23 +146,6 @@ def test_many_events_of_another_form_among_many_usual_ones():
     assert set(duration.tolist()) == {7}
 
 
-def test_the_work_is_in_proportion_to_the_bytes_where_other_fields_lie_between_events(monkeypatch):
-    """Bytes that the parallel walks of NumPy go through, for single events before 300,000 others."""
-    walked, in_parts = [0], event_offsets._walked_in_parts
-
-    def counted(message, begin, until, *others):
-        walked.append(until - begin)
-        return in_parts(message, begin, until, *others)
-
-    monkeypatch.setattr(event_offsets, "_walked_in_parts", counted)
-    monkeypatch.setattr(event_decoder, "compiled_code", lambda: None)
-    events = field(4, field(1, 3) + field(2, 9)) * 300_000
-    raw = (field(4, b"") + field(1, 1)) * 400 + events
-    trace = decode_trace(field(1, field(2, b"host") + field(3, raw)))
-    assert sum(plane.start_ps.size for plane in trace.planes) == 300_400
-    assert 0 < sum(walked) < 2 * len(raw)
-
-
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
     """A folder in the place of the module's, with a source and no compiled code."""
@@ -174,11 +160,17 @@ def load():
     return event_decoder.compiled_code.__wrapped__()
 
 
-def test_without_compiled_code_numpy_decodes(elsewhere, monkeypatch):
+def test_without_compiled_code_there_is_none(elsewhere):
     assert load() is None
-    monkeypatch.setattr(event_decoder, "compiled_code", lambda: None)
-    raw = field(4, field(2, 7)) * 3
-    assert outcome(COMPILED, raw) == outcome(NUMPY, raw)
+
+
+def test_without_compiled_code_python_finds_the_events_up_to_another_field():
+    events = field(4, field(1, 5) + field(2, 7)) * 3
+    tags, behind, columns = outcome_without_compiler(events + field(11, "text"))
+    assert (tags, behind) == ([0, 6, 12], 18)
+    assert columns[:3] == [[5] * 3, [7] * 3, [0] * 3]
+    said = outcome_without_compiler(events + b"\x22" + varint(9) + b"short")
+    assert "an event needs 9 bytes, 5 are left" in said
 
 
 def test_compiled_code_of_another_machine_is_not_used(elsewhere):
@@ -209,11 +201,11 @@ def test_compiled_code_of_another_source_is_not_used(elsewhere):
 def test_events_at_the_end_of_the_bytes_are_read_whole():
     raw = field(4, field(1, 2**64 - 1)[:-1])
     for cut in range(1, len(raw) + 1):
-        assert outcome(COMPILED, raw[:cut]) == outcome(NUMPY, raw[:cut])
+        assert outcome(raw[:cut]) == outcome_without_compiler(raw[:cut])
 
 
 def test_a_large_length_does_not_overflow():
     for size in (2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1):
         for raw in (b"\x22" + varint(size), field(4, b"\x22" + varint(size))):
-            assert outcome(COMPILED, raw) == outcome(NUMPY, raw)
+            assert outcome(raw) == outcome_without_compiler(raw)
     assert np.iinfo(np.int64).max == 2**63 - 1
