@@ -50,7 +50,7 @@ _FUSING = "fusion|library-rewriter"
 # Names of dumped files: xla/service/dump.cc, DumpHloModuleBetweenPassesIfEnabled.
 _DUMP = re.compile(
     r"(?P<module>module_\d+)\..*\.(?P<number>\d{4,})\.[^.]*"
-    r"\.after_(?P<after>.+)\.before_(?P<before>.+)\.txt"
+    r"\.after_(?P<after>.+)\.before_(?P<before>.+)\.hlo\.pb"
 )
 
 
@@ -60,10 +60,6 @@ class FusionStage:
 
     name: str
     """Name of the function."""
-    before: str
-    """XLA's text before the first pass."""
-    after: str
-    """XLA's text after the last pass."""
     before_module: HloModule
     """Module before the first pass."""
     after_module: HloModule
@@ -187,7 +183,7 @@ def _environment(folder: Path) -> dict[str, str]:
         flags = Path(flags.strip()).read_text("utf-8")
     dump = (
         f'--xla_dump_to="{folder / "dump"}" --xla_dump_hlo_pass_re=".*({_FUSING}).*" '
-        "--xla_dump_hlo_as_text --xla_dump_hlo_as_proto"
+        "--xla_dump_hlo_as_proto"
     )
     path = os.pathsep.join(
         [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -217,10 +213,7 @@ def _stage(title: str, folder: Path, names: Iterable[str]) -> FusionStage:
         raise CaptureError(
             f"XLA dumped nothing around a fusion pass when it compiled {title} again"
         )
-    dump = folder / "dump"
-    texts = [(dump / name).read_text("utf-8", "replace") for name in (before, after)]
-    modules = [_module((dump / name).with_suffix(".hlo.pb")) for name in (before, after)]
-    return FusionStage(title, texts[0], texts[1], modules[0], modules[1])
+    return FusionStage(title, _module(folder / "dump" / before), _module(folder / "dump" / after))
 
 
 def _module(path: Path) -> HloModule:

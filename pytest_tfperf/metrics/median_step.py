@@ -173,10 +173,6 @@ def _stage_names(iterators: Events) -> list[str]:
     return [f"{stage_type(path)} {name!r}" if name else stage_type(path) for path, name in named]
 
 
-def _functions(events: Events) -> list[str]:
-    return ["function"] * len(events)
-
-
 def _instructions(events: Events) -> list[str]:
     return [instruction(name).removeprefix("void ") for name in events.names]
 

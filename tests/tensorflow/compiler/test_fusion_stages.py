@@ -31,8 +31,12 @@ def calls_of(step, size=1):
     return calls
 
 
-def fusions(text):
-    return text.count(" fusion(")
+def instructions(module):
+    return [op for part in module.computations.values() for op in part.instructions.values()]
+
+
+def fusions(module):
+    return sum(op.opcode == "fusion" for op in instructions(module))
 
 
 @pytest.fixture(scope="module")
@@ -69,23 +73,13 @@ def stages(dense, tmp_path_factory, processes):
 @pytest.mark.full
 def test_each_function_has_its_stages(stages, dense):
     assert sorted(stage.name for stage in stages) == ["dense", "normalised"]
-    assert [fusions(stage.before) for stage in stages] == [0, 0]
-    assert all(fusions(stage.after) > 0 for stage in stages)
+    assert [fusions(stage.before_module) for stage in stages] == [0, 0]
+    assert all(fusions(stage.after_module) > 0 for stage in stages)
     stage = next(stage for stage in stages if stage.name == "dense")
     optimised = dense.experimental_get_compiler_ir(X)(stage="optimized_hlo")
-    assert fusions(stage.after) == fusions(optimised) > 0
-    assert "f32[8,4]" in stage.before
-    assert "f32[4,16]" in stage.before
-
-
-@pytest.mark.full
-def test_the_modules_are_those_of_the_texts(stages):
-    for stage in stages:
-        for text, made in ((stage.before, stage.before_module), (stage.after, stage.after_module)):
-            ops = [
-                op.name for part in made.computations.values() for op in part.instructions.values()
-            ]
-            assert sorted(ops) == sorted(re.findall(r"^  (?:ROOT )?%?(\S+) = ", text, re.MULTILINE))
+    assert fusions(stage.after_module) == optimised.count(" fusion(") > 0
+    sizes = {op.shape.dimensions for op in instructions(stage.before_module)}
+    assert {(8, 4), (4, 16)} <= sizes
 
 
 @pytest.mark.full
@@ -99,11 +93,9 @@ def test_a_keras_model_that_trains(processes):
     )
     calls = calls_of(lambda: model.fit(data, shuffle=False, verbose=0), size=2)
     (stage,) = fusion_stages(calls, {"batch": 8}, 120)
-    assert (stage.name, fusions(stage.before)) == (
-        "multi_step_on_iterator",
-        0,
-    )  # all of it but fetching
-    assert fusions(stage.after) > 3
+    # all of it but fetching
+    assert (stage.name, fusions(stage.before_module)) == ("multi_step_on_iterator", 0)
+    assert fusions(stage.after_module) > 3
 
 
 UNCOMPILED = {
