@@ -126,7 +126,9 @@ MAIN = ["einsum", "mixed", "matmul gradients", "conv SAME", "conv groups"]
 def assert_equal_hand_counts(name, stage):
     function, shapes, flops, share = CASES[name]
     costs = module_costs(decode_module(lowered(function, *shapes, stage=stage), name))
-    assert (costs.matmul_flops, costs.half_flops) == (flops, flops * share), (name, stage)
+    widened = stage == "optimized_hlo_serialized" and share
+    half = None if widened else flops * share  # the compiler of a CPU widens products of 16 bits
+    assert (costs.matmul_flops, costs.half_flops) == (flops, half), (name, stage)
     assert costs.flops >= costs.matmul_flops, (name, stage)
     assert costs.uncounted == costs.once == (), (name, stage)
 
