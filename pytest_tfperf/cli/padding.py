@@ -12,8 +12,7 @@ from rich.text import Text
 from pytest_tfperf.cli.console import labelled
 from pytest_tfperf.cli.text_tables import Cells, laid_out, profile_table
 from pytest_tfperf.errors import LayoutError, TraceError
-from pytest_tfperf.facts.executions import find_xla_use
-from pytest_tfperf.facts.programs import programs_of
+from pytest_tfperf.facts.executions import find_xla_use, programs_of
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.hlo.module import HloModule, source_line
 from pytest_tfperf.hlo.text_in import read_hlo

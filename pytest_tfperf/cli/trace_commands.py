@@ -181,7 +181,7 @@ def _export(options: argparse.Namespace, rest: Sequence[str]) -> int:
 def _export_hlo(options: argparse.Namespace) -> int:
     """Write the executables of a trace, or one of them; name those that a picture leaves out."""
     from pytest_tfperf.export.formats import export_hlo
-    from pytest_tfperf.facts.programs import pick, programs_of_run
+    from pytest_tfperf.facts.executions import pick, programs_of_run
     from pytest_tfperf.trace.logdir import find_traces
 
     programs = programs_of_run(find_traces(options.trace))

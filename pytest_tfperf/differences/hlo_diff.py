@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from pytest_tfperf.facts.programs import Program
+from pytest_tfperf.facts.executions import Program
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, Shape
 from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.text import and_more

@@ -17,7 +17,7 @@ from pytest_tfperf.differences.difference import (
     short_name,
     shown_count,
 )
-from pytest_tfperf.metrics.python_calls import MOST_FUNCTIONS
+from pytest_tfperf.metrics.calls import MOST_FUNCTIONS
 from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import Table

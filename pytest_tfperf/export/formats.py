@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from pytest_tfperf.errors import ExportError
-from pytest_tfperf.export.chrome import write_chrome
 from pytest_tfperf.export.timeline import processes_of
-from pytest_tfperf.export.tracks import Process
+from pytest_tfperf.export.tracks import Process, write_chrome
 from pytest_tfperf.files import replacing
 from pytest_tfperf.hlo.dot import dot_of, svg_of
 from pytest_tfperf.hlo.module import HloModule

@@ -14,8 +14,15 @@ from typing import TypeVar
 import numpy as np
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.export.event_args import Args, args_of, args_of_names
-from pytest_tfperf.export.tracks import Counter, Process, Slices, Track
+from pytest_tfperf.export.tracks import (
+    Args,
+    Counter,
+    Process,
+    Slices,
+    Track,
+    args_of,
+    args_of_names,
+)
 from pytest_tfperf.facts.breakdown import break_down
 from pytest_tfperf.facts.memory import allocators, memory_events
 from pytest_tfperf.facts.on_devices import on_the_device

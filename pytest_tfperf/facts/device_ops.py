@@ -33,7 +33,7 @@ from pytest_tfperf.facts.op_times import (
 )
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.hlo.cost import Costs, OpCost
-from pytest_tfperf.hlo.product_units import kernel_of
+from pytest_tfperf.hlo.products import kernel_of
 from pytest_tfperf.op_types import GPU_SIDE, TPU_SIDE
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import gpus, stream_events, tpu_ops, tpus

@@ -1,37 +1,39 @@
-"""Find the XLA executables that ran in the steps."""
+"""The XLA executables that ran in the steps, their programs in a trace, and how often each ran."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.facts.on_devices import launching
-from pytest_tfperf.facts.steps import Steps
-from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.facts.steps import Steps, find_steps
+from pytest_tfperf.hlo.module import HloInstruction, HloModule, source_line
+from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import accelerators, tpus
 from pytest_tfperf.trace.events import Events, enclosing, joined, labels
-from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
+from pytest_tfperf.trace.hlo_modules import argument_shapes, live_modules, modules_of
 from pytest_tfperf.trace.host_events import (
     compilations,
     compiled_modules,
+    is_module_of,
     launched_ps,
     thunks,
     xla_executions,
 )
-from pytest_tfperf.trace.xspace import HOST, Trace
+from pytest_tfperf.trace.xspace import HOST, Trace, read_trace
 from pytest_tfperf.values import WAITS
 
 T = TypeVar("T")
-
 _NO_STEP = np.empty(0, np.int64)
-
 _OF_JAX = ("jit_", "pmap_")
 _MODULE = re.compile(r"a_inference_(.+)_\d+__.*")
 _CLUSTER = re.compile(r"__XlaCompiledKernel_.*")  # what auto-clustering appends
@@ -389,3 +391,147 @@ def full_names(modules: Sequence[str], names: Iterable[str]) -> list[str | None]
         found.append(alike[-left[module]] if left[module] <= len(alike) else None)
         left[module] -= 1
     return found
+
+
+def runs_unlike_programs(trace: Trace, steps: Steps) -> bool:
+    """
+    Return whether two programs of the steps have no line of the user's code in common.
+
+    Programs of one function for other shapes, types or static arguments have some. A program
+    without any line tells nothing.
+
+    Args:
+        trace: The trace of the steps.
+        steps: The steps.
+    """
+    use = find_xla_use(trace, steps)
+    programs = _programs_of_steps(trace, steps, use).values()
+    lines = [set(filter(None, map(source_line, _ops(program)))) for program in programs]
+    return any(not first & second for first, second in combinations(filter(None, lines), 2))
+
+
+def alternate(trace: Trace, steps: Steps) -> bool:
+    """
+    Return whether steps alternate between two programs with different numbers of arguments.
+
+    So do the forward and backward halves of a function of `jax.jit` under `jax.grad`, which calls
+    it for each.
+
+    Args:
+        trace: The trace of the steps.
+        steps: The steps.
+    """
+    use = find_xla_use(trace, steps)
+    names = _programs_of_steps(trace, steps, use)
+    ran_in, shapes = use.steps_in_metadata(names), argument_shapes(trace, set(names))
+    return any(
+        len(shapes[first]) != len(shapes[second])
+        and _never_twice(ran_in[first])
+        and _never_twice(ran_in[second])
+        for first, second in combinations(shapes, 2)
+    )
+
+
+def _never_twice(steps: Ints) -> bool:
+    """Return whether a program ran in several steps, and in none that follows another."""
+    return steps.size > 1 and bool((np.diff(steps) > 1).all())
+
+
+def _programs_of_steps(trace: Trace, steps: Steps, use: XlaUse) -> dict[str, HloModule]:
+    """Return the programs that have the name of the function whose calls are the steps."""
+    function = steps.names[0].rpartition(" ")[0]
+    found = step_executables(trace, use)
+    return {name: module for name, module in found.items() if is_module_of(name, function)}
+
+
+def _ops(module: HloModule) -> Iterator[HloInstruction]:
+    for part in module.computations.values():
+        yield from part.instructions.values()
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One XLA executable."""
+
+    name: str
+    """Name in the trace."""
+    module: HloModule
+    """Optimised module."""
+    runs: float | None = None
+    """Runs per step, or None if no step runs it."""
+
+    @property
+    def title(self) -> str:
+        """A readable and unique name: `step(12)`."""
+        return f"{self.short}({self.name.rpartition('(')[2]}" if "(" in self.name else self.short
+
+    @property
+    def short(self) -> str:
+        """Name of the function that it was made of."""
+        return short_module(self.name)
+
+    @property
+    def n_instructions(self) -> int:
+        """Number of instructions in all its computations."""
+        return sum(len(part.instructions) for part in self.module.computations.values())
+
+
+def programs_of(trace: Trace) -> list[Program]:
+    """
+    Return the executables that ran in the steps of a trace, else all of them, the largest first.
+
+    Raises:
+        TraceError: If one of them is damaged.
+    """
+    try:
+        ran = find_xla_use(trace, find_steps(trace)).in_metadata(live_modules(trace))
+    except TraceError:  # no step
+        ran = {}
+    modules = modules_of(trace, ran) or modules_of(trace)
+    programs = [Program(name, module, ran.get(name)) for name, module in modules.items()]
+    return sorted(
+        programs, key=lambda program: (-(program.runs or 1) * program.n_instructions, program.name)
+    )
+
+
+def programs_of_run(traces: Iterable[Path]) -> list[Program]:
+    """
+    Return the executables of one run: those of the first host that has any.
+
+    Raises:
+        TraceError: If a trace cannot be read, or none holds an executable.
+    """
+    read = []
+    for path in traces:
+        if programs := programs_of(read_trace(path)):
+            return programs
+        read.append(str(path))
+    raise TraceError(
+        f"{', '.join(read)}: no HLO in it: XLA had compiled nothing when it ended "
+        "(jit_compile=True compiles a tf.function, jax.jit a function of JAX), or the "
+        "profiler ran without enable_hlo_proto"
+    )
+
+
+def pick(programs: Sequence[Program], name: str) -> Program:
+    """
+    Return the executable of a name: its function's (`step`), the shown one (`step(12)`), or the
+    trace's.
+
+    Raises:
+        TraceError: If there is none, or more than one.
+    """
+    found = [
+        program
+        for program in programs
+        if name in (program.name, program.title, program.module.name, program.short)
+    ]
+    if len(found) > 1:
+        raise TraceError(
+            f"{len(found)} executables are named {name!r}; take one of "
+            f"{', '.join(program.title for program in found)}"
+        )
+    if not found:
+        names = {program.title for program in programs} | {program.short for program in programs}
+        raise TraceError(f"no executable is named {name!r}; {nearest(name, names)}")
+    return found[0]

@@ -1,13 +1,31 @@
-"""Find steps that mostly wait for copies between the host and a device, and name the remedy."""
+"""Kernels that a step launches, copies between host and device, and the arrays that JAX passes."""
 
 from __future__ import annotations
 
-from pytest_tfperf.facts.host_activity import JAX
-from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.trace.devices import gpus
-from pytest_tfperf.trace.events import Events
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pytest_tfperf.advice.step_remedies import lines_of, transfer_remedy
+from pytest_tfperf.facts.device_planes import gpu_kind
+from pytest_tfperf.facts.host_activity import JAX, only_own
+from pytest_tfperf.facts.on_devices import linked_kernels, on_the_device, own_steps
+from pytest_tfperf.facts.steps import Steps
+from pytest_tfperf.metrics.counts import counted_by, per_step
+from pytest_tfperf.metrics.evidence import Evidence, Findings
+from pytest_tfperf.metrics.kernels import NO_GPU, is_kernel
+from pytest_tfperf.metrics.validity import elsewhere
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.trace.devices import accelerators, gpus, stream_events, tpu_ops, tpus
+from pytest_tfperf.trace.events import Events, enclosing, joined, labels, metadata_texts
+from pytest_tfperf.trace.host_events import called_function, jax_calls
 from pytest_tfperf.trace.intervals import EMPTY, covered, merge, subtract
-from pytest_tfperf.trace.xspace import HOST, Trace
+from pytest_tfperf.trace.xspace import HOST, Plane, Trace
+from pytest_tfperf.values import Unknown, Value
 
 _BY_HOST = ("H2D Dispatch", "D2H Copy From Staging Buffer", "np.asarray(jax.Array)")
 """Events in which the host works on copies to and from a GPU, or waits for them (JAX 0.11)."""
@@ -16,6 +34,51 @@ _COPY_AHEAD = {
     False: "copy ahead: tf.data.experimental.prefetch_to_device as the last stage",
 }
 """The remedy for JAX, and for TensorFlow."""
+COPIES, BYTES = "host_device_copies", "host_device_bytes"
+_PUTS = ("DevicePut", "DevicePutWithSharding")
+"""Events of an array on its way to devices (jaxlib 0.6 to 0.11): an argument, an explicit put."""
+_READS = ("np.asarray(jax.Array)",)
+"""Events of an array that JAX gives to Python (jaxlib 0.6 to 0.11)."""
+EXPLICIT_PUT = "stage"
+"""Name of JAX's function that puts an array, as `jnp.asarray` of NumPy's does (jax/_src, 0.10)."""
+_READ_BY = re.compile(
+    r"jax/_src/(array\.py:.*(_value|__array__|__(int|float|bool|index|complex)__|tolist|item)$|"
+    r"array_methods\.py:_item|api\.py:device_get)"
+)
+"""Functions of JAX with which Python reads an array."""
+_BETWEEN_DEVICES = (
+    "CopyToMemorySpace_Direct",
+    "CopyToMemorySpace",
+    "TfrtCpuBuffer::CopyToDevice",
+)
+"""Events within a put of an array that is on a device already (jaxlib 0.11, 0.10 and 0.6)."""
+_NONE_SHOWN = (
+    "the trace has no event of a transfer of JAX, and does not tell whether its version has them"
+)
+_ELSEWHERE = "another thread passed or read arrays while the steps ran"
+_ITEM = "jax/_src/numpy/array_methods.py:_item"
+"""JAX's function of `x.item()` (0.6 to 0.11), in which NumPy reads an array on one CPU in place."""
+_OF_SEVERAL = "jax/_src/array.py:__array__"
+"""JAX's function that NumPy calls for an array on several devices, which has an event."""
+_UNCOUNTED = (
+    "the trace does not show `x.item()`, and the steps in which calls of Python are counted did "
+    "not run"
+)
+_UNEQUAL = "not every step calls `x.item()`, which the trace does not show"
+_MIXED = "`x.item()` was called where NumPy reads arrays of several devices, which may be its own"
+_NO_SIZE = "JAX does not say how large the {} arrays are that steps on a CPU pass or read"
+_OF_THE_HOST = frozenset(
+    {"tfperf", "step_num", "iterations", "function"}
+)  # sources of steps that hold the launches of their work
+_COPY_KERNEL = "__amd_rocclr_copyBuffer"
+_SIZE = re.compile(r"(?:^|\s)(?:size|num_bytes):(\d+)")
+_HOST_SPACE = "S(5)"
+_NO_DEVICE = "the trace has no GPU or TPU that did anything"
+_NO_TRANSFER = (
+    "the trace of a TPU shows infeed, outfeed and copies from and to host memory within a "
+    "program; this one has none of them, and what "
+    "the host sends between programs is not recorded"
+)
 
 
 def copies_for_input(evidence: Evidence) -> dict[str, str]:
@@ -57,3 +120,256 @@ def copies_by_host(evidence: Evidence, trace: Trace) -> dict[str, str]:
         "where": "the host's part of copies between NumPy arrays and the device, while it waits",
         "try": f"{_COPY_AHEAD[True]}; read results after the loop, or once in many steps",
     }
+
+
+def jax_transfers(evidence: Evidence, trace: Trace) -> dict[str, Value]:
+    """
+    Return host_device_copies and host_device_bytes of a step of JAX on a CPU.
+
+    Each array counts once, whatever the number of devices that it goes to. The counts are those of
+    `jax.transfer_guard`, which logs the same transfers to a device. `x.item()` leaves no event on a
+    CPU, so the steps whose calls of Python are counted tell it.
+
+    Args:
+        evidence: The evidence of the trace.
+        trace: The trace of the steps, which has no accelerator.
+    """
+    puts, reads = _transfers(trace)
+    why = evidence.why_xla_unknown
+    if why is None and not evidence.in_process and not len(puts) + len(reads):
+        why = _NONE_SHOWN
+    if why is None and any(len(elsewhere(evidence, events)) for events in (puts, reads)):
+        why = _ELSEWHERE
+    if why:
+        return {name: Value.unknown(name, why) for name in (COPIES, BYTES)}
+    steps = evidence.launched
+    items = _items(evidence) if evidence.in_process else 0
+    if isinstance(items, Unknown):
+        return {name: Value.unknown(name, items.why) for name in (COPIES, BYTES)}
+    puts, reads = (events.where(steps.of(events.start) >= 0) for events in (puts, reads))
+    counts = np.bincount(steps.of(np.concatenate([puts.start, reads.start])), minlength=len(steps))
+    counts += items * (1 if steps.sizes is None else np.maximum(steps.sizes, 1))
+    copies = per_step(COPIES, counts, steps.sizes, **transfer_cause(evidence, trace, items))
+    if counts.any():
+        return {COPIES: copies, BYTES: Value.unknown(BYTES, _NO_SIZE.format(int(counts.sum())))}
+    return {COPIES: copies, BYTES: per_step(BYTES, counts, steps.sizes)}
+
+
+def transfer_cause(evidence: Evidence, trace: Trace, items: int = 0) -> dict[str, Any]:
+    """
+    Return `where`, `try` and callers for the arrays that steps of JAX pass and read, if they do.
+
+    Args:
+        evidence: The evidence of the trace.
+        trace: The trace of the steps.
+        items: Calls of `x.item()` in each step that the trace does not show.
+    """
+    steps, own = evidence.launched, only_own(evidence.recording.own_functions)
+    puts, reads = (events.where(steps.of(events.start) >= 0) for events in _transfers(trace))
+    n_reads = len(reads) + items * steps.n_steps
+    if not len(puts) + n_reads:
+        return {}
+    callers = _callers(Events.of(trace.plane(HOST)), puts, own)
+    lines = lines_of(one for one in evidence.recording.stacks if _READ_BY.match(one.called))
+    cause = transfer_remedy(callers, n_reads, steps.n_steps, lines, own)
+    return {**cause, **counted_by(callers + Counter({"": n_reads}))}
+
+
+def reads_in_a_step(evidence: Evidence) -> float:
+    """Return the arrays that Python reads in a step, as far as the trace shows them."""
+    assert evidence.trace is not None
+    _, reads = _transfers(evidence.trace)
+    items = _items(evidence)
+    n_reads = int((evidence.launched.of(reads.start) >= 0).sum())
+    return n_reads / evidence.launched.n_steps + (0 if isinstance(items, Unknown) else items)
+
+
+def _items(evidence: Evidence) -> int | Unknown:
+    """Return the calls of `x.item()` in a step that leave no event, or why they are unknown."""
+    calls = evidence.recording.python_calls
+    if isinstance(calls, Unknown):
+        return Unknown(_UNCOUNTED + (f": {calls.why}" if calls.why else ""))
+    n_calls = dict.fromkeys((_ITEM, _OF_SEVERAL), 0.0)
+    for one in calls.functions:
+        file, _, function = one.name.rpartition(":")
+        name = f"{file}:{function.rpartition('.')[2]}"
+        if name in n_calls:
+            n_calls[name] += one.calls
+    items = n_calls[_ITEM]
+    if items and (n_calls[_OF_SEVERAL] or not items.is_integer()):
+        return Unknown(_MIXED if items.is_integer() else _UNEQUAL)
+    return int(items)
+
+
+def _transfers(trace: Trace) -> tuple[Events, Events]:
+    """Return the events of arrays that Python passes to devices, and of those that it reads."""
+    host = Events.of(trace.plane(HOST))
+    return _puts(host), host.called(*_READS)
+
+
+def _puts(host: Events) -> Events:
+    """Return the events of arrays on their way from Python to devices."""
+    puts = host.called(*_PUTS)
+    moved = enclosing(puts, host.called(*_BETWEEN_DEVICES))
+    return puts.where(~np.isin(np.arange(len(puts)), moved))
+
+
+def _callers(host: Events, puts: Events, own: Collection[str]) -> Counter[str]:
+    """Count the puts by the function whose argument the array is, "" for all others."""
+    explicit = {EXPLICIT_PUT}.intersection(own)
+    calls = jax_calls(host).named(lambda name: called_function(name) not in explicit)
+    caller = enclosing(calls, puts)
+    names = [*(called_function(name) for name in calls.names), ""]
+    return Counter(names[place] for place in caller.tolist())
+
+
+def analyse(evidence: Evidence) -> Findings:
+    """Find the kernels that a step launches, and its copies between host and device."""
+    trace, steps = evidence.trace, evidence.launched if evidence.trace else None
+    if trace is None or steps is None:
+        return evidence.untraced("kernel_launches", COPIES, BYTES)
+    launches = kernel_launches(trace, steps)
+    is_jax = evidence.framework == JAX
+    if is_jax and not accelerators(trace):
+        return Findings(values={"kernel_launches": launches, **jax_transfers(evidence, trace)})
+    copied = copy_values(trace, steps)
+    if is_jax and copied[COPIES].number is not None and copied[COPIES].high():
+        cause = transfer_cause(evidence, trace)
+        copied[COPIES] = replace(copied[COPIES], detail={**copied[COPIES].detail, **cause})
+    return Findings(values={"kernel_launches": launches, **copied})
+
+
+def kernel_launches(trace: Trace, steps: Steps) -> Value:
+    """
+    Count the kernels of a step on all GPUs.
+
+    A kernel belongs to the step in which the host launched it, else to that in which the device
+    started it.
+
+    Args:
+        trace: The trace of the steps.
+        steps: The steps of the host, if it has any.
+    """
+    if not any(len(stream_events(plane)) for plane in gpus(trace)):
+        return Value.unknown("kernel_launches", NO_GPU)
+    counts = [steps.counts(step) for _, step in _placed(trace, steps, is_kernel)]
+    return per_step("kernel_launches", sum(counts, np.zeros(len(steps), np.int64)), steps.sizes)
+
+
+def copy_values(trace: Trace, steps: Steps) -> dict[str, Value]:
+    """
+    Return host_device_copies and host_device_bytes of a step, in both directions on all devices.
+
+    Args:
+        trace: The trace of the steps.
+        steps: The steps of the host, if it has any.
+    """
+    if not accelerators(trace):
+        return {name: Value.unknown(name, _NO_DEVICE) for name in (COPIES, BYTES)}
+    found = [*_gpu_copies(trace, steps), *(_tpu_copies(plane, steps) for plane in tpus(trace))]
+    if gpus(trace) and not any(len(stream_events(plane)) for plane in gpus(trace)):
+        return {name: Value.unknown(name, NO_GPU) for name in (COPIES, BYTES)}
+    if n := _undirected(trace, steps):
+        why = f"the trace does not say between what {n} copies by kernels of ROCm ran"
+        return {name: Value.unknown(name, why) for name in (COPIES, BYTES)}
+    if not gpus(trace) and not sum(step.size for step, _ in found):
+        return {name: Value.unknown(name, _NO_TRANSFER) for name in (COPIES, BYTES)}
+    counts = sum((steps.counts(step) for step, _ in found), np.zeros(len(steps), np.int64))
+    unsized = sum(int((size[step >= 0] < 0).sum()) for step, size in found)
+    if unsized:
+        size = Value.unknown(
+            BYTES, f"the trace does not say how large {unsized} of {int(counts.sum())} copies are"
+        )
+    else:
+        size = per_step(
+            BYTES,
+            sum((_sums(*copied, steps) for copied in found), np.zeros(len(steps), np.int64)),
+            steps.sizes,
+        )
+    return {COPIES: per_step(COPIES, counts, steps.sizes), BYTES: size}
+
+
+def _placed(
+    trace: Trace, steps: Steps, accept: Callable[[str], bool]
+) -> Iterator[tuple[Events, Ints]]:
+    """
+    Return, for each GPU, the events of accepted names and their steps.
+
+    The step is the one that launched the event if the trace shows it, else the one that the device
+    ran then.
+    """
+    if steps.source in _OF_THE_HOST:
+        ran = on_the_device(trace, steps)
+        ran = ran if len(ran) == len(steps) else steps
+        work = (
+            (events, np.where(step >= 0, step, ran.of(events.start)))
+            for events, step in linked_kernels(trace, steps)
+        )
+    else:
+        work = (
+            (events, own_steps(events.plane, steps).of(events.start))
+            for events in map(stream_events, gpus(trace))
+        )
+    for events, step in work:
+        step = step if (step >= 0).any() else steps.of(events.start)
+        wanted = np.isin(events.rows, events.named(accept).rows)
+        yield events.where(wanted), step[wanted]
+
+
+def _undirected(trace: Trace, steps: Steps) -> int:
+    """
+    Count the copies by kernels in the steps, whose launch does not say that they stay on devices.
+
+    ROCm copies with a kernel in any direction. The name of the call tells it (hipMemcpyDtoDAsync).
+    """
+    host = Events.of(trace.plane(HOST))
+    calls = host.having("correlation_id")
+    ids, names = calls.integers("correlation_id", -2), [*calls.names, ""]
+    found = 0
+    for events, step in _placed(trace, steps, lambda name: name.startswith(_COPY_KERNEL)):
+        inside = events.where(step >= 0)
+        call = joined(inside.integers("correlation_id", -1), ids, np.arange(len(calls)))
+        found += sum("DtoD" not in names[place] for place in call.tolist())
+    return found
+
+
+def _gpu_copies(trace: Trace, steps: Steps) -> Iterator[tuple[Ints, Ints]]:
+    """Return, for each GPU, the steps of its host copies, and their bytes (-1 if unknown)."""
+    for events, step in _placed(trace, steps, lambda name: gpu_kind(name) in ("input", "output")):
+        code, texts = labels(events, "memcpy_details")
+        sizes = [int(match[1]) if (match := _SIZE.search(text)) else -1 for text in texts]
+        yield step, np.array(sizes, np.int64)[code]
+
+
+def _tpu_copies(plane: Plane, steps: Steps) -> tuple[Ints, Ints]:
+    """Return the steps of a core's host transfers, and their bytes (-1 if unknown)."""
+    category, size = metadata_texts(plane, "hlo_category"), metadata_texts(plane, "bytes_accessed")
+    events = tpu_ops(plane).named(lambda name: is_host_transfer(name, category.get(name, "")))
+    sizes = [
+        int(size[name]) if size.get(name, "").isdigit() and int(size[name]) else -1
+        for name in plane.names
+    ]
+    return own_steps(plane, steps).of(events.start), np.array(sizes, np.int64)[
+        plane.name_index[events.rows]
+    ]
+
+
+def is_host_transfer(text: str, category: str) -> bool:
+    """
+    Return whether an instruction moves data from or to the host: infeed, outfeed, or a host copy.
+
+    S(5) marks host memory in a layout (openxla/xla, xla/layout.h, Layout::kHostMemorySpace).
+    """
+    if category in ("infeed", "outfeed", "host send", "host recv"):
+        return True
+    result = text.partition(" copy-start(")[
+        0
+    ]  # of an asynchronous copy: target, source and context
+    return category in ("copy-start", "copy") and result.count(_HOST_SPACE) == 1
+
+
+def _sums(step: Ints, amounts: Ints, steps: Steps) -> Ints:
+    """Sum the amounts of each step, shape (n_steps,)."""
+    total = np.zeros(len(steps), np.int64)
+    np.add.at(total, step[step >= 0], amounts[step >= 0])
+    return total

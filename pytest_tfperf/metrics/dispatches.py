@@ -16,9 +16,9 @@ from pytest_tfperf.advice.step_remedies import (
     op_samples,
 )
 from pytest_tfperf.facts.host_activity import JAX
+from pytest_tfperf.metrics.copies import EXPLICIT_PUT, reads_in_a_step
 from pytest_tfperf.metrics.counts import counted_by, per_step
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.metrics.jax_transfers import EXPLICIT_PUT, reads_in_a_step
 from pytest_tfperf.recording import PythonFunction
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.events import Events, enclosing

@@ -1,30 +1,208 @@
-"""Describe the XLA executables of a step: their fusions, and the resources of each."""
+"""The XLA executables of a step: fusions, resources and the time to compile them."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from pytest_tfperf.facts.executions import XlaUse, short_module
+from pytest_tfperf.facts.executions import XlaUse, full_names, short_module
+from pytest_tfperf.facts.host_activity import why_compilations_hidden
 from pytest_tfperf.facts.steps import Steps
-from pytest_tfperf.hlo.cost import Costs
-from pytest_tfperf.hlo.flops import applications
+from pytest_tfperf.hlo.cost import Costs, applications
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
 from pytest_tfperf.hlo.walk import BODIES, hlo_hash
-from pytest_tfperf.metrics.compile_time import compile_seconds
 from pytest_tfperf.metrics.counts import per_step
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.step_flops import work_values
-from pytest_tfperf.quantities import BYTES, COUNT, FLOP, SECONDS
-from pytest_tfperf.trace.hlo_modules import buffer_sizes
-from pytest_tfperf.trace.xspace import Trace
-from pytest_tfperf.values import Column, Source, Table, Value
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.quantities import BYTES, COUNT, FLOP, SECONDS, format_quantity
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.text import and_more
+from pytest_tfperf.trace.devices import accelerators
+from pytest_tfperf.trace.events import Events, enclosing
+from pytest_tfperf.trace.hlo_modules import buffer_sizes, live_modules
+from pytest_tfperf.trace.host_events import (
+    COMPILES_FOR_JAX,
+    CPU_COMPILERS,
+    GPU_COMPILER,
+    compilations,
+    compiled_modules,
+    thunks,
+    xla_executions,
+    xla_runs,
+)
+from pytest_tfperf.trace.intervals import Spans, merge
+from pytest_tfperf.trace.xspace import HOST, Trace
+from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
+# xla/service/cpu/cpu_compiler.cc: the pipelines before the backend, and the backend
+_CPU = CPU_COMPILERS | {
+    "HLO passes through layout assignment",
+    "HLO passes after layout assignment",
+}
+# the op that calls a function of XLA's: `node:Op`, `__inference_f_1:__inference_f_1` of an eager
+# call; any asynchronous op; and a compilation for JAX
+_OP = re.compile(r"[\w.][\w.\\/>-]*:[A-Za-z_]\w*\Z")
+_AROUND = frozenset({"ExecutorState::ProcessAsync::Start", COMPILES_FOR_JAX})
+# around what a thread of a pool is given to do
+# (xla/tsl/profiler/backends/cpu/threadpool_listener.cc)
+_REGION_START, _REGION_STOP = "ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion"
+_NO_COLD_TRACE = "only steps that tf_profile drives have a first step under a session of its own"
 _NO_OPS = frozenset(
     {"tuple", "get-tuple-element", "bitcast"}
 )  # with parameters and constants, of which `Costs` has none
+
+
+def analyse_compile_time(evidence: Evidence) -> Findings:
+    """Find how long XLA compiled in the first step."""
+    value = compile_time(evidence.first_step_trace, evidence.recording)
+    return Findings(values={"xla_compile_time": value})
+
+
+def compile_time(cold: Trace | None, recording: Recording) -> Value:
+    """
+    Return xla_compile_time, XLA's compilation in the first step; simultaneous compilations count
+    once.
+
+    Args:
+        cold: The trace of the first step, or None.
+        recording: The recording of the steps.
+    """
+    if cold is None:
+        return Value.unknown(
+            "xla_compile_time", (None if recording.bare else recording.ended) or _NO_COLD_TRACE
+        )
+    host = Events.of(cold.plane(HOST))
+    ran = len(xla_runs(host)) > 0
+    if ran and isinstance(recording.first_step_s, Unknown):
+        return Value.unknown(
+            "xla_compile_time",
+            f"{recording.first_step_s.why}; executables may have been compiled before",
+        )
+    start, end = merge(
+        _stretches(host, host.named(lambda name: name in _CPU or name.startswith(GPU_COMPILER)))
+    )
+    if not start.size and ran and accelerators(cold):
+        return Value.unknown(
+            "xla_compile_time",
+            "the trace has no event of the device's compiler, and may not show what it compiled",
+        )
+    if not start.size and recording.xla_shown and recording.xla_shown.compilations:
+        return Value.unknown("xla_compile_time", recording.xla_shown.compilations)
+    if not start.size and (why := why_compilations_hidden(cold, in_process=True)):
+        return Value.unknown("xla_compile_time", why)
+    return Value.of(
+        "xla_compile_time",
+        float((end - start).sum()) * 1e-12,
+        Source.TRACE,
+        **_where(compile_seconds(cold)),
+    )
+
+
+def compile_seconds(trace: Trace) -> dict[str, float]:
+    """
+    Return the compile seconds of each executable in a trace, by its name in the metadata, if known.
+    """
+    host = Events.of(trace.plane(HOST))
+    compiled = compilations(host)
+    since, until = _stretches(host, compiled)
+    names, n_since = (
+        full_names(compiled_modules(compiled), live_modules(trace)),
+        Counter(since.tolist()),
+    )
+    whole = (since < compiled.start).tolist()  # with its translation to HLO
+    found = zip(names, since.tolist(), until.tolist(), whole, strict=True)
+    return {
+        name: (end - start) * 1e-12
+        for name, start, end, sure in found
+        if name and sure and n_since[start] == 1
+    }
+
+
+def _stretches(host: Events, parts: Events) -> Spans:
+    """
+    Return the span of the compilation around each event of XLA's compiler, shape (n_parts,).
+
+    It begins with the innermost op around the event, since the translation to HLO has no event. It
+    ends with the first execution after it, or with the op. The event of an op that ends with the
+    trace may be lost. Then the span begins with the work that the thread was given.
+    """
+    ops = (
+        host.named(lambda name: name in _AROUND or _OP.match(name) is not None)
+        if len(parts)
+        else parts
+    )
+    owner = enclosing(ops, parts)
+    inside = owner >= 0
+    used, place = np.unique(owner[inside], return_inverse=True)
+    around = Events(ops.plane, ops.rows[used])
+    since, until = parts.start.copy(), parts.end.copy()
+    since[~inside] = _given(host, ops, parts.where(~inside))
+    since[inside], until[inside] = (
+        around.start[place],
+        _first_execution(host, around, place, parts.end[inside])[place],
+    )
+    return since, until
+
+
+def _first_execution(host: Events, ops: Events, place: Ints, compiled_until: Ints) -> Ints:
+    """
+    Return the first execution of each op after its compilation, else the op's end, shape (n_ops,).
+
+    Op `place[i]` compiled until `compiled_until[i]`.
+    """
+    end, compiled = ops.end.copy(), np.zeros(len(ops), np.int64)
+    np.maximum.at(compiled, place, compiled_until)
+    runs = xla_executions(host)
+    if not len(runs):
+        return _first_thunk(host, end, compiled)
+    caller = enclosing(ops, runs)
+    start, caller = runs.start[caller >= 0], caller[caller >= 0]
+    behind = start >= compiled[caller]
+    np.minimum.at(end, caller[behind], start[behind])
+    return end
+
+
+def _first_thunk(host: Events, end: Ints, compiled: Ints) -> Ints:
+    """
+    Return the first thunk after each compilation, or the end of its op if that is earlier.
+
+    Thunks run on other threads than their op, so times tell which are its own.
+    """
+    start = np.append(np.sort(thunks(host).start), np.iinfo(np.int64).max)
+    first: Ints = start[np.searchsorted(start, compiled)]
+    return np.minimum(end, first)
+
+
+def _given(host: Events, ops: Events, parts: Events) -> Ints:
+    """
+    Return the start of the work that each event is part of, shape (n,).
+
+    That is the work given to its thread, after the last op in it, else the event itself.
+    """
+    regions = host.called(_REGION_START, _REGION_STOP)
+    starts = np.array([name == _REGION_START for name in regions.names], bool)
+    since = parts.start.copy()
+    for place, (line, begin) in enumerate(
+        zip(parts.line.tolist(), parts.start.tolist(), strict=True)
+    ):
+        before = np.flatnonzero((regions.line == line) & (regions.start <= begin))
+        last = before[np.argmax(regions.start[before])] if before.size else -1
+        if last >= 0 and starts[last]:
+            ended = ops.end[(ops.line == line) & (ops.end <= begin)]
+            since[place] = max(regions.start[last], ended.max(initial=0))
+    return since
+
+
+def _where(seconds: dict[str, float]) -> dict[str, str]:
+    """Return `where`: the executables that took longest to compile."""
+    longest = sorted(seconds.items(), key=lambda item: -item[1])
+    shown = [f"{short_module(name)} {format_quantity(length, 's')}" for name, length in longest]
+    return {"where": f"compiled: {and_more(shown, 3)}"} if shown else {}
 
 
 def analyse(evidence: Evidence) -> Findings:

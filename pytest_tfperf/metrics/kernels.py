@@ -26,7 +26,7 @@ from pytest_tfperf.facts.device_planes import gpu_kind
 from pytest_tfperf.facts.on_devices import own_steps
 from pytest_tfperf.facts.op_times import Launcher, launchers, programs_of
 from pytest_tfperf.facts.steps import Steps
-from pytest_tfperf.hlo.product_units import ProductUnits, product_units
+from pytest_tfperf.hlo.products import ProductUnits, product_units
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.quantities import BYTES, COUNT, SECONDS, SHARE
 from pytest_tfperf.trace.devices import TENSOR_CORES, TF32, compute_capability, gpus, stream_events

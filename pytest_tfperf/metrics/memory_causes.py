@@ -14,8 +14,8 @@ from pytest_tfperf.facts.executions import short_module
 from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.facts.memory import Live
 from pytest_tfperf.hlo.module import HloInstruction, HloModule, source_line
-from pytest_tfperf.metrics import peak_memory
 from pytest_tfperf.metrics.evidence import Evidence, Findings
+from pytest_tfperf.metrics.memory import analyse_peak
 from pytest_tfperf.quantities import BYTES, SHARE
 from pytest_tfperf.recorded_graphs import CALL, Dims, OpGraph, OpNode
 from pytest_tfperf.text import and_more
@@ -105,7 +105,7 @@ Row = tuple[int, str, str]
 def analyse(evidence: Evidence) -> Findings:
     """Find the arrays that live at the peak of a step, the largest first."""
     trace = evidence.trace
-    value = peak_memory.analyse(evidence).values["peak_memory"]
+    value = analyse_peak(evidence).values["peak_memory"]
     if trace is None or not value.number:
         return Findings()
     rows = sorted(_rows(evidence, trace, value), key=lambda row: (-row[0], not row[2]))

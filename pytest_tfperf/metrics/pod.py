@@ -1,4 +1,6 @@
-"""Compare the devices of a host, or of all hosts of a job: parts of the step, and collectives."""
+"""
+Compare the devices of a host, or of all hosts of a job: skew, parts of the step, collectives.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,14 @@ import numpy as np
 from pytest_tfperf.facts.collective_waits import Waits, find_waits
 from pytest_tfperf.facts.collectives import Runs
 from pytest_tfperf.facts.device_parts import DeviceParts
-from pytest_tfperf.facts.device_planes import NO_CATEGORY
+from pytest_tfperf.facts.device_planes import NO_CATEGORY, names_kinds
 from pytest_tfperf.hlo.collective_ops import DONE, TRANSFERS, synchronous
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.shares import why_collectives_hidden
 from pytest_tfperf.quantities import BYTES, COUNT, RATIO, SECONDS, SHARE
 from pytest_tfperf.text import plural
-from pytest_tfperf.values import Column, Table
+from pytest_tfperf.trace.devices import accelerators
+from pytest_tfperf.values import Column, Source, Table, Value
 
 MOST_DEVICES = 64
 """Devices of a table, the worst first."""
@@ -55,8 +58,48 @@ _COLLECTIVE_COLUMNS = (
     Column("last_share", "so often", SHARE),
     Column("remark", "remark"),
 )
-
 _ONE_NAME = "waiting is unknown: several devices of the trace have one name"
+
+
+def analyse_skew(evidence: Evidence) -> Findings:
+    """Find how unevenly the devices work."""
+    if evidence.trace is None:
+        return evidence.untraced("step_skew")
+    skew = step_skew(evidence.device_parts)
+    if skew.number is not None and not all(map(names_kinds, accelerators(evidence.trace))):
+        skew = Value.unknown("step_skew", NO_CATEGORY)
+    return Findings(values={"step_skew": skew})
+
+
+def step_skew(parts: DeviceParts) -> Value:
+    """
+    Return slowest ÷ median over the devices − 1 of their own work, the median over the steps.
+
+    Time in collectives is left out: it makes all devices equally long, however uneven their work
+    is.
+    """
+    n_devices = len(parts.names)
+    if n_devices < 2:
+        worked = f"{n_devices or 'no'} device of this host worked in the steps"
+        logical = "" if n_devices else ", and a trace does not tell logical CPUs apart"
+        return Value.unknown("step_skew", f"{worked}{logical}; it takes two to compare")
+    middle = np.median(parts.working_ps, axis=0)
+    known = middle > 0
+    if not known.any():
+        return Value.unknown("step_skew", "most devices did no work of their own in the steps")
+    skew = parts.working_ps.max(axis=0)[known] / middle[known] - 1
+    slowest = parts.names[int(parts.working_ps.sum(axis=1).argmax())]
+    detail = (
+        {"low": float(skew.min()), "high": float(skew.max())} if skew.min() != skew.max() else {}
+    )
+    return Value.of(
+        "step_skew",
+        float(np.median(skew)),
+        Source.TRACE,
+        n_devices=n_devices,
+        slowest=slowest,
+        **detail,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,10 +22,10 @@ from pytest_tfperf.facts.host_activity import (
 from pytest_tfperf.facts.op_times import OpTime
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.facts.waits import DRAINED, elements_taken, loops_in_graph, why_waits_hidden
-from pytest_tfperf.metrics.capacity import input_capacity
 from pytest_tfperf.metrics.copies import copies_by_host, copies_for_input
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.input_causes import input_cause, with_keras_source
+from pytest_tfperf.metrics.pipeline import input_capacity
 from pytest_tfperf.metrics.python_causes import python_cause
 from pytest_tfperf.metrics.timing import mean_step
 from pytest_tfperf.op_types import COLLECTIVES

@@ -25,8 +25,8 @@ from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.hlo.module import source_line
 from pytest_tfperf.metrics import counts
 from pytest_tfperf.metrics.calls import retraces
-from pytest_tfperf.metrics.compile_time import compile_time
 from pytest_tfperf.metrics.evidence import Evidence, Findings
+from pytest_tfperf.metrics.executables import compile_time
 from pytest_tfperf.metrics.python_causes import (
     NATIVE,
     called_from,

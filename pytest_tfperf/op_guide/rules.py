@@ -16,7 +16,7 @@ from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.op_guide import compute_rules as compute
 from pytest_tfperf.op_guide import layout_rules as layout
 from pytest_tfperf.op_guide.graph import Found, Links
-from pytest_tfperf.op_guide.transpose_rules import transposes
+from pytest_tfperf.op_guide.layout_rules import transposes
 from pytest_tfperf.recorded_graphs import OpGraph, OpNode
 
 ON, INFO, OFF, SUPPRESSED = "on", "info", "off", "suppressed"

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.hlo.matmuls import Matmul, matmul_of
 from pytest_tfperf.hlo.module import HloModule, source_line
+from pytest_tfperf.hlo.products import Matmul, matmul_of
 from pytest_tfperf.padding.tiles import good_size
 from pytest_tfperf.quantities import COUNT, FLOP, RATIO
 from pytest_tfperf.text import plural

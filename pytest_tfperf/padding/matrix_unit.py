@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from pytest_tfperf.hlo.matmuls import Matmul, matmul_of
 from pytest_tfperf.hlo.module import HloInstruction, HloModule, source_line
+from pytest_tfperf.hlo.products import Matmul, matmul_of
 from pytest_tfperf.hlo.walk import BODIES, bodies
 from pytest_tfperf.padding.tiles import SUBLANES, Generation
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_tfperf.differences.hlo_diff import hlo_diff
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.facts.programs import Program, programs_of_run
+from pytest_tfperf.facts.executions import Program, programs_of_run
 from pytest_tfperf.json_file import plain_strings
 from pytest_tfperf.metrics.multi_host import analyse_job
 from pytest_tfperf.metrics.timing import TRACED_NOTE

@@ -9,9 +9,11 @@ from helpers.xspace import at, line, plane, space
 from pytest_tfperf.advice import guides
 from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
 from pytest_tfperf.hlo.cost import Costs, Work
-from pytest_tfperf.metrics import memory_growth, pipeline, python_calls, shares
+from pytest_tfperf.metrics import pipeline, shares
+from pytest_tfperf.metrics.calls import analyse_python_calls
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.input_causes import no_stage_cause, with_keras_source
+from pytest_tfperf.metrics.memory import analyse as analyse_growth
 from pytest_tfperf.metrics.op_work import with_ops
 from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.metrics.step_advice import advise
@@ -41,13 +43,13 @@ def evidence(framework, *events, **fields):
 def growth(framework):
     rises = tuple(4096 * step for step in range(N))
     memory = MemorySamples(n_steps=tuple(range(N)), heap=rises, python=(0,) * N, mapped=(0,) * N)
-    return memory_growth.analyse(evidence(framework, memory=memory)).values["memory_growth"]
+    return analyse_growth(evidence(framework, memory=memory)).values["memory_growth"]
 
 
 def calls(framework):
     function = PythonFunction(name="layer", line=7, calls=7, self_s=1e-4)
     counted = PythonCalls(steps=((7, 1),) * 3, functions=(function,))
-    return python_calls.analyse(evidence(framework, python_calls=counted)).values["python_calls"]
+    return analyse_python_calls(evidence(framework, python_calls=counted)).values["python_calls"]
 
 
 def python_stages(framework):

@@ -6,8 +6,8 @@ import pytest
 from helpers.blow_up_traces import FORMS
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.export.event_args import args_of_names
 from pytest_tfperf.export.formats import export_traces
+from pytest_tfperf.export.tracks import args_of_names
 from pytest_tfperf.trace.xspace import decode_trace
 
 

@@ -6,8 +6,7 @@ from helpers.hlo import dot, labels, module, op, parameters, window
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.hlo.cost import module_costs
-from pytest_tfperf.hlo.flops import _taps
+from pytest_tfperf.hlo.cost import _taps, module_costs
 from pytest_tfperf.hlo.module import WindowDimension
 
 

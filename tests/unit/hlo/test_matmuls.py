@@ -2,7 +2,7 @@
 
 from helpers.hlo import dot, labels, module, op, parameters, window
 
-from pytest_tfperf.hlo.matmuls import ConvolutionWindows, Matmul, matmul_of
+from pytest_tfperf.hlo.products import ConvolutionWindows, Matmul, matmul_of
 
 FORWARD, INPUT, KERNEL = "b01f_01io->b01f", "b01f_01oi->b01f", "f01b_i01o->01bf"
 

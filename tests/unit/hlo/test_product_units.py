@@ -2,7 +2,7 @@
 
 from helpers.hlo import dot, module, op, parameters
 
-from pytest_tfperf.hlo.product_units import ProductUnits, kernel_of, product_units
+from pytest_tfperf.hlo.products import ProductUnits, kernel_of, product_units
 
 DEFAULT, HIGH, HIGHEST = range(3)
 ALG_DOT_BF16_BF16_F32_X3, ALG_DOT_TF32_TF32_F32, ALG_DOT_F32_F32_F32 = 7, 9, 11

@@ -349,7 +349,7 @@ def test_older_gpus_have_tensor_cores_only_for_16_bits():
 
 def test_a_recorded_convolution():
     trace, _ = real("gpu_mi300_jax_conv")
-    from pytest_tfperf.facts.programs import programs_of
+    from pytest_tfperf.facts.executions import programs_of
 
     (found,) = gemms_of([program.module for program in programs_of(trace)])
     assert found.matmul.aligned_sizes == (("channels in", 16), ("channels out", 5120))

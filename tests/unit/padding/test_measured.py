@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from helpers.traces import real
 
-from pytest_tfperf.facts.programs import programs_of
+from pytest_tfperf.facts.executions import programs_of
 from pytest_tfperf.hlo.module import HloModule, Shape
 from pytest_tfperf.hlo.text_in import read_hlo
 from pytest_tfperf.padding.measured import has_tiles, measured_padding, trace_generation

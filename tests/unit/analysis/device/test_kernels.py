@@ -12,6 +12,7 @@ from pytest_tfperf.facts.device_ops import device_ops
 from pytest_tfperf.facts.device_parts import find_device_parts
 from pytest_tfperf.facts.on_devices import own_steps
 from pytest_tfperf.facts.steps import find_steps
+from pytest_tfperf.metrics.copies import copy_values, is_host_transfer, kernel_launches
 from pytest_tfperf.metrics.kernels import (
     analyse,
     find_kernels,
@@ -20,9 +21,8 @@ from pytest_tfperf.metrics.kernels import (
     kernel_table,
     tensor_core_time,
 )
-from pytest_tfperf.metrics.launches import copy_values, is_host_transfer, kernel_launches
 from pytest_tfperf.metrics.multi_host import analyse_trace
-from pytest_tfperf.metrics.skew import step_skew
+from pytest_tfperf.metrics.pod import step_skew
 from pytest_tfperf.trace.xspace import decode_trace, read_trace
 
 DERIVED = 0xDEADBEEF - (1 << 32)

@@ -3,8 +3,8 @@
 import pytest
 from helpers.xspace import at, line, plane, space
 
+from pytest_tfperf.metrics.copies import analyse
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.metrics.launches import analyse
 from pytest_tfperf.recording import UNSEEN, PythonCalls, PythonFunction, Recording
 from pytest_tfperf.trace.xspace import HOST, decode_trace
 from pytest_tfperf.values import Unknown

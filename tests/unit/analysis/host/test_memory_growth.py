@@ -7,7 +7,7 @@ from pytest_tfperf.checks.limits import Limit, check_limits
 from pytest_tfperf.function_traces import SHAPE, Change, FunctionTrace
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.metrics.memory_growth import analyse
+from pytest_tfperf.metrics.memory import analyse
 from pytest_tfperf.recording import MemorySamples, Recording
 from pytest_tfperf.values import Unknown
 

@@ -9,7 +9,7 @@ from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.checks.limits import Limit, check_limits
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.metrics.peak_memory import analyse
+from pytest_tfperf.metrics.memory import analyse_peak as analyse
 from pytest_tfperf.recorded_graphs import StepGraph
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_tfperf.metrics.calls import analyse_python_calls as analyse
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.metrics.python_calls import analyse
 from pytest_tfperf.recording import PythonCalls, PythonFunction, Recording
 from pytest_tfperf.values import Source, Unknown
 

@@ -7,8 +7,8 @@ from helpers.traces import real_trace
 from helpers.xspace import MS, at, line, plane, space
 
 from pytest_tfperf.facts.stages import FunctionRuns, find_stages
-from pytest_tfperf.metrics.capacity import input_capacity, stage_table
 from pytest_tfperf.metrics.multi_host import analyse_trace
+from pytest_tfperf.metrics.pipeline import input_capacity, stage_table
 from pytest_tfperf.trace.xspace import decode_trace, read_trace
 
 

@@ -3,8 +3,8 @@
 import pytest
 from helpers.xspace import at, field, line, plane, space
 
-from pytest_tfperf.metrics.compile_time import compile_seconds, compile_time
 from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.executables import compile_seconds, compile_time
 from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.recording import Recording, XlaShown
 from pytest_tfperf.trace.xspace import decode_trace

@@ -5,7 +5,7 @@ from dataclasses import replace
 from helpers.hlo import module, op, parameters
 
 from pytest_tfperf.differences.hlo_diff import hlo_diff
-from pytest_tfperf.facts.programs import Program
+from pytest_tfperf.facts.executions import Program
 
 
 def program(runs=None, name="f(1)", **computations):

@@ -6,7 +6,7 @@ import pytest
 from helpers.hlo import module, op, parameters, trace_of
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.facts.programs import Program, pick, programs_of, programs_of_run
+from pytest_tfperf.facts.executions import Program, pick, programs_of, programs_of_run
 from pytest_tfperf.trace.xspace import decode_trace
 
 

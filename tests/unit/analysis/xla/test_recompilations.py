@@ -3,10 +3,9 @@
 from helpers.xspace import at, field, line, plane, space
 
 from pytest_tfperf.facts.executions import full_names, program_id
-from pytest_tfperf.metrics.counts import compiles
+from pytest_tfperf.metrics.counts import compiles, recompilations
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.profile import profile_of
-from pytest_tfperf.metrics.recompilations import recompilations
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 
