@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
-from pytest_tfperf.stats.change_points import FEWEST, ChangePoint, change_points
+from pytest_tfperf.stats.change_points import FEWEST, MOST_VALUES, ChangePoint, change_points
 from pytest_tfperf.text import format_slowdown, plural
 
 _NOT_KNOWN = "Changes of level are not known"
@@ -22,6 +22,8 @@ class LevelChanges:
     """A text for each of them: `since commit abc: 5 % slower`."""
     sentences: tuple[str, ...]
     """Sentences on all of them; one that says so if there are none, or they are not known."""
+    first: int = 0
+    """Place of the first run that was looked at."""
 
 
 def level_changes(
@@ -40,8 +42,9 @@ def level_changes(
     if min(values) <= 0:
         return _none(f"{_NOT_KNOWN}: a value is {format_quantity(min(values), unit)}.")
     points = change_points(values)
+    runs = looked_at(len(values))
     if not points:
-        return _none(f"No change of level in {plural(len(values), 'run')}.")
+        return _none(f"No change of level in {runs}.")
     texts = tuple(
         f"since {_run(point.index, len(values), commits)}: {_change(point.ratio, unit)}"
         for point in points
@@ -51,7 +54,17 @@ def level_changes(
         f"{format_quantity(point.after, unit)} (p = {point.p:.2g})."
         for text, point in zip(texts, points, strict=True)
     )
-    return LevelChanges(points=points, texts=texts, sentences=sentences)
+    first = max(len(values) - MOST_VALUES, 0)
+    if first:
+        sentences = (f"Changes of level are those of {runs}.", *sentences)
+    return LevelChanges(points=points, texts=texts, sentences=sentences, first=first)
+
+
+def looked_at(n_runs: int) -> str:
+    """Return in words which of some runs are looked at for changes of level."""
+    if n_runs > MOST_VALUES:
+        return f"the newest {MOST_VALUES:,} of {n_runs:,} runs"
+    return plural(n_runs, "run")
 
 
 def run_name(index: int, commits: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,8 @@ MOST_NEWEST = 10
 """Most values behind a split near the end."""
 MOST_BEFORE_NEWEST = 200
 """Most values before it; more of them would hardly find more, since the newest are so few."""
+MOST_VALUES = 2_000
+"""Most values that are looked at, the newest ones, which bounds the time."""
 LEAST_CHANGE = LEAST_RUN_SD
 """Smallest change of a level, as a share; runs of the same code differ by that everywhere."""
 _MOST_WITH_STRETCH = 300  # values; stretches are as many as their square
@@ -126,7 +128,7 @@ def change_points(values: Sequence[float]) -> tuple[ChangePoint, ...]:
     """
     Return the changes of level, in order; empty if none is significant, or under `FEWEST` values.
 
-    The same values always have the same change points.
+    The same values always have the same change points. Only the newest `MOST_VALUES` have any.
 
     Args:
         values: Positive values, the latest last.
@@ -136,6 +138,9 @@ def change_points(values: Sequence[float]) -> tuple[ChangePoint, ...]:
     """
     if not all(0 < value < math.inf for value in values):
         raise ValueError(f"finite values above zero have change points, not {values}")
+    if (left_out := len(values) - MOST_VALUES) > 0:
+        found_later = change_points(values[left_out:])
+        return tuple(replace(one, index=left_out + one.index) for one in found_later)
     logs = np.log(np.asarray(values, dtype=np.float64))
     found: dict[int, float] = {}
     parts = [(0, len(logs))]

@@ -3,8 +3,7 @@ Permutation test of a change of level: the segment of a series that differs most
 
 If nothing changed, every order of the values is as likely, whatever their distribution. So the
 share of random orders in which a segment differs as much is the chance of the difference. Orders
-are drawn only while they can change the decision. A bound that needs no orders decides the clear
-cases.
+are drawn only while they can change the decision.
 """
 
 from __future__ import annotations
@@ -16,21 +15,15 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from pytest_tfperf.stats.permutation_bound import most_alike_segments, most_alike_splits
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-MOST_ORDERS, FEWEST_ORDERS = 10_000, 1_000
-"""Orders of a test, with that of the values; as many as `MOST_NUMBERS` allows."""
+MOST_ORDERS = 10_000
+"""Orders of a test, with that of the values, if `MOST_NUMBERS` allows them."""
 MOST_NUMBERS = 5_000_000
 """Values of all orders of a test, which bounds its time; the level is exact for any number."""
-LONG = MOST_NUMBERS // MOST_ORDERS
-"""Most values of a series that has all orders, and p-values from orders where it can."""
 _SEED = 0
 _FEWEST_AT_A_TIME, _MOST_AT_A_TIME, _NUMBERS_AT_A_TIME = 64, 1024, 250_000
-_CLEAR = 1e-6
-"""Share of all orders alike, below which no more are drawn: of 10,000 none would be alike."""
 _ROUNDING = 1e-9
 
 
@@ -90,9 +83,7 @@ def best_segment(values: Floats, segments: Segments, level: float) -> tuple[int,
     Return which segment differs most from the values outside it, and the p-value of that.
 
     The p-value is less exact where it is far above the level: then few orders decide (sequential
-    Monte Carlo, Besag and Clifford, Biometrika 78 (1991): 301–304). Where a bound says that not
-    one order in a million is alike, it is that of no random order alike. In a long series it is
-    the bound as soon as that is within the level.
+    Monte Carlo, Besag and Clifford, Biometrika 78 (1991): 301–304).
 
     Args:
         values: The values.
@@ -107,32 +98,27 @@ def best_segment(values: Floats, segments: Segments, level: float) -> tuple[int,
     n_alike = n_orders = 1  # the order of the values is one of all
     most = number_of_orders(n)
     for orders in _orders(values, most - 1):
-        n_alike += int(np.count_nonzero(_peaks(orders, segments) >= needed))
+        n_alike += int(np.count_nonzero(_peaks(orders, segments, needed) >= needed))
         n_orders += len(orders)
         if n_alike > level * most:
             break
-        if n_alike == 1 and n_orders <= 1 + _FEWEST_AT_A_TIME:
-            bound = _bound(values, segments, needed)
-            if bound <= (level if n > LONG else _CLEAR):
-                return best, max(bound, 1 / MOST_ORDERS)
     return best, n_alike / n_orders
 
 
 def number_of_orders(n: int) -> int:
     """Return the number of orders of a series of n values."""
-    return min(max(MOST_NUMBERS // n, FEWEST_ORDERS), MOST_ORDERS)
+    return min(MOST_NUMBERS // n, MOST_ORDERS)
 
 
-def _bound(values: Floats, segments: Segments, needed: float) -> float:
-    """Return a bound on the share of all orders that are alike."""
-    if not segments.starts:
-        return most_alike_splits(values, needed, int(segments.end[0]), int(segments.end[-1]))
-    widths, _, numbers = zip(*segments.starts, strict=True)
-    return most_alike_segments(values, needed, widths, numbers)
+def _peaks(series: Floats, segments: Segments, needed: float) -> Floats:
+    """
+    Return the largest sum of squares between a segment and the values outside it.
 
-
-def _peaks(series: Floats, segments: Segments) -> Floats:
-    """Return the largest sum of squares between a segment and the values outside it."""
+    Args:
+        series: A series in each row, whose values have the mean 0.
+        segments: The segments.
+        needed: Peaks below this may be too small.
+    """
     n = series.shape[1]
     sums = np.zeros((len(series), n + 1))
     np.cumsum(series, axis=1, out=sums[:, 1:])
@@ -143,17 +129,19 @@ def _peaks(series: Floats, segments: Segments) -> Floats:
         between *= n / (width * (n - width))
         peaks: Floats = between.max(axis=1)
         return peaks
-    return _peaks_of_stretches(sums, segments.starts)
+    return _peaks_of_stretches(sums, segments.starts, needed)
 
 
-def _peaks_of_stretches(sums: Floats, starts: tuple[tuple[int, int, int], ...]) -> Floats:
-    """Return the largest sum of squares, by the widths of the segments."""
+def _peaks_of_stretches(
+    sums: Floats, starts: tuple[tuple[int, int, int], ...], needed: float
+) -> Floats:
+    """Return the largest sum of squares, of the widths that may have the needed one."""
     n = sums.shape[1] - 1
     peaks = np.zeros(len(sums))
     reach = np.ptp(sums, axis=1)  # no sum of a segment is larger
     for width, least, number in starts:
         weight = n / (width * (n - width))
-        if (reach * reach * weight <= peaks).all():
+        if (reach * reach * weight < needed).all():
             continue
         of_width = sums[:, least + width : least + width + number] - sums[:, least : least + number]
         largest = np.maximum(of_width.max(axis=1), -of_width.min(axis=1))

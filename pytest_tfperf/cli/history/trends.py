@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_tfperf.baseline.level_changes import LevelChanges
+from pytest_tfperf.baseline.level_changes import LevelChanges, looked_at
 from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.run_history.queries import Series, why_not_counted
@@ -21,7 +21,7 @@ class SeriesTrend:
     series: Series
     """The series."""
     changes: LevelChanges
-    """Its changes of level, which are those of all its runs."""
+    """Its changes of level, whether the runs count or not."""
     branch: str
     """The branch whose runs count."""
 
@@ -51,7 +51,7 @@ class SeriesTrend:
         n_runs = len(self.series.rows)
         if self._has_one_level:
             yield (
-                f"No change of level in {plural(n_runs, 'run')}: a change has at least "
+                f"No change of level in {looked_at(n_runs)}: a change has at least "
                 f"{FEWEST_AT_A_LEVEL} runs after it, and a small one more."
             )
         else:

@@ -205,7 +205,7 @@ def _levels(changes: LevelChanges, n: int, level: Callable[[float], float]) -> s
     if not changes.points:
         return ""
     times = [changes.points[0].before, *(point.after for point in changes.points)]
-    edges = [0, *(point.index for point in changes.points), n]
+    edges = [changes.first, *(point.index for point in changes.points), n]
     return "".join(
         f"M{short(_across(first + 0.5 - _BESIDE, n))},{short(level(time))}"
         f"H{short(_across(end - 0.5 + _BESIDE, n))}"

@@ -37,6 +37,15 @@ def test_no_change_is_said():
     assert level_changes(STEADY * 2, COMMITS).sentences == ("No change of level in 12 runs.",)
 
 
+def test_the_runs_that_were_looked_at_are_named_where_there_are_more():
+    steady = STEADY * 400
+    found = level_changes(steady, ())
+    assert found.sentences == ("No change of level in the newest 2,000 of 2,400 runs.",)
+    found = level_changes([*slowed(steady, 1.5), *STEADY * 100], ())
+    assert ([point.index for point in found.points], found.first) == ([2_400], 1_000)
+    assert found.sentences[0] == "Changes of level are those of the newest 2,000 of 3,000 runs."
+
+
 def test_the_unknown_is_no_change_and_has_a_reason():
     cases = [
         ([], "11 runs show one, and there are 0"),

@@ -17,6 +17,7 @@ from pytest_tfperf.stats.change_points import (
     LEVEL,
     MOST_BEFORE_NEWEST,
     MOST_NEWEST,
+    MOST_VALUES,
     NEWEST_LEVEL,
     STRETCH_LEVEL,
     change_points,
@@ -152,6 +153,14 @@ def test_the_same_values_have_the_same_change_points():
 def test_a_long_series_is_split_too():
     values = planted(np.random.default_rng(6), (1, 1.05), (1500, 1200), 0.004)
     assert places(values) == [1500]
+
+
+def test_the_newest_values_of_a_long_series_are_looked_at():
+    n_each = (20, MOST_VALUES // 2, MOST_VALUES // 2)
+    values = planted(np.random.default_rng(6), (1, 1.5, 1.6), n_each, 0.004)
+    assert places(values) == [20 + MOST_VALUES // 2]
+    values = planted(np.random.default_rng(6), (1, 1.5, 1.6), (20, 100, MOST_VALUES - 120), 0.004)
+    assert places(values) == [20, 120]
 
 
 def test_values_must_be_finite_and_above_zero():
