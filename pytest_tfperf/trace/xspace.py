@@ -23,11 +23,11 @@ from pytest_tfperf.trace.event_columns import MAX_PS, EventColumns, distinct
 from pytest_tfperf.trace.event_decoder import EVENT_TAG, columns_of_each, event_tags
 from pytest_tfperf.trace.file import (
     message_of,
-    other_kind,
     read_message,
     refuse_many_devices,
     refuse_many_planes,
 )
+from pytest_tfperf.trace.other_files import other_kind
 
 T = TypeVar("T")
 
