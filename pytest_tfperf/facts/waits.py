@@ -134,7 +134,7 @@ def why_waits_hidden(trace: Trace, has_data: bool) -> str | None:
         has_data: True unless the steps are known to take no input.
     """
     host = Events.of(trace.plane(HOST))
-    if len(host.named(lambda name: _is_wait(name) or name == FETCH_PYTHON)):
+    if len(host.named(_is_wait)):
         return None
     infeeds = (metadata_texts(plane, _CATEGORY).values() for plane in tpus(trace))
     if pushed_input(trace)[0].size or any(_INFEED in values for values in infeeds):

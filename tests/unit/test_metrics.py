@@ -1,8 +1,8 @@
-"""The registry of metrics against the table of the design."""
+"""The registry of metrics against a table typed a second time."""
 
 from pytest_tfperf.metric_registry import METRICS, nearest
 
-# design §3, typed again: name, unit, better, scope
+# name, unit, better, scope
 TABLE = """
 step_time              s      lower   machine
 step_time_p90          s      lower   machine
