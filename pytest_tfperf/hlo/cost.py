@@ -456,15 +456,7 @@ def _costs(module: HloModule) -> Costs:
 def _work(
     part: HloComputation, op: HloInstruction, totals: dict[int, Work], are_hidden: bool
 ) -> Work:
-    """
-    Compute the work of one run of an instruction, with that of what it calls.
-
-    Args:
-        part: The computation of the instruction.
-        op: The instruction.
-        totals: Work of the computations before, by id.
-        are_hidden: True if wide products may have been written with 16 bits.
-    """
+    """Compute the work of one run of an instruction, with that of what it calls."""
     operands = part.operands(op)
     flops = matmul_flops(op, operands)
     if flops is not None:
@@ -487,11 +479,6 @@ def _runs(
 ) -> dict[int, int]:
     """
     Count the runs of each executed computation in one run of the module, as `_work` counts them.
-
-    Args:
-        module: The module.
-        executed: The computations that run as such.
-        totals: Work of each computation, by id.
     """
     runs = dict.fromkeys((part.id for part in executed), 0)
     runs[module.entry_id] = 1
@@ -513,14 +500,7 @@ def _targets(
     executed: list[HloComputation],
     hides: Callable[[HloInstruction, Operands], bool],
 ) -> tuple[str, ...]:
-    """
-    Return the targets of custom calls whose work is unknown, also those in fusions.
-
-    Args:
-        module: The module.
-        executed: The computations that run as such.
-        hides: Accepts a call whose work is unknown.
-    """
+    """Return the targets of custom calls whose work is unknown, also those in fusions."""
     fused = [
         module.computations[op.called[0]]
         for part in executed
@@ -545,18 +525,7 @@ def _cost(
     runs: int,
     avoidable: Mapping[tuple[str, str], tuple[str, float]],
 ) -> OpCost:
-    """
-    Return the cost of one run of an instruction.
-
-    Args:
-        module: The module.
-        part: The computation of the instruction.
-        op: The instruction.
-        work: Its FLOPs, as far as they are known.
-        unknown: Ids of the computations whose FLOPs are unknown.
-        runs: Number of runs of the computation.
-        avoidable: Kind and needed share of the products that are mostly not needed, by name.
-    """
+    """Return the cost of one run of an instruction."""
     array = next(op.shape.arrays(), op.shape)
     counted = not hides_flops(op, part.operands(op)) and unknown.isdisjoint(op.called)
     moved = traffic(module, part, op)

@@ -111,14 +111,7 @@ def number_of_orders(n: int) -> int:
 
 
 def _peaks(series: Floats, segments: Segments, needed: float) -> Floats:
-    """
-    Return the largest sum of squares between a segment and the values outside it.
-
-    Args:
-        series: A series in each row, whose values have the mean 0.
-        segments: The segments.
-        needed: Peaks below this may be too small.
-    """
+    """Return the largest sum of squares between a segment and the values outside it."""
     n = series.shape[1]
     sums = np.zeros((len(series), n + 1))
     np.cumsum(series, axis=1, out=sums[:, 1:])

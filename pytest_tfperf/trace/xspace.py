@@ -347,14 +347,6 @@ def _metadata(
     Read one entry of a metadata map.
 
     XEventMetadata and XStatMetadata: name = 2; XEventMetadata: stats = 5.
-
-    Args:
-        message: The trace.
-        begin: Offset of the entry's first byte.
-        end: Offset behind the entry.
-
-    Returns:
-        Key, name and spans of the stats.
     """
     key, name, stats = 0, "", []
     for number, wire, value, behind in message.fields(begin, end, "metadata map"):
