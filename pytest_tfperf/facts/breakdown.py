@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_tfperf.facts.device_planes import DeviceActivity, find_device_activity
+from pytest_tfperf.facts.device_ops import DeviceActivity, find_device_activity
 from pytest_tfperf.facts.host_activity import Activity, find_activity, launches
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.facts.waits import input_waits, pushed_input

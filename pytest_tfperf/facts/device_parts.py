@@ -6,8 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_tfperf.facts.device_ops import on_device_clock
-from pytest_tfperf.facts.device_planes import KINDS, kinds_by_name, kinds_of_spans, names_kinds
+from pytest_tfperf.facts.device_ops import (
+    KINDS,
+    kinds_by_name,
+    kinds_of_spans,
+    names_kinds,
+    on_device_clock,
+)
 from pytest_tfperf.facts.on_devices import own_steps
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.protobuf import Ints

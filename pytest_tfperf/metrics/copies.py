@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pytest_tfperf.advice.step_remedies import lines_of, transfer_remedy
-from pytest_tfperf.facts.device_planes import gpu_kind
+from pytest_tfperf.facts.device_ops import gpu_kind
 from pytest_tfperf.facts.host_activity import JAX, only_own
 from pytest_tfperf.facts.on_devices import linked_kernels, on_the_device, own_steps
 from pytest_tfperf.facts.steps import Steps

@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_tfperf.facts.device_ops import (
+    gpu_kind,
     half_by_name,
     half_operands,
     is_eligible,
     is_generated,
     uses_tensor_cores,
 )
-from pytest_tfperf.facts.device_planes import gpu_kind
 from pytest_tfperf.facts.on_devices import own_steps
 from pytest_tfperf.facts.op_times import Launcher, launchers, programs_of
 from pytest_tfperf.facts.steps import Steps

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_tfperf.facts.device_ops import instruction
-from pytest_tfperf.facts.device_planes import kinds_by_name
+from pytest_tfperf.facts.device_ops import instruction, kinds_by_name
 from pytest_tfperf.facts.host_activity import eager_executions, model_ops
 from pytest_tfperf.facts.stages import stage_type
 from pytest_tfperf.facts.steps import Steps

@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.facts.collective_waits import Waits, waits_over_hosts
-from pytest_tfperf.facts.collectives import Key, Runs
+from pytest_tfperf.facts.collectives import Key, Runs, Waits, waits_over_hosts
+from pytest_tfperf.facts.device_ops import KINDS
 from pytest_tfperf.facts.device_parts import DeviceParts
-from pytest_tfperf.facts.device_planes import KINDS
 from pytest_tfperf.facts.host_activity import JAX, framework, shows_runtime
 from pytest_tfperf.machine.cores import usable_cores
 from pytest_tfperf.metrics.evidence import Evidence

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.facts.collective_waits import Waits, find_waits
-from pytest_tfperf.facts.collectives import Runs
+from pytest_tfperf.facts.collectives import Runs, Waits, find_waits
+from pytest_tfperf.facts.device_ops import NO_CATEGORY, names_kinds
 from pytest_tfperf.facts.device_parts import DeviceParts
-from pytest_tfperf.facts.device_planes import NO_CATEGORY, names_kinds
 from pytest_tfperf.hlo.collective_ops import DONE, TRANSFERS, synchronous
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.shares import why_collectives_hidden

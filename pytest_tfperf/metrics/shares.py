@@ -10,7 +10,7 @@ import numpy as np
 
 from pytest_tfperf.advice.step_remedies import overhead_remedy
 from pytest_tfperf.facts.breakdown import Breakdown
-from pytest_tfperf.facts.device_planes import NO_CATEGORY
+from pytest_tfperf.facts.device_ops import NO_CATEGORY
 from pytest_tfperf.facts.host_activity import (
     JAX,
     framework,

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from pytest_tfperf.stats.permutation_test import number_of_orders
+from pytest_tfperf.stats.change_points import number_of_orders
 
 
 def between(values, first, end):

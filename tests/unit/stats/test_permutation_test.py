@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.plain_levels import best_by_all_orders, between, share_alike
 
-from pytest_tfperf.stats.permutation_test import (
+from pytest_tfperf.stats.change_points import (
     MOST_NUMBERS,
     MOST_ORDERS,
     best_segment,

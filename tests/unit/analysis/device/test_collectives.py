@@ -6,8 +6,7 @@ from helpers.pods import array, gpu_host, hlo_proto, pod_host, replica_groups
 from helpers.traces import real
 from helpers.xspace import MS, plane, space
 
-from pytest_tfperf.facts.collective_waits import find_waits
-from pytest_tfperf.facts.collectives import find_runs
+from pytest_tfperf.facts.collectives import find_runs, find_waits
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.protobuf import Message, Record
 from pytest_tfperf.recording import Recording
