@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.facts.steps import Steps, find_steps
+from pytest_tfperf.facts.steps import MARKED, Steps, find_steps
 from pytest_tfperf.function_traces import FunctionTrace
 from pytest_tfperf.op_types import waits_for_others
 from pytest_tfperf.protobuf import Ints
@@ -64,6 +64,12 @@ JAX, TENSORFLOW, PYTORCH = "JAX", "TensorFlow", "PyTorch"
 NO_RUNTIME = "the trace has no event of TensorFlow's runtime, which would show it"
 _JAX = ("PjitFunction(", "jit_", "$pjit.py")
 """Starts of names of events of JAX: its calls, its programs, and its Python code."""
+# TensorFlow 2.18 to 2.22: tensorflow/core/common_runtime/eager/execute.cc, and
+# tensorflow/core/distributed_runtime/eager/eager_service_impl.cc
+_REQUEST, _SERVED = "EagerExecute", "EagerService:Enqueue"
+_LOCAL = ("EagerLocalExecute", "EagerKernelExecute")  # starts of names of what runs in a request
+_TF_CALL = "tf_function_call"
+"""The stat of calls of a tf.function."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -411,3 +417,50 @@ def _used(name: str, trace: Trace, own: Collection[str]) -> bool:
         return _COMPUTES[name](trace, find_steps(trace, own))
     except TraceError:  # it has no step
         return False
+
+
+def remote_functions(trace: Trace, steps: Steps) -> Counter[str]:
+    """
+    Count the calls of functions in the steps that other processes ran, by name.
+
+    These are workers of `tf.distribute.ParameterServerStrategy`, for example. A request to a server
+    has no local execution in it. A server of the same process, as in tests, shows the execution in
+    an event of its own.
+    """
+    host = Events.of(trace.plane(HOST))
+    requests = host.called(_REQUEST)
+    requests = requests.where((requests.integers("is_func") > 0) & (steps.of(requests.start) >= 0))
+    local = enclosing(requests, host.named(lambda name: name.startswith(_LOCAL)))
+    runs_here = np.isin(np.arange(len(requests)), local)
+    served = runs_here & (enclosing(host.called(_SERVED), requests) >= 0)
+    asked, answered = (
+        Counter(name for name in events.texts("eager_op") if name)
+        for events in (requests.where(~runs_here), requests.where(served))
+    )
+    return asked - answered
+
+
+def threads_of(steps: Steps, host: Events, in_process: bool) -> list[int]:
+    """
+    Return the lines of the threads of the steps, none where the steps are of no thread.
+
+    Steps that are calls of one function may take turns on several. If these calls overlap, their
+    work does too, and the steps are those of the thread with most of them.
+
+    Args:
+        steps: The steps as the host launched them.
+        host: All events of the host.
+        in_process: True if this process made the trace.
+    """
+    if steps.source == MARKED or (steps.source == "step_num" and in_process):
+        marks, ours = host.having("step_num"), host.having("step_num").having("tfperf")
+        return list((ours if len(ours) else marks).line.tolist())
+    function = steps.names[0].rpartition(" ")[0]
+    calls = (jax_calls(host), host.having(_TF_CALL))
+    made = [one.named(lambda name: called_function(name) == function).sorted() for one in calls]
+    own = max(made, key=len)
+    if steps.source != "function" or not len(own):
+        return []
+    if (own.start[1:] >= np.maximum.accumulate(own.end)[:-1]).all():
+        return list(own.line.tolist())
+    return [int(np.bincount(own.line).argmax())]

@@ -21,6 +21,8 @@ from pytest_tfperf.facts.host_activity import (
     eager_ops,
     model_processes,
     only_own,
+    remote_functions,
+    threads_of,
     why_compilations_hidden,
     why_executions_hidden,
 )
@@ -61,8 +63,9 @@ from pytest_tfperf.trace.devices import (
     device_spec,
     refuse_many_steps,
 )
+from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import Spans, covered, intersect, merge
-from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Advice, Table, Unknown, Value
 
 _NOTHING_TRACED = "nothing was traced"
@@ -328,6 +331,17 @@ class Evidence:
     def eager_ops(self) -> tuple[Ints, Counter[str]]:
         """The number of ops run eagerly in each step, shape (n_steps,), and how often each type."""
         return eager_ops(self._trace, self.launched)
+
+    @cached_property
+    def own_threads(self) -> list[int]:
+        """The lines of the threads of the steps, none where the steps are of no thread."""
+        host = Events.of(self._trace.plane(HOST))
+        return threads_of(self.launched, host, self.in_process)
+
+    @cached_property
+    def remote_functions(self) -> Counter[str]:
+        """The calls of functions that the steps let other processes run, by name."""
+        return remote_functions(self._trace, self.launched)
 
     @cached_property
     def functions(self) -> list[FunctionUse]:

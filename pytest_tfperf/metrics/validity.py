@@ -18,7 +18,7 @@ import numpy as np
 
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.facts.host_activity import JAX, PYTORCH, runs_jax, runs_ops
-from pytest_tfperf.facts.steps import MARKED, Steps
+from pytest_tfperf.facts.steps import MARKED
 from pytest_tfperf.facts.trace_errors import faults
 from pytest_tfperf.metric_evidence import (
     ANYWHERE,
@@ -38,9 +38,9 @@ from pytest_tfperf.metric_evidence import (
 from pytest_tfperf.metrics.evidence import UNTRACED, Evidence
 from pytest_tfperf.recording import UNSEEN
 from pytest_tfperf.text import and_more
-from pytest_tfperf.trace.events import Events, enclosing
+from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.host_events import called_function, eager_calls, eager_types, jax_calls
-from pytest_tfperf.trace.xspace import HOST, Trace
+from pytest_tfperf.trace.xspace import HOST
 from pytest_tfperf.values import Source, Value
 
 _OF_FRAMEWORKS = "tf_"
@@ -59,10 +59,6 @@ _NO_JAX = "the step called no function of JAX"
 _NO_OWN_OP = "the step ran no TensorFlow op but those of its input"
 _LOADED = "; {} loaded, and tfperf measures TensorFlow and JAX only"
 _BESIDE = "the step ran {} beside {}, and a trace shows one of them"
-# TensorFlow 2.18 to 2.22: tensorflow/core/common_runtime/eager/execute.cc, and
-# tensorflow/core/distributed_runtime/eager/eager_service_impl.cc
-_REQUEST, _SERVED = "EagerExecute", "EagerService:Enqueue"
-_LOCAL = ("EagerLocalExecute", "EagerKernelExecute")  # starts of names of what runs in a request
 _NAME = re.compile(r"__inference_(.+)_\d+\Z")
 _REMOTE = (
     "other processes ran functions of the step ({}), and the trace shows the work of this one only"
@@ -97,34 +93,12 @@ def elsewhere(evidence: Evidence, events: Events) -> Events:
     """
     if not len(events) or not (evidence.recording.bare or evidence.recording.other_threads):
         return events.where(np.zeros(len(events), bool))
-    own = _threads(evidence, Events.of(events.plane))
+    own = evidence.own_threads
     if evidence.launched.source != MARKED:  # the plugin waits at the end of an unmarked trace
         events = events.where(evidence.launched.of(events.start) >= 0)
     lines = events.plane.lines
     of_frameworks = [n for n, line in enumerate(lines) if line.name.startswith(_OF_FRAMEWORKS)]
     return events.where(~np.isin(events.line, own + of_frameworks) & bool(own))
-
-
-def _threads(evidence: Evidence, host: Events) -> list[int]:
-    """
-    Return the lines of the threads of the steps, none where the steps are of no thread.
-
-    Steps that are calls of one function may take turns on several. If these calls overlap, their
-    work does too, and the steps are those of the thread with most of them.
-    """
-    steps = evidence.launched
-    if steps.source == MARKED or (steps.source == "step_num" and evidence.in_process):
-        marks, ours = host.having("step_num"), host.having("step_num").having("tfperf")
-        return list((ours if len(ours) else marks).line.tolist())
-    function = steps.names[0].rpartition(" ")[0]
-    calls = (jax_calls(host), host.having(_TF_CALL))
-    made = [one.named(lambda name: called_function(name) == function).sorted() for one in calls]
-    own = max(made, key=len)
-    if steps.source != "function" or not len(own):
-        return []
-    if (own.start[1:] >= np.maximum.accumulate(own.end)[:-1]).all():
-        return list(own.line.tolist())
-    return [int(np.bincount(own.line).argmax())]
 
 
 def valid(values: Mapping[str, Value], evidence: Evidence) -> dict[str, Value]:
@@ -238,33 +212,11 @@ def _loaded(evidence: Evidence) -> str:
     return _LOADED.format(f"{' and '.join(others)} {verb}") if others else ""
 
 
-def remote_functions(trace: Trace, steps: Steps) -> Counter[str]:
-    """
-    Count the calls of functions in the steps that other processes ran, by name.
-
-    These are workers of `tf.distribute.ParameterServerStrategy`, for example. A request to a server
-    has no local execution in it. A server of the same process, as in tests, shows the execution in
-    an event of its own.
-    """
-    host = Events.of(trace.plane(HOST))
-    requests = host.called(_REQUEST)
-    requests = requests.where((requests.integers("is_func") > 0) & (steps.of(requests.start) >= 0))
-    local = enclosing(requests, host.named(lambda name: name.startswith(_LOCAL)))
-    runs_here = np.isin(np.arange(len(requests)), local)
-    served = runs_here & (enclosing(host.called(_SERVED), requests) >= 0)
-    asked, answered = (
-        Counter(name for name in events.texts("eager_op") if name)
-        for events in (requests.where(~runs_here), requests.where(served))
-    )
-    return asked - answered
-
-
 def why_remote(evidence: Evidence) -> str | None:
     """Return why the trace lacks work of the steps, or None if this process ran all functions."""
     if evidence.trace is None:
         return None
-    found = remote_functions(evidence.trace, evidence.launched)
-    named = Counter(_NAME.sub(r"\1", name) for name in found.elements())
+    named = Counter(_NAME.sub(r"\1", name) for name in evidence.remote_functions.elements())
     return _REMOTE.format(and_more(list(named), _N_NAMED)) if named else None
 
 

@@ -3,9 +3,9 @@
 import pytest
 from helpers.xspace import at, line, plane, space
 
+from pytest_tfperf.facts.host_activity import remote_functions
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.profile import profile_of
-from pytest_tfperf.metrics.validity import remote_functions
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 
