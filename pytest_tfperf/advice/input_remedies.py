@@ -8,13 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.facts.stages import (
-    ASYNC,
-    Stage,
-    asynchronous_above,
-    nearest_above,
-    stage_type,
-)
+from pytest_tfperf.facts.stages import ASYNC, Stage, asynchronous_above, nearest_above, stage_type
 from pytest_tfperf.quantities import BYTES, format_quantity
 from pytest_tfperf.recording import ENDLESS, UNSEEN, PipelineStage
 from pytest_tfperf.values import Unknown

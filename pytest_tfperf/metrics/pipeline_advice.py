@@ -14,16 +14,8 @@ from dataclasses import dataclass
 from pytest_tfperf.advice import guides
 from pytest_tfperf.advice.input_remedies import Pipeline, is_drawn_anew
 from pytest_tfperf.advice.thresholds import THRESHOLDS, Thresholds
-from pytest_tfperf.facts.stages import (
-    Fill,
-    Openings,
-    Stage,
-    find_fills,
-    find_openings,
-    nearest_above,
-    slowest_thread,
-    stage_type,
-)
+from pytest_tfperf.facts.stages import Stage, nearest_above, slowest_thread, stage_type
+from pytest_tfperf.facts.starts import Fill, Openings, find_fills, find_openings
 from pytest_tfperf.facts.trace_errors import faults
 from pytest_tfperf.metrics.copies import copies_for_input
 from pytest_tfperf.metrics.evidence import Evidence, Findings

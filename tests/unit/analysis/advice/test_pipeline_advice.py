@@ -6,7 +6,8 @@ import pytest
 
 from pytest_tfperf.advice import guides
 from pytest_tfperf.advice.thresholds import THRESHOLDS
-from pytest_tfperf.facts.stages import Fill, FunctionRuns, Openings, Stage
+from pytest_tfperf.facts.stages import FunctionRuns, Stage
+from pytest_tfperf.facts.starts import Fill, Openings
 from pytest_tfperf.metrics.pipeline_advice import LimitingPipeline, pipeline_advice
 
 ROOT = "Iterator::Root::Prefetch"
