@@ -68,7 +68,7 @@ _JAX = ("PjitFunction(", "jit_", "$pjit.py")
 # tensorflow/core/distributed_runtime/eager/eager_service_impl.cc
 _REQUEST, _SERVED = "EagerExecute", "EagerService:Enqueue"
 _LOCAL = ("EagerLocalExecute", "EagerKernelExecute")  # starts of names of what runs in a request
-_TF_CALL = "tf_function_call"
+TF_CALL = "tf_function_call"
 """The stat of calls of a tf.function."""
 
 
@@ -456,7 +456,7 @@ def threads_of(steps: Steps, host: Events, in_process: bool) -> list[int]:
         marks, ours = host.having("step_num"), host.having("step_num").having("tfperf")
         return list((ours if len(ours) else marks).line.tolist())
     function = steps.names[0].rpartition(" ")[0]
-    calls = (jax_calls(host), host.having(_TF_CALL))
+    calls = (jax_calls(host), host.having(TF_CALL))
     made = [one.named(lambda name: called_function(name) == function).sorted() for one in calls]
     own = max(made, key=len)
     if steps.source != "function" or not len(own):

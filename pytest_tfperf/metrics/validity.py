@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.facts.host_activity import JAX, PYTORCH, runs_jax, runs_ops
+from pytest_tfperf.facts.host_activity import JAX, PYTORCH, TF_CALL, runs_jax, runs_ops
 from pytest_tfperf.facts.steps import MARKED
 from pytest_tfperf.facts.trace_errors import faults
 from pytest_tfperf.metric_evidence import (
@@ -45,8 +45,6 @@ from pytest_tfperf.values import Source, Value
 
 _OF_FRAMEWORKS = "tf_"
 """Start of the names of the threads of TensorFlow and XLA (tensorflow::Env::StartThread)."""
-_TF_CALL = "tf_function_call"
-"""The stat of calls of a tf.function."""
 __tracebackhide__ = True
 _FROM_TRACE = (Source.TRACE, Source.CORRECTED, Source.PREDICTED)
 _MEASURED_IN = {"warm-up": Source.TIMED, "timed": Source.TIMED, "traced": Source.TRACE}
@@ -237,7 +235,7 @@ def _remote(values: Mapping[str, Value], evidence: Evidence) -> dict[str, str]:
 def _elsewhere(values: Mapping[str, Value], evidence: Evidence) -> dict[str, str]:
     """Find values that work of other threads is part of."""
     host = Events.of(evidence.trace.plane(HOST) if evidence.trace else None)
-    functions = _named(evidence, jax_calls(host), host.having(_TF_CALL), name=_functions)
+    functions = _named(evidence, jax_calls(host), host.having(TF_CALL), name=_functions)
     ops = _named(evidence, eager_calls(host), name=eager_types)
     waits = _named(evidence, host.named(lambda name: name.startswith(_WAIT)), name=_functions)
     made = and_more(list(evidence.recording.made_elsewhere), _N_NAMED)
