@@ -203,14 +203,6 @@ class HostWork:
         return HostWork(host=profile.name, steps=steps)
 
 
-def profiles_of_job(
-    traces: Sequence[Path], target_step_time_s: float | None = None
-) -> tuple[list[Profile], list[TraceError]]:
-    """Return the profiles of one run's traces, as `analyse_job`."""
-    analysed, errors = analyse_job(traces, target_step_time_s)
-    return [one.profile for one in analysed], errors
-
-
 def analyse_job(
     traces: Sequence[Path],
     target_step_time_s: float | None = None,

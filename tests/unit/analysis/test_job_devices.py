@@ -1,9 +1,8 @@
 """The devices of several hosts side by side, with clocks that are seconds apart; times in ms."""
 
 import pytest
+from helpers.jobs import profiles_of_job
 from helpers.pods import gpu_host, pod_host, write_pod
-
-from pytest_tfperf.metrics.multi_host import profiles_of_job
 
 pytestmark = pytest.mark.usefixtures("hosts_in_this_process")
 

@@ -4,10 +4,11 @@ import json
 
 import pytest
 from helpers.builders import profile
+from helpers.jobs import profiles_of_job
 from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.cli.main import main
-from pytest_tfperf.metrics.multi_host import HostWork, host_skew, profiles_of_job
+from pytest_tfperf.metrics.multi_host import HostWork, host_skew
 from pytest_tfperf.values import PARTS, Step
 
 

@@ -1,12 +1,12 @@
 """Padding and alignment in the profiles of traces."""
 
 from helpers.hlo import dot, encoded, module, op, parameters
+from helpers.jobs import profiles_of_job
 from helpers.tables import cells
 from helpers.traces import real_trace
 from helpers.xspace import at, field, line, plane, space
 
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.metrics.multi_host import profiles_of_job
 from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
