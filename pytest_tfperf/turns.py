@@ -6,6 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+PROTOCOL = 3
+"""
+Version of the messages between a run and its child processes (`child.messages`).
+
+Both ends of a paired run with two Pythons must have the same; count it up with each change of
+messages or options, since a child gets the options of the run.
+"""
 TURNS_WITH = "turns_with"
 """Key in the detail of a step_time: the variants measured alternately with this one."""
 

@@ -6,13 +6,14 @@ import gc
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_tfperf.child.messages import FromChild, Reported, Stopped, Task, Warned
 from pytest_tfperf.child.plugin_names import CONTROLLER, COORDINATOR, SILENCE
 
 # options that select, distribute, stop, ask or write for a whole run, which the parent does
@@ -44,25 +45,18 @@ _OPTIONS: dict[str, Any] = {
 _PLUGINS = ("lfplugin", "nfplugin", "stepwiseplugin", CONTROLLER, COORDINATOR)
 
 
-def run_only(config: pytest.Config, files: Sequence[str], task: Mapping[str, Any]) -> None:
-    """
-    Restrict a run to some files, before it is configured, and drop what concerns whole runs.
-
-    Args:
-        config: The run's configuration.
-        files: The test files.
-        task: `basetemp`, `argv` and the `options` of the run.
-    """
-    for name, value in {**_OPTIONS, **task["options"]}.items():
+def run_only(config: pytest.Config, files: Sequence[str], task: Task) -> None:
+    """Restrict a run to some files, before it is configured, and drop what concerns whole runs."""
+    for name, value in {**_OPTIONS, **task.options}.items():
         if hasattr(config.option, name):
             setattr(config.option, name, value)
     for name in _PLUGINS:
         config.pluginmanager.set_blocked(name)
-    config.option.basetemp = task["basetemp"]
+    config.option.basetemp = task.basetemp
     # pytest does not take arguments with these for paths
     if not any("[" in file or "::" in file for file in files):
         config.args[:] = files
-    sys.argv[:] = task["argv"]
+    sys.argv[:] = task.argv
 
 
 @contextmanager
@@ -95,8 +89,8 @@ class Reporting:
         self._config = config
         self.errors: dict[str, str] = {}
 
-    def send(self, **event: Any) -> None:
-        """Send one event, made of plain JSON values."""
+    def send(self, event: FromChild) -> None:
+        """Send one event."""
         raise NotImplementedError
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -108,30 +102,23 @@ class Reporting:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Send a report; the terminal reporter, before, lets a test fail with its subtests."""
         hook = self._config.hook.pytest_report_to_serializable
-        self.send(report=hook(config=self._config, report=report))
+        self.send(Reported(report=hook(config=self._config, report=report)))
 
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, when: str, location: Any
     ) -> None:
-        """
-        Send a warning of the test; the parent has seen those of collection itself.
-
-        Args:
-            warning_message: The warning.
-            when: Phase of the run.
-            location: Place of the warning.
-        """
+        """Send a warning of the test; the parent has seen those of collection itself."""
         if when == "runtest":
             category = warning_message.category
             self.send(
-                warning={
-                    "message": str(warning_message.message),
-                    "module": category.__module__,
-                    "category": category.__name__,
-                    "filename": warning_message.filename,
-                    "lineno": warning_message.lineno,
-                    "location": location,
-                }
+                Warned(
+                    message=str(warning_message.message),
+                    module=category.__module__,
+                    category=category.__name__,
+                    filename=warning_message.filename,
+                    lineno=warning_message.lineno,
+                    location=location,
+                )
             )
 
     @pytest.hookimpl(trylast=True)
@@ -145,4 +132,4 @@ class Reporting:
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Tell the parent that the test stopped the run."""
-        self.send(stopped=str(excinfo.value) or type(excinfo.value).__name__)
+        self.send(Stopped(why=str(excinfo.value) or type(excinfo.value).__name__))

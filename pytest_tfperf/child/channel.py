@@ -1,79 +1,73 @@
-"""JSON objects, one per line, between two processes that share a pair of sockets."""
+"""Messages between two processes that share a pair of sockets."""
 
 from __future__ import annotations
 
-import json
-import selectors
 import socket
-import time
-from typing import Any
+import struct
+from multiprocessing.connection import Connection
+from typing import Any, Generic, TypeVar
 
-PROTOCOL = 2
-"""
-Version of the messages between a run and its child processes.
+import msgspec
 
-Both ends of a paired run with two Pythons must have the same; count it up with each change of
-messages or options, since a child gets the options of the run.
-"""
-_CHUNK = 1 << 16
+Received = TypeVar("Received")
 
 
-class Channel:
-    """One end of the pair. Nobody else can connect to it, and it leaves nothing behind."""
+class Channel(Generic[Received]):
+    """
+    One end of the pair. Nobody else can connect to it, and it leaves nothing behind.
 
-    def __init__(self, end: socket.socket) -> None:
-        self._socket = end
-        self._rest = b""
+    Args:
+        end: The socket.
+        receives: The messages that the other end sends.
+        patience_s: Longest wait until the other end takes a message, in seconds; None for any.
+    """
 
-    def send(self, seconds: float | None = None, /, **message: Any) -> None:
+    def __init__(self, end: socket.socket, receives: Any, patience_s: float | None = None) -> None:
+        if patience_s is not None:
+            limit = struct.pack("ll", int(patience_s), int(patience_s % 1 * 1e6))
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        self._connection = Connection(end.detach())
+        self._decoder = msgspec.msgpack.Decoder(receives)
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
+
+    def send(self, message: msgspec.Struct) -> None:
         """
-        Send one object.
+        Send a message.
 
         Raises:
             EOFError: If the other end is closed.
-            TimeoutError: If the other end does not take all of it within `seconds`.
+            TimeoutError: If the other end does not take it in time.
         """
-        self._socket.settimeout(seconds)
         try:
-            self._socket.sendall(json.dumps(message, default=str).encode() + b"\n")
+            self._connection.send_bytes(self._encoder.encode(message))
+        except BlockingIOError as error:
+            raise TimeoutError(str(error)) from error
+        except OSError as error:
+            raise EOFError(str(error)) from error
+
+    def receive(self, seconds: float | None = None) -> Received:
+        """
+        Receive a message.
+
+        Raises:
+            EOFError: If the other end is closed.
+            TimeoutError: If none begins to arrive within `seconds`.
+        """
+        try:
+            if not self._connection.poll(seconds):
+                raise TimeoutError(f"no answer within {seconds:g} s")
+            message: Received = self._decoder.decode(self._connection.recv_bytes())
         except TimeoutError:
             raise
         except OSError as error:
             raise EOFError(str(error)) from error
-
-    def receive(self, seconds: float | None = None) -> dict[str, Any]:
-        """
-        Receive one object.
-
-        Raises:
-            EOFError: If the other end is closed.
-            TimeoutError: If none arrives within `seconds`.
-        """
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while b"\n" not in self._rest:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not self._can_read(left):
-                raise TimeoutError(f"no answer within {seconds:g} s")
-            self._rest += self._read()
-        line, _, self._rest = self._rest.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
         return message
 
     def close(self) -> None:
         """Close this end, which tells the other one that nothing more comes."""
-        self._socket.close()
+        self._connection.close()
 
-    def _can_read(self, seconds: float | None) -> bool:
-        """Wait at most `seconds`; select.select fails in a process with over 1,000 open files."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._socket, selectors.EVENT_READ)
-            return bool(selector.select(seconds))
 
-    def _read(self) -> bytes:
-        try:
-            data = self._socket.recv(_CHUNK)
-        except OSError as error:
-            raise EOFError(str(error)) from error
-        if not data:
-            raise EOFError("the other end is closed")
-        return data
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy as one of Python, and what else MessagePack has not as text."""
+    return value.item() if hasattr(value, "item") else str(value)

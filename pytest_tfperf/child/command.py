@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_tfperf.child.cleanup import Cleanup
+from pytest_tfperf.child.messages import Task
 from pytest_tfperf.child.process import ChildProcess, Launch
 from pytest_tfperf.values import Json
 
@@ -33,11 +34,9 @@ SAME_ENVIRONMENT = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PytestRun:
+class PytestRun(Launch):
     """A run of pytest in a child process that collects some files and runs the tests it is told."""
 
-    label: str
-    """Name of the process in messages."""
     root: Path
     """Folder that node keys and `files` start from."""
     files: Sequence[str]
@@ -46,10 +45,6 @@ class PytestRun:
     """The `sys.path` that pytest starts with."""
     arguments: Sequence[str]
     """Arguments of pytest."""
-    folder: Path
-    """Working directory."""
-    environment: Mapping[str, str]
-    """Environment variables, all of them."""
     options: Mapping[str, Any]
     """Options that override those of the arguments, by their names in `config.option`."""
     basetemp: str | None = None
@@ -58,14 +53,6 @@ class PytestRun:
     """The `workerinput` of xdist, if this process is one of its workers."""
     is_covered: bool = False
     """True if pytest-cov is loaded, which the child must not start."""
-    cores: Sequence[int] = ()
-    """Cores that the process is pinned to; empty for any."""
-    shows_output: bool = False
-    """True if it prints where this process does; else its output is kept for messages."""
-    pauses: bool = True
-    """True if the process is stopped while nobody waits for it."""
-    patience_s: float | None = None
-    """Longest wait for an answer, in seconds; None for READY_S."""
     is_coordinated: bool = True
     """True if profiles take turns and are judged by this process."""
     extension: tuple[str, Json] | None = None
@@ -74,7 +61,7 @@ class PytestRun:
     """Path of another Python that runs it; None for the one of this process."""
 
     def command(self, fd: int) -> list[str]:
-        """Return the command that runs pytest, with `fd` as the socket to this process."""
+        """Return the command that runs pytest."""
         start = (
             f"import sys; sys.path[:] = {[str(entry) for entry in self.path]!r}; "
             "import pytest; sys.exit(pytest.main())"
@@ -84,32 +71,19 @@ class PytestRun:
         own = [*uncovered, "-p", PLUGIN, f"{OPTION}={fd}"]
         return [self.python or sys.executable, *flags, "-c", start, *own, *self.arguments]
 
-    def launch(self) -> Launch:
-        """Return how the process is started."""
-        return Launch(
-            label=self.label,
-            command=self.command,
-            folder=self.folder,
-            environment=self.environment,
-            cores=self.cores,
-            shows_output=self.shows_output,
-            pauses=self.pauses,
-            patience_s=self.patience_s,
+    def task(self, scratch: Path) -> Task:
+        """Return the first message to the process."""
+        return Task(
+            root=str(self.root),
+            files=list(self.files),
+            basetemp=self.basetemp,
+            argv=sys.argv,
+            options=self.options,
+            workerinput=self.worker,
+            coordinated=self.is_coordinated,
+            extension=self.extension,
+            scratch=str(scratch),
         )
-
-    def task(self, scratch: Path) -> Json:
-        """Return the first message to the process; `scratch` is removed even if it crashes."""
-        return {
-            "root": str(self.root),
-            "files": list(self.files),
-            "basetemp": self.basetemp,
-            "argv": sys.argv,
-            "options": dict(self.options),
-            "workerinput": self.worker,
-            "coordinated": self.is_coordinated,
-            "extension": self.extension,
-            "scratch": str(scratch),
-        }
 
 
 def same_run(config: pytest.Config, label: str, root: Path, files: Sequence[str]) -> PytestRun:
@@ -145,9 +119,9 @@ def start_pytest(run: PytestRun, cleanup: Cleanup) -> ChildProcess:
     Raises:
         PairedError: If it cannot be started, has ended, or does not read its task.
     """
-    child = ChildProcess(run.launch(), cleanup)
+    child = ChildProcess(run, cleanup)
     try:
-        child.send(**run.task(cleanup.folder))
+        child.send(run.task(cleanup.folder))
         child.is_awaited = True
     except BaseException:
         child.kill()

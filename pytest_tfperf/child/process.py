@@ -8,16 +8,28 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pytest_tfperf.child.channel import Channel
 from pytest_tfperf.child.cleanup import GRACE_S, Cleanup
+from pytest_tfperf.child.messages import (
+    Collected,
+    FromChild,
+    Message,
+    Part,
+    Play,
+    Reported,
+    Run,
+    Stopped,
+    Warned,
+)
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine.cores import pin_threads, pinned
+from pytest_tfperf.values import Json
 
 READY_S = 600.0
 """Seconds that a child may take to answer by default: it collects, compiles and trains in them."""
@@ -26,6 +38,10 @@ _STOPPED = sum(getattr(os, name, 0) for name in ("WSTOPPED", "WEXITED", "WNOHANG
 # seconds between two looks whether the process has ended: what it started may hold its connection
 _GLANCE_S = 1.0
 _OUTPUT_LINES = 12
+_OTHER_NAMES = (
+    "  collected a second time, the tests have other names; "
+    "see that parameters and their ids are the same each time"
+)
 
 
 class ProcessLost(PairedError):
@@ -50,12 +66,10 @@ class RunStopped(PairedError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """The command of a child process, and what it starts with."""
+    """How a child process starts, and how it is treated."""
 
     label: str
     """Name of the process in messages."""
-    command: Callable[[int], Sequence[str]]
-    """Gives the command, from the file descriptor of the process's socket."""
     folder: Path
     """Working directory."""
     environment: Mapping[str, str]
@@ -68,6 +82,10 @@ class Launch:
     """True if the process is stopped while nobody waits for it."""
     patience_s: float | None = None
     """Longest wait for an answer, in seconds; None for READY_S."""
+
+    @abstractmethod
+    def command(self, fd: int) -> list[str]:
+        """Return the command of the process, which finds its socket to this one at `fd`."""
 
 
 class ChildProcess:
@@ -84,20 +102,20 @@ class ChildProcess:
 
     def __init__(self, launch: Launch, cleanup: Cleanup) -> None:
         self.label = launch.label
-        self.reports: list[Any] = []
-        self.warnings: list[Any] = []
+        self.reports: list[Json] = []
+        self.warnings: list[Warned] = []
         self.collected: frozenset[str] = frozenset()
         self.profiled: tuple[str, ...] = ()
         self.has_ended = False
         self.is_awaited = False
-        self._errors: dict[str, str] = {}
-        self._next: dict[str, Any] | None = None
+        self._errors: Mapping[str, str] = {}
+        self._next: FromChild | None = None
         self._pauses, self._patience_s = launch.pauses, launch.patience_s
         self._cleanup = cleanup
         with ExitStack() as unless_started:  # a time limit or Ctrl-C may end this at any line
             self._output = unless_started.enter_context(tempfile.TemporaryFile())
             ours, theirs = socket.socketpair()
-            self._channel = Channel(ours)
+            self._channel = Channel[FromChild](ours, FromChild, READY_S)
             unless_started.callback(self._channel.close)
             try:
                 with theirs, pinned(launch.cores):
@@ -132,21 +150,37 @@ class ChildProcess:
         """Exit status, or the signal that ended it; call after its end."""
         return _status(self._process.returncode)
 
-    def await_collected(self, seconds: float | None = None) -> None:
+    def await_collected(self, test: str | None = None) -> None:
         """
         Wait until it has collected; then the attributes `collected` and `profiled` are set.
 
+        Args:
+            test: Node key of a test that it must have collected; None for any.
+
         Raises:
-            PairedError: If it ended, or was not ready in time.
+            PairedError: If it ended, was not ready in time, or has no such test.
         """
-        event = self.next_event(seconds)
-        if "collected" not in event:
-            error = RunStopped(self.label, str(event.get("stopped")), self.output())
+        message = self.next_event()
+        if not isinstance(message, Collected):
+            why = message.why if isinstance(message, Stopped) else f"it sent {message}"
+            error = RunStopped(self.label, why, self.output())
             self.kill()
             raise error
-        self.collected = frozenset(event["collected"])
-        self.profiled = tuple(event["profiled"])
-        self._errors = event["errors"]
+        self.collected, self.profiled = frozenset(message.tests), tuple(message.profiled)
+        self._errors = message.errors
+        if test is not None:
+            self.require(test)
+
+    def require(self, test: str) -> None:
+        """
+        Demand that it has collected a test.
+
+        Raises:
+            PairedError: If it has not, with the errors of its file.
+        """
+        if test not in self.collected:
+            why = self.errors_of(test) or _OTHER_NAMES
+            raise PairedError(f"{self.label} has no test of this name:\n{why}")
 
     def errors_of(self, test: str) -> str:
         """Return the collection errors of a test's file, and of the folders that hold it."""
@@ -157,7 +191,7 @@ class ChildProcess:
             if file == node or file.startswith(f"{node}/") or node in ("", ".")
         )
 
-    def send(self, **message: Any) -> None:
+    def send(self, message: Message) -> None:
         """
         Send a message, such as an answer or a test, and let the process go on.
 
@@ -166,37 +200,32 @@ class ChildProcess:
         """
         self._signal(signal.SIGCONT)  # or it could not read a long message
         try:
-            self._channel.send(READY_S, **message)
+            self._channel.send(message)
         except EOFError as error:
             raise self._lost() from error
         except TimeoutError as error:
             raise self._hung(READY_S) from error
 
-    def run(self, test: str, following: str | None, part: Mapping[str, Any] | None = None) -> None:
+    def run(self, test: str, following: str | None = None, part: Part | None = None) -> None:
         """
-        Name the test that it is to run.
-
-        Args:
-            test: Node key of the test.
-            following: Node key of the test that runs next; fixtures which it uses stay set up.
-            part: The variant that the test runs for, if it runs for one.
+        Name the test that it is to run; see `messages.Run`.
 
         Raises:
             PairedError: If it has ended, or does not read.
         """
         self.reports, self.warnings = [], []
-        self.send(run=test, next=following, part=part)
+        self.send(Run(test=test, following=following, part=part))
 
     def end_turns(self) -> None:
         """Tell a profile that waits for turns that there are no more. Raises: as `send`."""
         if self._next is None:
-            self.send(turn=None)
+            self.send(Play(turn=None))
 
-    def put_back(self, event: dict[str, Any]) -> None:
+    def put_back(self, event: FromChild) -> None:
         """Return this event again from the next call of `next_event`."""
         self._next = event
 
-    def next_event(self, seconds: float | None = None) -> dict[str, Any]:
+    def next_event(self, seconds: float | None = None) -> FromChild:
         """
         Let it run until it sends an event that wants an answer; keep its reports and warnings.
 
@@ -213,7 +242,7 @@ class ChildProcess:
         except TimeoutError as error:
             raise self._hung(seconds) from error
 
-    def event_within(self, seconds: float) -> dict[str, Any]:
+    def event_within(self, seconds: float) -> FromChild:
         """
         Return the next event as `next_event` does; without one the process goes on.
 
@@ -229,10 +258,10 @@ class ChildProcess:
         try:
             while True:
                 event = self._receive(seconds)
-                if "report" in event:
-                    self.reports.append(event["report"])
-                elif "warning" in event:
-                    self.warnings.append(event["warning"])
+                if isinstance(event, Reported):
+                    self.reports.append(event.report)
+                elif isinstance(event, Warned):
+                    self.warnings.append(event)
                 else:
                     self.is_awaited = False
                     return event
@@ -261,11 +290,11 @@ class ChildProcess:
             self._process.wait(GRACE_S if grace_s is None else grace_s)
         self.kill()
 
-    def interrupt(self) -> None:
-        """End it as Ctrl-C does, with fixtures torn down and exit handlers run, or else at once."""
+    def interrupt(self, grace_s: float | None = None) -> None:
+        """End it as Ctrl-C does, with fixtures torn down, or else at once; `grace_s` as `close`."""
         if not self.has_ended:
             self._signal(signal.SIGINT)
-        self.close()
+        self.close(grace_s)
 
     def kill(self) -> None:
         """End it at once, with all that it has started."""
@@ -285,7 +314,7 @@ class ChildProcess:
         self._output.seek(0)
         return _excerpt(self._output.read().decode(errors="replace"))
 
-    def _receive(self, seconds: float) -> dict[str, Any]:
+    def _receive(self, seconds: float) -> FromChild:
         deadline = time.monotonic() + seconds
         while True:
             ended = self._process.poll() is not None

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import pytest
 
+from pytest_tfperf.child.messages import Warned
+
 _REPORT_LINES = 30
 
 
@@ -60,17 +62,16 @@ def report_from(item: pytest.Item, data: Any) -> Any:
     return report
 
 
-def record_warning(item: pytest.Item, data: dict[str, Any]) -> None:
+def record_warning(item: pytest.Item, data: Warned) -> None:
     """Let pytest show a warning of another process."""
-    category = getattr(sys.modules.get(data["module"]), data["category"], UserWarning)
-    message = warnings.WarningMessage(data["message"], category, data["filename"], data["lineno"])
-    location = tuple(data["location"]) if data["location"] else None
+    category = getattr(sys.modules.get(data.module), data.category, UserWarning)
+    message = warnings.WarningMessage(data.message, category, data.filename, data.lineno)
     item.config.hook.pytest_warning_recorded.call_historic(
         kwargs={
             "warning_message": message,
             "nodeid": item.nodeid,
             "when": "runtest",
-            "location": location,
+            "location": data.location,
         }
     )
 

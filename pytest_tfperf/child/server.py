@@ -9,15 +9,28 @@ from __future__ import annotations
 import argparse
 import importlib
 import socket
-from collections.abc import Generator, Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Generator, Iterable
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 import pytest
 
 from pytest_tfperf.child.base_plugin import Reporting, run_only, silenced
 from pytest_tfperf.child.channel import Channel
+from pytest_tfperf.child.messages import (
+    AtProfile,
+    Collected,
+    Ended,
+    FromChild,
+    Judged,
+    Part,
+    Play,
+    Profiled,
+    Ran,
+    Run,
+    Task,
+    ToChild,
+)
 from pytest_tfperf.child.node_names import node_key
 from pytest_tfperf.child.plugin_names import CHILD_SERVER
 from pytest_tfperf.markers import is_profiled
@@ -36,15 +49,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
     """Receive the task, and restrict the run to its files."""
-    channel = Channel(socket.socket(fileno=config.option.tfperf_child))
+    channel = Channel[ToChild](socket.socket(fileno=config.option.tfperf_child), ToChild)
     task = channel.receive()
-    root = Path(task["root"])
-    if task.get("workerinput") is not None:
-        config.workerinput = task["workerinput"]  # type: ignore[attr-defined]
+    assert isinstance(task, Task)
+    if task.workerinput is not None:
+        config.workerinput = task.workerinput  # type: ignore[attr-defined]
         config.workeroutput = {}  # type: ignore[attr-defined]
-    files = [root / file for file in task["files"]]
+    files = [Path(task.root, file) for file in task.files]
     run_only(config, [str(file) for file in files if file.exists()], task)
-    kind = CoordinatedServer if task["coordinated"] else ChildServer
+    kind = CoordinatedServer if task.coordinated else ChildServer
     config.pluginmanager.register(kind(config, channel, task), CHILD_SERVER)
     with silenced(config):
         return (yield)
@@ -63,24 +76,20 @@ class Extension(Protocol):
 class ChildServer(Reporting):
     """Runs the tests that the parent names, and sends their reports."""
 
-    def __init__(self, config: pytest.Config, channel: Channel, task: Mapping[str, Any]) -> None:
+    def __init__(self, config: pytest.Config, channel: Channel[ToChild], task: Task) -> None:
         super().__init__(config)
         self._channel = channel
-        self._root = Path(task["root"])
-        self.scratch: str = task["scratch"]
+        self._root = Path(task.root)
+        self.scratch = task.scratch
         """A folder that is removed even if this process crashes."""
-        self.part: Mapping[str, Any] | None = None
-        """
-        The variant or the worker that the running test is for.
-
-        It has `variant` or `worker`, `profile` (None of a worker), and results of `earlier` calls.
-        """
+        self.part: Part | None = None
+        """The call that the running test is for, if it is for one."""
         self._items: dict[str, pytest.Item] = {}
 
-    def send(self, **event: Any) -> None:
+    def send(self, event: FromChild) -> None:
         """Send an event; end the run if the parent has ended."""
         try:
-            self._channel.send(**event)
+            self._channel.send(event)
         except EOFError:
             _exit()
 
@@ -97,15 +106,16 @@ class ChildServer(Reporting):
     def pytest_runtestloop(self) -> bool:
         """Run the tests that the parent names, until it closes its end."""
         profiled = [key for key, item in self._items.items() if is_profiled(item)]
-        self.send(collected=list(self._items), profiled=profiled, errors=self.errors)
-        while (command := self._receive()) is not None:
-            self.part = command.get("part")
-            item, following = self._items[command["run"]], self._items.get(command["next"])
+        self.send(Collected(tests=list(self._items), profiled=profiled, errors=self.errors))
+        while isinstance(run := self._receive(), Run):
+            self.part = run.part
+            item = self._items[run.test]
+            following = self._items.get(run.following) if run.following else None
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            self.send(ended=True)
+            self.send(Ended())
         return True
 
-    def _receive(self) -> dict[str, Any] | None:
+    def _receive(self) -> ToChild | None:
         try:
             return self._channel.receive()
         except EOFError:
@@ -115,9 +125,9 @@ class ChildServer(Reporting):
 class CoordinatedServer(ChildServer):
     """A child whose profiles take turns with those of other processes and are judged there."""
 
-    def __init__(self, config: pytest.Config, channel: Channel, task: Mapping[str, Any]) -> None:
+    def __init__(self, config: pytest.Config, channel: Channel[ToChild], task: Task) -> None:
         super().__init__(config, channel, task)
-        self._extension = _extension(self._root, task["extension"])
+        self._extension = _extension(self._root, task.extension)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -132,7 +142,7 @@ class CoordinatedServer(ChildServer):
 
     def counts(self, profile: str) -> bool:
         """Return whether this process is to measure a profile: a variant's process only its own."""
-        return self.part is None or self.part["profile"] == profile
+        return self.part is None or self.part.profile == profile
 
     def keeps(self, profile: str) -> bool:
         """
@@ -141,7 +151,7 @@ class CoordinatedServer(ChildServer):
         Those of the ref would lie among the working tree's. Those of a second process for the same
         test repeat the first one's.
         """
-        if self.part is not None and "worker" in self.part:
+        if self.part is not None and self.part.profile is None:
             return True
         if not self.counts(profile):
             return False
@@ -159,17 +169,19 @@ class CoordinatedServer(ChildServer):
             setting: Recorded setting of the environment that they were taken in.
         """
         answer = self.ask(
-            profiles=[profile.to_json() for profile in profiles],
-            tolerance=tolerance,
-            setting=setting,
-            void=self._extension.void_reasons() if self._extension is not None else [],
+            Profiled(
+                profiles=[profile.to_json() for profile in profiles],
+                tolerance=tolerance,
+                setting=setting,
+                void=self._extension.void_reasons() if self._extension is not None else (),
+            )
         )
-        checks = answer["checks"]
+        checks = answer.checks if isinstance(answer, Judged) else None
         return None if checks is None else [Check.from_json(check) for check in checks]
 
-    def ask(self, **question: Any) -> dict[str, Any]:
+    def ask(self, question: FromChild) -> ToChild:
         """Ask the coordinator, and wait for its answer; until then this process may be stopped."""
-        self.send(**question)
+        self.send(question)
         answer = self._receive()
         if answer is None:
             _exit()
@@ -183,14 +195,15 @@ class _ChildTurnClient:
         self._server, self._profile, self._tolerance = server, profile, tolerance
 
     def ready(self, ready: Ready) -> Turn | None:
-        return self._turn(ready=asdict(ready), profile=self._profile, tolerance=self._tolerance)
+        at_profile = AtProfile(profile=self._profile, ready=ready, tolerance=self._tolerance)
+        return self._turn(at_profile)
 
     def ran(self, step_s: float) -> Turn | None:
-        return self._turn(step_s=step_s)
+        return self._turn(Ran(step_s=step_s))
 
-    def _turn(self, **question: Any) -> Turn | None:
-        turn = self._server.ask(**question)["turn"]
-        return Turn(**turn) if turn else None
+    def _turn(self, question: FromChild) -> Turn | None:
+        answer = self._server.ask(question)
+        return answer.turn if isinstance(answer, Play) else None
 
 
 def _extension(root: Path, wanted: tuple[str, Json] | None) -> Extension | None:

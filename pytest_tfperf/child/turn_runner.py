@@ -1,11 +1,12 @@
-"""Run turns in a child process: their length, and the time of a step in one."""
+"""Rounds of turns: their order, their length, and the time of a step in one."""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from pytest_tfperf.child.messages import Play, Ran
 from pytest_tfperf.child.process import ChildProcess
 from pytest_tfperf.turns import Ready, Turn
 
@@ -19,9 +20,41 @@ _MOST_ALIKE = 10.0  # ratio of two steps up to which both run as many calls in a
 _LEAST_CALL_S = 1e-6
 _MOST_EPOCH_S = 1.0  # longest epoch that a turn covers whole
 
+Rounds = list[dict[str, float]]
+"""Seconds of a step in each round, by player in the order in which they played."""
 
-class StepsExhausted(Exception):
-    """A process had no more steps, or its test failed, within a turn."""
+
+class NoMoreSteps(Exception):
+    """A player has no more steps for a turn; the message says why."""
+
+
+def run_rounds(
+    players: Mapping[str, Callable[[], float]],
+    goes_on: Callable[[Rounds], bool],
+    chance: random.Random,
+    before_each: Callable[[], object] = lambda: None,
+) -> tuple[Rounds, str]:
+    """
+    Let players take turns, in random order in each round.
+
+    Args:
+        players: By name, runs a turn and returns the seconds of a step, or raises NoMoreSteps.
+        goes_on: Returns whether another round begins after those so far.
+        chance: Draws the order.
+        before_each: Called before each round; it may raise NoMoreSteps.
+
+    Returns:
+        The rounds that were complete, and why a player ended them, else nothing.
+    """
+    rounds: Rounds = []
+    try:
+        while goes_on(rounds):
+            before_each()
+            order = chance.sample(list(players), len(players))
+            rounds.append({name: players[name]() for name in order})
+    except NoMoreSteps as error:
+        return rounds, str(error)
+    return rounds, ""
 
 
 def turn_sizes(readies: Sequence[Ready], chance: random.Random) -> list[Turn]:
@@ -78,13 +111,13 @@ def run_turn(child: ChildProcess, turn: Turn, ready: Ready) -> float:
         ready: The profile that waits in the process.
 
     Raises:
-        StepsExhausted: If the profile or its test has ended; the next event of the child says more.
+        NoMoreSteps: If the profile or its test has ended; the next event of the child says more.
         PairedError: If the child ended or hung.
     """
     expected_s = (turn.untimed + turn.timed) * ready.call_s
-    child.send(turn={"untimed": turn.untimed, "timed": turn.timed})
+    child.send(Play(turn=turn))
     event = child.next_event(_PATIENCE * expected_s + _PATIENCE_S)
-    if "step_s" not in event:
+    if not isinstance(event, Ran):
         child.put_back(event)
-        raise StepsExhausted
-    return float(event["step_s"])
+        raise NoMoreSteps(f"the data of {child.label} ended within a turn")
+    return event.step_s

@@ -1,5 +1,5 @@
 """
-Run the workers of a job, each in a process of its own.
+`tf_profile.workers`: the workers of a MultiWorkerMirroredStrategy, each in a process of its own.
 
 A worker's process runs the same test again, up to this call of `workers`. All run at the same time,
 since they wait for each other in collectives.
@@ -7,20 +7,20 @@ since they wait for each other in collectives.
 
 from __future__ import annotations
 
+import json
 import signal
+import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 
 import pytest
 
-from pytest_tfperf.child.cleanup import Cleanup
+from pytest_tfperf.child.calls import Calls, Replay
+from pytest_tfperf.child.children import Spec, children, ended_early
+from pytest_tfperf.child.messages import Done, Measured
 from pytest_tfperf.child.process import READY_S, ChildProcess, ProcessLost
-from pytest_tfperf.child.same_test import SameTest
-from pytest_tfperf.child.server import CoordinatedServer
-from pytest_tfperf.cluster.worker_calls import WorkersCall, cluster_environments, who
-from pytest_tfperf.errors import CaptureError, PairedError
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import Json
@@ -44,9 +44,28 @@ _DEATH_S = 1.0
 """Seconds in which the death of a worker is seen after the error that it caused in another."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersCall:
+    """One call of `tf_profile.workers`."""
+
+    names: Sequence[str]
+    """Names of the profiles, one a worker, the chief's first."""
+    measure: Callable[[], Profile]
+    """Makes the profile of the worker that this process is."""
+
+
+RunWorkers = Callable[[WorkersCall], tuple[Profile, ...]]
+"""Runs the workers of a call in processes of their own."""
+
+
+def who(index: int) -> str:
+    """Return the name of a worker in messages and profiles."""
+    return f"worker {index}"
+
+
 class WorkerProcesses:
     """
-    Runs the workers of one test's calls of `workers`; see `worker_calls.RunWorkers`.
+    Runs the workers of one test's calls of `workers`; see `RunWorkers`.
 
     Args:
         item: The test.
@@ -57,65 +76,40 @@ class WorkerProcesses:
     def __init__(
         self, item: pytest.Item, announce: Callable[[str], None], exclusive: Exclusive
     ) -> None:
-        self._test = SameTest(item, "workers")
-        self._announce, self._exclusive = announce, exclusive
-        self._earlier: list[Json] = []
+        self._calls, self._announce = Calls(item, "workers", announce, exclusive), announce
 
     def __call__(self, call: WorkersCall) -> tuple[Profile, ...]:
         """Run the workers of one call, and return their profiles."""
-        try:
-            with self._exclusive(self._announce):
-                profiles = self._with_processes(call)
-        except CaptureError as error:  # the test may expect it, and go on
-            self._earlier.append({"error": str(error)})
-            raise
-        self._earlier.append({"profiles": [profile.to_json() for profile in profiles]})
-        return profiles
+        return _profiles(self._calls.answered(lambda: self._measured(call)))
 
-    def _with_processes(self, call: WorkersCall) -> tuple[Profile, ...]:
+    def _measured(self, call: WorkersCall) -> Json:
         """Run the workers, and again if TensorFlow crashes in one of them."""
-        for attempt in range(1, _ATTEMPTS + 1):
+        for _ in range(_ATTEMPTS - 1):
             try:
                 return self._attempt(call)
             except ProcessLost as error:
-                if error.status not in _CRASHES or attempt == _ATTEMPTS:
-                    raise CaptureError(str(error)) from None
-            except PairedError as error:
-                raise CaptureError(str(error)) from None
-        raise AssertionError
+                if error.status not in _CRASHES:
+                    raise
+        return self._attempt(call)
 
-    def _attempt(self, call: WorkersCall) -> tuple[Profile, ...]:
-        cleanup, children = Cleanup(), list[ChildProcess]()
-        try:
-            return self._measured(call, cleanup, children)
-        finally:
-            for child in children:
-                child.kill()  # one that is left may wait in a collective for one that has ended
-            cleanup.close()
-            self._announce("")
-
-    def _measured(
-        self, call: WorkersCall, cleanup: Cleanup, children: list[ChildProcess]
-    ) -> tuple[Profile, ...]:
-        """Run the workers; `children` gets a process for each."""
+    def _attempt(self, call: WorkersCall) -> Json:
         n_workers = len(call.names)
+        specs = [
+            Spec(who=who(index), environment=environment, changes={"pauses": False})
+            for index, environment in enumerate(cluster_environments(n_workers))
+        ]
         self._announce(f"starting {n_workers} workers")
-        for index, environment in enumerate(cluster_environments(n_workers)):
-            children.append(self._test.start(who(index), cleanup, environment, pauses=False))
-        for child in children:
-            self._test.await_collected(child)
-        self._announce(f"measuring {n_workers} workers")
-        for name, child in zip(call.names, children, strict=True):
-            part = {"worker": name, "profile": None, "earlier": list(self._earlier)}
-            child.run(self._test.key, None, part)
-        events = self._events(children)
-        for child in children:  # all end at the same time, as TensorFlow wants it
-            child.send(done=True)
-        for child in children:
-            child.close()
-        return tuple(Profile.from_json(event["profiled"]) for event in events.values())
+        # after an error, one that is left may wait in a collective for one that has ended
+        with children(self._calls.item, specs, grace_s=0.0) as started:
+            self._announce(f"measuring {n_workers} workers")
+            for name, child in zip(call.names, started, strict=True):
+                self._calls.run(child, name)
+            events = self._events(started, specs)
+            for child in started:  # all end at the same time, as TensorFlow wants it
+                child.send(Done())
+        return {"profiles": [event.profile for event in events]}
 
-    def _events(self, children: list[ChildProcess]) -> Mapping[int, dict[str, Any]]:
+    def _events(self, started: Sequence[ChildProcess], specs: Sequence[Spec]) -> list[Measured]:
         """
         Wait for the profiles of all workers, in the order of the workers.
 
@@ -123,10 +117,10 @@ class WorkerProcesses:
             CaptureError: As soon as one fails, since the others wait for it.
             ProcessLost: As soon as one has ended, or if one does not answer in time.
         """
-        found: dict[int, dict[str, Any]] = {}
+        found: dict[int, Measured] = {}
         deadline = time.monotonic() + READY_S
-        while len(found) < len(children):
-            for index, child in enumerate(children):
+        while len(found) < len(started):
+            for index, child in enumerate(started):
                 if index in found:
                     continue
                 try:
@@ -136,11 +130,12 @@ class WorkerProcesses:
                         how = f"did not answer within {READY_S:.0f} s"
                         raise ProcessLost(child.label, how, child.output()) from None
                     continue
-                if "profiled" not in event:
-                    _raise_lost([other for other in children if other is not child])
-                    raise self._test.failed(child, who(index), event)
+                if not isinstance(event, Measured):
+                    _raise_lost([other for other in started if other is not child])
+                    item, name = self._calls.item, self._calls.name
+                    raise ended_early(item, child, specs[index], event, name)
                 found[index] = event
-        return dict(sorted(found.items()))
+        return [found[index] for index in sorted(found)]
 
 
 def _raise_lost(children: Sequence[ChildProcess]) -> None:
@@ -156,28 +151,40 @@ def _raise_lost(children: Sequence[ChildProcess]) -> None:
             child.event_within(max(0.0, deadline - time.monotonic()))
 
 
-class WorkerClient:
+def work_here(replay: Replay, call: WorkersCall) -> tuple[Profile, ...]:
+    """Answer a call in a worker's process; the one that it is for does not return."""
+    answer = replay.earlier({name: name for name in call.names})
+    if answer is None:
+        replay.end(Measured(profile=call.measure().to_json()))
+    return _profiles(answer)
+
+
+def _profiles(answer: Json) -> tuple[Profile, ...]:
+    return tuple(Profile.from_json(profile) for profile in answer["profiles"])
+
+
+def cluster_environments(n_workers: int) -> list[dict[str, str]]:
     """
-    Answers calls of `workers` in a worker's process, up to the one that the process is for.
+    Return environment variables of each worker, by which TensorFlow finds the others.
 
-    See `worker_calls.RunWorkers`.
+    `TF_CONFIG` is what `tf.distribute.cluster_resolver.TFConfigClusterResolver` reads. The workers
+    listen on ports of the loopback interface that are free now.
     """
-
-    def __init__(self, server: CoordinatedServer, part: Mapping[str, Any]) -> None:
-        self._server, self._name = server, part["worker"]
-        self._earlier = list(part["earlier"])
-
-    def __call__(self, call: WorkersCall) -> tuple[Profile, ...]:
-        """Answer a call; the one that the process is for does not return."""
-        if self._earlier:
-            earlier = self._earlier.pop(0)
-            if "error" in earlier:
-                raise CaptureError(earlier["error"])
-            return tuple(Profile.from_json(profile) for profile in earlier["profiles"])
-        if self._name not in call.names:
-            others = ", ".join(call.names)
-            raise CaptureError(
-                f"run again, this call of workers has other profiles: {others} and no {self._name}"
+    addresses = [f"127.0.0.1:{port}" for port in _free_ports(n_workers)]
+    return [
+        {
+            "TF_CONFIG": json.dumps(
+                {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
             )
-        self._server.ask(profiled=call.measure().to_json())
-        pytest.exit("this process has done its work")
+        }
+        for index in range(n_workers)
+    ]
+
+
+def _free_ports(n: int) -> list[int]:
+    """Return different ports that nobody listens on; they are all held until each is known."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(n)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_tfperf.cluster.worker_calls import who
+from pytest_tfperf.cluster.worker_processes import who
 from pytest_tfperf.op_types import COLLECTIVES
 from pytest_tfperf.quantities import COUNT, RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Profile

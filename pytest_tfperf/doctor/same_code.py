@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_tfperf.child.children import running
 from pytest_tfperf.child.cleanup import Cleanup
-from pytest_tfperf.child.command import SAME_ENVIRONMENT, PytestRun, start_pytest
+from pytest_tfperf.child.command import SAME_ENVIRONMENT, PytestRun
 from pytest_tfperf.child.process import ChildProcess
 from pytest_tfperf.doctor.turn_sections import SameCodeTurns
 from pytest_tfperf.errors import PairedError
@@ -107,40 +108,31 @@ def _run_turns(
     Raises:
         PairedError: If a process cannot start, ends, hangs, or has no turns.
     """
-    children: list[ChildProcess] = []
     time = TurnTime(seconds=seconds, most_s=seconds)
     folder = _suite(cleanup.folder / "step", framework)
     kind = "pinned" if cores else "on any core"
     say(f"starting two processes {kind}", None)
-    try:
-        # both collect at the same time: one that starts well before the other is slower
-        for label in ("the first process", "the second process"):
-            children.append(start_pytest(_pytest_run(label, folder, cores[1:]), cleanup))
-        for child in children:
-            child.await_collected()
-        first, second = children
+    # both collect at the same time: one that starts well before the other is slower
+    runs = [
+        _pytest_run(label, folder, cores[1:])
+        for label in ("the first process", "the second process")
+    ]
+    test = f"{_FILE}::{_TEST}"
+    with running(runs, test, cleanup, grace_s=0.0) as (first, second):
 
         def take_turns(ready: ReadyPair) -> PairedTurns:
             say(f"comparing two processes of the same code {kind}", seconds)
             return run_turns(first, second, ready, time, lambda _: False)
 
         with pinned(cores[:1]):
-            paired = run_paired_test(
-                first,
-                second,
-                f"{_FILE}::{_TEST}",
-                (None, None),
-                take_turns,
-            )
+            paired = run_paired_test(first, second, test, (None, None), take_turns)
         if isinstance(paired.ref_profiles, Unknown):
             raise PairedError(paired.ref_profiles.why)
         turns = paired.turns.get("")
         if turns is None or not turns.pairs:
-            raise PairedError(f"the profile of the step ended without turns{_failure(children)}")
+            failed = _failure([first, second])
+            raise PairedError(f"the profile of the step ended without turns{failed}")
         return turns
-    finally:
-        for child in children:
-            child.kill()
 
 
 def _suite(folder: Path, framework: str) -> Path:

@@ -7,16 +7,24 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
 
+from pytest_tfperf.child.messages import AtProfile, FromChild, Profiled, Stopped
 from pytest_tfperf.child.process import ChildProcess
-from pytest_tfperf.child.turn_runner import StepsExhausted, epoch_of, run_turn, turn_sizes
+from pytest_tfperf.child.turn_runner import (
+    NoMoreSteps,
+    Rounds,
+    epoch_of,
+    run_rounds,
+    run_turn,
+    turn_sizes,
+)
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.turns import Ready
+from pytest_tfperf.turns import Ready, Turn
 from pytest_tfperf.values import Json, Unknown
 
 # the ref may take so long to come to a profile, or so many times as long as the working tree did
 _REF_S, _REF_PATIENCE = 120.0, 5.0
+_TREE, _REF = "tree", "ref"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +95,9 @@ class PairedTest:
     """Turns by profile."""
     ready_pairs: Mapping[str, ReadyPair] = field(default_factory=dict)
     """Profiles that both versions were ready to time, by name."""
-    tree_profiles: list[Json] | None = None
+    tree_profiles: Sequence[Json] | None = None
     """Profiles of the working tree; None if its test did not come to its end."""
-    ref_profiles: list[Json] | Unknown | None = None
+    ref_profiles: Sequence[Json] | Unknown | None = None
     """
     Profiles of the ref; None if its test did not come to its end, Unknown if its process was lost.
     """
@@ -141,7 +149,7 @@ class _Run:
 
     def __init__(self, tree: ChildProcess, ref: ChildProcess | None, take_turns: TakeTurns) -> None:
         self._tree, self._ref, self._take_turns = tree, ref, take_turns
-        self._at_ref: dict[str, Any] = {}
+        self._at_ref: FromChild | Unknown | None = None
         self._ref_s = _REF_S
         self._turns: dict[str, PairedTurns] = {}
         self._ready_pairs: dict[str, ReadyPair] = {}
@@ -156,22 +164,22 @@ class _Run:
         self._ref_s = max(_REF_S, _REF_PATIENCE * (perf_counter() - began))
         if self._ref is not None:
             self._at_ref = self._event_of(self._ref, lambda ref: ref.run(test, following[1]))
-        while "ready" in at_tree:
+        while isinstance(at_tree, AtProfile):
             self._meet(at_tree)
             self._tree.end_turns()
             at_tree = self._tree.next_event()
         self._pass_until(lambda _: False)
-        if self._ref is not None and "stopped" in self._at_ref:
+        if self._ref is not None and isinstance(self._at_ref, Stopped):
             self._ref.close()
-            self._at_ref = {"lost": f"it stopped the run: {self._at_ref['stopped']}"}
+            self._at_ref = Unknown(f"it stopped the run: {self._at_ref.why}")
         return self._result(at_tree)
 
-    def _meet(self, at_tree: Mapping[str, Any]) -> None:
+    def _meet(self, at_tree: AtProfile) -> None:
         """Take turns with the profile that the working tree is ready for, if the ref makes it."""
-        name = at_tree["profile"]
+        name = at_tree.profile
         self._came_to.add(name)
         self._pass_until(lambda profile: profile == name)
-        if self._ref is None or "ready" not in self._at_ref:
+        if self._ref is None or not isinstance(self._at_ref, AtProfile):
             return
         self._ready_pairs[name] = _ready_pair(at_tree, self._at_ref)
         try:
@@ -179,7 +187,7 @@ class _Run:
         except PairedError as error:
             if self._tree.has_ended:
                 raise
-            self._at_ref = {"lost": str(error)}
+            self._at_ref = Unknown(str(error))
             return
         if turns is not None:
             self._turns[name] = turns
@@ -189,33 +197,37 @@ class _Run:
         """Let the ref finish its profiles without turns, up to the wanted one."""
         while (
             self._ref is not None
-            and "ready" in self._at_ref
-            and not is_wanted(self._at_ref["profile"])
+            and isinstance(self._at_ref, AtProfile)
+            and not is_wanted(self._at_ref.profile)
         ):
-            self._passed.add(self._at_ref["profile"])
+            self._passed.add(self._at_ref.profile)
             self._at_ref = self._event_of(self._ref, lambda ref: ref.end_turns())
 
-    def _event_of(self, ref: ChildProcess, start: Callable[[ChildProcess], None]) -> dict[str, Any]:
-        """Return the next event of the ref, or that it is lost."""
+    def _event_of(
+        self, ref: ChildProcess, start: Callable[[ChildProcess], None]
+    ) -> FromChild | Unknown:
+        """Return the next event of the ref, or why it is lost."""
         try:
             start(ref)
             return ref.next_event(self._ref_s)
         except PairedError as error:
-            return {"lost": str(error)}
+            return Unknown(str(error))
 
-    def _result(self, at_tree: Mapping[str, Any]) -> PairedTest:
+    def _result(self, at_tree: FromChild) -> PairedTest:
         at_ref = self._at_ref
-        void = [*at_tree.get("void", ()), *at_ref.get("void", ())]
+        tree = at_tree if isinstance(at_tree, Profiled) else None
+        ref = at_ref if isinstance(at_ref, Profiled) else None
+        void = [reason for one in (tree, ref) if one for reason in one.void]
         return PairedTest(
             turns=self._turns,
             ready_pairs=self._ready_pairs,
-            tree_profiles=at_tree.get("profiles"),
-            ref_profiles=Unknown(at_ref["lost"]) if "lost" in at_ref else at_ref.get("profiles"),
+            tree_profiles=tree.profiles if tree else None,
+            ref_profiles=at_ref if isinstance(at_ref, Unknown) else ref.profiles if ref else None,
             void=tuple(dict.fromkeys(void)),  # both may have the same reason
-            stopped=at_tree.get("stopped"),
-            tolerance=at_tree.get("tolerance"),
+            stopped=at_tree.why if isinstance(at_tree, Stopped) else None,
+            tolerance=tree.tolerance if tree else None,
             missed=frozenset(self._came_to & self._passed),
-            settings=(at_tree.get("setting", {}), at_ref.get("setting", {})),
+            settings=(tree.setting if tree else {}, ref.setting if ref else {}),
         )
 
 
@@ -242,37 +254,40 @@ def run_turns(
     readies = ready_pair.tree, ready_pair.ref
     left = [math.inf if ready.most_calls is None else ready.most_calls for ready in readies]
     chance = random.SystemRandom()
-    exhausted = False
-    pairs: list[tuple[float, float, bool]] = []
-    logs: list[float] = []
+    turns: list[Turn] = []
     began = perf_counter()
-    while time.is_left(perf_counter() - began, len(logs)) and not (logs and is_enough(logs)):
-        turns, tree_first = turn_sizes(readies, chance), chance.random() < 0.5
-        left = [n - turn.untimed - turn.timed for n, turn in zip(left, turns, strict=True)]
+
+    def draw_turns() -> None:
+        turns[:] = turn_sizes(readies, chance)
+        left[:] = [n - turn.untimed - turn.timed for n, turn in zip(left, turns, strict=True)]
         if min(left) < 0:
-            exhausted = True
-            break
-        versions = list(zip((tree, ref), turns, readies, strict=True))
-        order = versions if tree_first else versions[::-1]
-        try:
-            times = {child.label: run_turn(child, turn, ready) for child, turn, ready in order}
-        except StepsExhausted:
-            exhausted = True
-            break
-        pairs.append((times[tree.label], times[ref.label], tree_first))
-        logs.append(math.log(times[tree.label] / times[ref.label]))
+            raise NoMoreSteps("too few steps are left for a turn")
+
+    def goes_on(rounds: Rounds) -> bool:
+        logs = _log_ratios(rounds)
+        return time.is_left(perf_counter() - began, len(logs)) and not (logs and is_enough(logs))
+
+    players = {
+        _TREE: lambda: run_turn(tree, turns[0], readies[0]),
+        _REF: lambda: run_turn(ref, turns[1], readies[1]),
+    }
+    rounds, exhausted = run_rounds(players, goes_on, chance, draw_turns)
     return PairedTurns(
-        pairs=tuple(pairs),
+        pairs=tuple((one[_TREE], one[_REF], next(iter(one)) == _TREE) for one in rounds),
         spent_s=perf_counter() - began,
-        exhausted=exhausted,
+        exhausted=bool(exhausted),
         covers_epochs=epoch_of(readies) is not None,
     )
 
 
-def _ready_pair(at_tree: Mapping[str, Any], at_ref: Mapping[str, Any]) -> ReadyPair:
+def _log_ratios(rounds: Rounds) -> list[float]:
+    return [math.log(one[_TREE] / one[_REF]) for one in rounds]
+
+
+def _ready_pair(at_tree: AtProfile, at_ref: AtProfile) -> ReadyPair:
     return ReadyPair(
-        profile=at_tree["profile"],
-        tree=Ready(**at_tree["ready"]),
-        ref=Ready(**at_ref["ready"]),
-        tolerance=at_tree["tolerance"],
+        profile=at_tree.profile,
+        tree=at_tree.ready,
+        ref=at_ref.ready,
+        tolerance=at_tree.tolerance,
     )

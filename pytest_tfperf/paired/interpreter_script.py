@@ -51,7 +51,7 @@ def _protocol() -> int | None:
     if importlib.util.find_spec("pytest_tfperf") is None:
         return None
     try:
-        from pytest_tfperf.child.channel import PROTOCOL
+        from pytest_tfperf.turns import PROTOCOL
     except ImportError:
         return 0  # of a version before the first one that has a number
     return PROTOCOL

@@ -10,6 +10,8 @@ from time import perf_counter
 import pytest
 
 from pytest_tfperf.checks.limits import STRUCTURAL
+from pytest_tfperf.child.children import naming_awaited
+from pytest_tfperf.child.messages import Ended, Judged, Stopped
 from pytest_tfperf.child.process import ChildProcess
 from pytest_tfperf.child.reports import last_lines, report_from
 from pytest_tfperf.errors import CaptureError, PairedError
@@ -28,7 +30,7 @@ from pytest_tfperf.paired.coordinator import (
     run_paired_test,
     run_turns,
 )
-from pytest_tfperf.paired.processes import ProcessPair, VersionProcesses, naming_awaited
+from pytest_tfperf.paired.processes import ProcessPair, VersionProcesses
 from pytest_tfperf.paired.verdicts import Terms, absent_check, undecided, verdicts
 from pytest_tfperf.results import Check, Verdict
 from pytest_tfperf.stats.process_spread import Residuals, for_other_tests, residuals
@@ -84,7 +86,7 @@ class ItemRun:
         with _measuring_alone(self.announce):
             taking_turns = self._taking_turns(pair, lambda _: time)
             paired = run_paired_test(pair.tree, ref, test, names, taking_turns)
-        if ref is not None and isinstance(paired.ref_profiles, list):
+        if ref is not None and isinstance(paired.ref_profiles, Sequence):
             with suppress(PairedError):  # all that is needed of it is known
                 _end_test(ref)
         if paired.tree_profiles is None:
@@ -213,8 +215,9 @@ class ItemRun:
         """Run the test in a process pair that is not judged, up to its end."""
         test = self.processes.key(self.item)
         ref = pair.ref_with(test)
-        if test not in pair.tree.collected or ref is None:
-            raise PairedError("collected again, the test has another name")
+        for process in pair.processes:
+            process.require(test)
+        assert ref is not None
         paired = run_paired_test(pair.tree, ref, test, (None, None), take_turns)
         if isinstance(paired.ref_profiles, Unknown):
             raise PairedError(paired.ref_profiles.why)
@@ -271,15 +274,15 @@ def _end_test(child: ChildProcess, checks: list[Json] | None = None) -> str | No
     Raises:
         PairedError: If the process ended, hung or ran the test again.
     """
-    child.send(checks=checks)
+    child.send(Judged(checks=checks))
     event = child.next_event()
-    if not event.keys() & {"ended", "stopped"}:
+    if not isinstance(event, (Ended, Stopped)):
         child.kill()
         raise PairedError(
             f"{child.label} runs the test again after its verdict, "
             "as a plugin for flaky tests does: run without it"
         )
-    return str(event["stopped"]) if "stopped" in event else None
+    return event.why if isinstance(event, Stopped) else None
 
 
 def _outcome(reports: list[pytest.TestReport], terms: Terms) -> Check:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from pytest_tfperf.child.children import naming_awaited
 from pytest_tfperf.child.cleanup import Cleanup
 from pytest_tfperf.child.command import PytestRun, start_pytest
 from pytest_tfperf.child.node_names import node_key
@@ -198,17 +199,6 @@ class VersionProcesses:
                 pair.close()
         finally:
             self._cleanup.close()
-
-
-@contextmanager
-def naming_awaited(processes: Collection[ChildProcess]) -> Iterator[None]:
-    """Add the process that was waited for to the message of a time limit within the context."""
-    try:
-        yield
-    except pytest.fail.Exception as error:  # plugins for time limits raise it
-        awaited = [one for one in processes if one.is_awaited and not one.has_ended]
-        lines = "".join(f"\n  {one.label} had not answered{one.output()}" for one in awaited)
-        raise pytest.fail.Exception(f"{error}{lines}", pytrace=False) from None
 
 
 class _StartingPair:

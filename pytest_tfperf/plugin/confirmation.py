@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.child.cleanup import Cleanup
-from pytest_tfperf.child.command import same_run, start_pytest
-from pytest_tfperf.child.node_names import node_key
+from pytest_tfperf.child.children import Spec, children, test_key
+from pytest_tfperf.child.messages import Judged
 from pytest_tfperf.child.process import ChildProcess
 from pytest_tfperf.child.reports import last_lines, report_from
 from pytest_tfperf.errors import CaptureError, PairedError
@@ -48,38 +47,25 @@ def profiled_again(
             "TensorFlow gives this process all memory of the GPU; "
             "set TF_FORCE_GPU_ALLOW_GROWTH=true"
         )
-    cleanup = Cleanup()
     try:
         with exclusive(announce):
             announce("possible regression: re-measuring in a second process")
-            return {profile.name: profile for profile in _run(item, cleanup)}
+            return {profile.name: profile for profile in _profiles(item)}
     except CaptureError as error:
         raise PairedError(str(error)) from error
     finally:
-        cleanup.close()
         announce("")
 
 
-def _run(item: pytest.Item, cleanup: Cleanup) -> list[Profile]:
-    root = item.config.rootpath
-    test = node_key(item, root)
-    run = same_run(item.config, "the second process", root, [test.partition("::")[0]])
-    child = start_pytest(replace(run, pauses=False), cleanup)
-    try:
-        child.await_collected()
-        if test not in child.collected:
-            raise PairedError(f"it has no test of this name:\n{child.errors_of(test)}")
-        paired = run_paired_test(child, None, test, (None, None), lambda _: None)
+def _profiles(item: pytest.Item) -> list[Profile]:
+    spec = Spec(who="the confirmation", changes={"pauses": False})
+    with children(item, [spec]) as [child]:
+        paired = run_paired_test(child, None, test_key(item), (None, None), lambda _: None)
         if paired.tree_profiles is None:
             raise PairedError(_why_not(item, child, paired.stopped))
-        child.send(checks=None)  # the child waits for its checks
+        child.send(Judged(checks=None))
         child.next_event()
-        return [Profile.from_json(profile) for profile in paired.tree_profiles]
-    except BaseException:  # a time limit, or Ctrl-C
-        child.kill()
-        raise
-    finally:
-        child.close()
+    return [Profile.from_json(profile) for profile in paired.tree_profiles]
 
 
 def _why_not(item: pytest.Item, child: ChildProcess, stopped: str | None) -> str:

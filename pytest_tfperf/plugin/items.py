@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.roots import with_causes
+from pytest_tfperf.child.calls import Replay
 from pytest_tfperf.child.isolation import differing_flags_of
 from pytest_tfperf.child.node_names import as_folder_name, file_of, key_in_file, plain_nodeid
 from pytest_tfperf.child.plugin_names import CHILD_SERVER, registered
 from pytest_tfperf.child.server import ChildServer, CoordinatedServer
-from pytest_tfperf.cluster.worker_calls import RunWorkers
-from pytest_tfperf.cluster.worker_processes import WorkerClient, WorkerProcesses
+from pytest_tfperf.cluster.worker_processes import RunWorkers, WorkerProcesses, work_here
 from pytest_tfperf.errors import CaptureError, LimitError, PairedError
 from pytest_tfperf.frameworks.in_use import has_accelerators
 from pytest_tfperf.machine.gpu_share import is_to_share
@@ -48,9 +47,9 @@ from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.values import Unknown
 from pytest_tfperf.variants.comparison import CompareInProcesses
 from pytest_tfperf.variants.in_processes import (
-    VariantClient,
     VariantProcesses,
     can_start_processes,
+    compare_here,
 )
 
 
@@ -88,7 +87,7 @@ def new_profiler(
             turn_clients=child.turn_client if child else None,
             compare_in_processes=_compare_in_processes(item, child, options, on_terminal),
             run_workers=_run_workers(item, child, options, on_terminal),
-            in_step=_part(child, "worker") is not None,
+            in_step=child is not None and child.part is not None and child.part.call == "workers",
             keeps=child.keeps if child else lambda _: True,
             registry=registry,
             exclusive=_exclusive(options, child),
@@ -297,18 +296,11 @@ def _scratch(config: pytest.Config) -> Path | None:
 def _compare_in_processes(
     item: pytest.Item, child: CoordinatedServer | None, options: Options, on_terminal: bool
 ) -> CompareInProcesses | None:
-    """
-    Return what runs variants in processes of their own, or answers in one of them.
-
-    Args:
-        item: The test.
-        child: This process as the child of a coordinator, if it is one.
-        options: Options of the run.
-        on_terminal: Whether pytest writes to a terminal.
-    """
-    if child is not None and (part := _part(child, "variant")) is not None:
-        return VariantClient(child, part)
-    if not can_start_processes() or _part(child, "worker") is not None:
+    """Return what runs variants in processes of their own, or answers in one of them."""
+    if child is not None and child.part is not None:
+        is_ours = child.part.call == "compare"
+        return partial(compare_here, Replay(child, child.part)) if is_ours else None
+    if not can_start_processes():
         return None
     announce = announcer(item, on_terminal)
     return VariantProcesses(item, _on_shared_cpu, announce, _exclusive(options, child))
@@ -317,26 +309,13 @@ def _compare_in_processes(
 def _run_workers(
     item: pytest.Item, child: CoordinatedServer | None, options: Options, on_terminal: bool
 ) -> RunWorkers | None:
-    """
-    Return what runs workers in processes of their own, or answers in one of them.
-
-    Args:
-        item: The test.
-        child: This process as the child of a coordinator, if it is one.
-        options: Options of the run.
-        on_terminal: Whether pytest writes to a terminal.
-    """
-    if child is not None and (part := _part(child, "worker")) is not None:
-        return WorkerClient(child, part)
-    if not can_start_processes() or _part(child, "variant") is not None:
+    """Return what runs workers in processes of their own, or answers in one of them."""
+    if child is not None and child.part is not None:
+        is_ours = child.part.call == "workers"
+        return partial(work_here, Replay(child, child.part)) if is_ours else None
+    if not can_start_processes():
         return None
     return WorkerProcesses(item, announcer(item, on_terminal), _exclusive(options, child))
-
-
-def _part(child: CoordinatedServer | None, kind: str) -> Mapping[str, Any] | None:
-    """Return what a child runs the test for, if it is a variant or a worker, by `kind`."""
-    part = child.part if child is not None else None
-    return part if part is not None and kind in part else None
 
 
 def _on_shared_cpu() -> bool:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import pytest
 
 from pytest_tfperf.checks.limits import STRUCTURAL
+from pytest_tfperf.child.children import naming_awaited
 from pytest_tfperf.child.plugin_names import COORDINATOR
 from pytest_tfperf.child.process import ProcessLost
 from pytest_tfperf.child.reports import failed_report, log_reports, record_warning, report_from
@@ -23,7 +24,7 @@ from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine.cores import format_cores
 from pytest_tfperf.markers import is_profiled, is_whole
 from pytest_tfperf.paired.item_run import ItemRun
-from pytest_tfperf.paired.processes import ProcessPair, VersionProcesses, naming_awaited
+from pytest_tfperf.paired.processes import ProcessPair, VersionProcesses
 from pytest_tfperf.paired.spread_store import store_residuals, stored_residuals
 from pytest_tfperf.paired.verdicts import Terms
 from pytest_tfperf.paired.versions import Target, Versions
@@ -37,10 +38,6 @@ from pytest_tfperf.values import Unknown
 
 _NAMED = 5  # tests that exist on the ref alone
 _ALONE = "\n  try: the test without --tfperf-against, to see whether it comes to its end there"
-_OTHER_NAMES = (
-    "  collected a second time, the tests have other names; "
-    "see that parameters and their ids are the same each time"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,16 +207,13 @@ class PairedRun:
     def _pair(self, item: pytest.Item, processes: VersionProcesses) -> ProcessPair | Unknown:
         """Return the processes for a test, if that of the working tree has collected it."""
         clustered = self._is_clustered(item)
-        test = processes.key(item)
         try:
             pair = processes.pair(clustered, self._items[clustered])
+            pair.tree.require(processes.key(item))
         # plugins for time limits raise the last
         except (PairedError, pytest.fail.Exception) as error:
             return Unknown(str(error))
-        if test in pair.tree.collected:
-            return pair
-        why = pair.tree.errors_of(test) or _OTHER_NAMES
-        return Unknown(f"{pair.tree.label} has no test of this name:\n{why}")
+        return pair
 
     def _run(
         self, item: pytest.Item, processes: VersionProcesses, pair: ProcessPair

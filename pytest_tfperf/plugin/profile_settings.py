@@ -13,7 +13,7 @@ from pytest_tfperf.capture.self_check import xla_shown
 from pytest_tfperf.capture.sessions import ReadTraces, keep_trace, read_session
 from pytest_tfperf.capture.window_hooks import WindowHooks
 from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.cluster.worker_calls import RunWorkers
+from pytest_tfperf.cluster.worker_processes import RunWorkers
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.facts.host_activity import frameworks_of
 from pytest_tfperf.frameworks.in_use import other_frameworks, untraced_names

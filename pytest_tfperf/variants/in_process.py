@@ -20,7 +20,7 @@ from pytest_tfperf.machine.locks import Exclusive, measuring_alone
 from pytest_tfperf.results import Profile
 from pytest_tfperf.variants.comparison import Comparison
 from pytest_tfperf.variants.outputs import Tolerance
-from pytest_tfperf.variants.rounds import SECONDS, RoundTimes, run_rounds
+from pytest_tfperf.variants.rounds import SECONDS, RoundTimes, compare_rounds
 from pytest_tfperf.variants.steps import Variant, check_variants
 
 __tracebackhide__ = True
@@ -59,7 +59,7 @@ def compare_steps(
     Let variants take turns until every ratio to the first is known within 1 %, or time is over.
 
     Each is warmed up first. A turn is one untimed step and then as many as last 20 ms, with the
-    devices synchronised at its end. `run_rounds` decides when rounds end.
+    devices synchronised at its end. `compare_rounds` decides when rounds end.
 
     Args:
         variants: The variants.
@@ -89,7 +89,7 @@ def _rounds(
 ) -> RoundTimes:
     began = perf_counter()
     repeated, notes = _warmed_up(variants, began, min(SECONDS, max_seconds) * _WARM_UP_SHARE)
-    turns, more = run_rounds(
+    turns, more = compare_rounds(
         {name: one.turn for name, one in repeated.items()}, max_seconds, began, sweep
     )
     return turns, notes + more

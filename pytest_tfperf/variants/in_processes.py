@@ -13,17 +13,17 @@ import signal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import TypeVar
 
 import pytest
 
 from pytest_tfperf.checks.limits import SHARED_CPU
-from pytest_tfperf.child.cleanup import Cleanup
+from pytest_tfperf.child.calls import Calls, Replay
+from pytest_tfperf.child.children import Spec, children, ended_early
+from pytest_tfperf.child.messages import AtProfile, Measured
 from pytest_tfperf.child.process import ChildProcess
-from pytest_tfperf.child.same_test import SameTest
-from pytest_tfperf.child.server import CoordinatedServer
-from pytest_tfperf.child.turn_runner import StepsExhausted, run_turn, turn_size
-from pytest_tfperf.errors import CaptureError, PairedError
+from pytest_tfperf.child.turn_runner import NoMoreSteps, run_turn, turn_size
+from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.in_use import takes_whole_gpus
 from pytest_tfperf.machine.cores import format_cores, pinned, split_cores
 from pytest_tfperf.machine.locks import Exclusive
@@ -32,10 +32,11 @@ from pytest_tfperf.turns import TURNS_WITH, Ready
 from pytest_tfperf.values import Json
 from pytest_tfperf.variants.comparison import BARE, Comparison, ComparisonCall
 from pytest_tfperf.variants.outputs import check_outputs, leaves_from_json, leaves_to_json
-from pytest_tfperf.variants.rounds import SECONDS, NoMoreSteps, RoundTimes, run_rounds
+from pytest_tfperf.variants.rounds import SECONDS, RoundTimes, compare_rounds
 
 __tracebackhide__ = True
 
+Event = TypeVar("Event", AtProfile, Measured)
 # TensorFlow has as many threads as cores: on one core a pipeline is not what it is elsewhere
 _LEAST_CORES = 2
 _WHOLE_GPU = (
@@ -67,82 +68,59 @@ class VariantProcesses:
         announce: Callable[[str], None],
         exclusive: Exclusive,
     ) -> None:
-        self._test, self._shares_cpu = SameTest(item, "compare"), shares_cpu
-        self._announce, self._exclusive = announce, exclusive
+        self._calls = Calls(item, "compare", announce, exclusive)
+        self._shares_cpu, self._announce = shares_cpu, announce
         self._coordinator_cores, self._cores = split_cores(_LEAST_CORES)
-        self._earlier: list[Json] = []
 
     def __call__(self, call: ComparisonCall) -> Comparison:
         """Compare the variants of one call."""
         if takes_whole_gpus():
             raise CaptureError(_WHOLE_GPU)
-        try:
-            with self._exclusive(self._announce):  # for all processes, of which one runs at a time
-                comparison = self._with_processes(call)
-        except (CaptureError, AssertionError) as error:  # the test may expect it, and go on
-            self._earlier.append({"error": type(error).__name__, "message": str(error)})
-            raise
-        self._earlier.append(_to_json(comparison))
-        return comparison
+        return _from_json(self._calls.answered(lambda: _to_json(self._compared(call))))
 
-    def _with_processes(self, call: ComparisonCall) -> Comparison:
-        cleanup, children = Cleanup(), dict[str, ChildProcess]()
-        try:
-            return self._compared(call, cleanup, children)
-        except PairedError as error:
-            raise CaptureError(str(error)) from None
-        # plugins for time limits raise the last
-        except (KeyboardInterrupt, pytest.exit.Exception, pytest.fail.Exception):
-            for child in children.values():
-                child.kill()
-            raise
-        finally:
-            for child in children.values():
-                child.close()
-            cleanup.close()
-            self._announce("")
-
-    def _compared(
-        self, call: ComparisonCall, cleanup: Cleanup, children: dict[str, ChildProcess]
-    ) -> Comparison:
-        """Compare the variants; `children` gets a process for each."""
+    def _compared(self, call: ComparisonCall) -> Comparison:
         names = ", ".join(call.profiles)
         self._announce(f"comparing {names}: starting a process for each")
-        for variant in call.profiles:
-            children[variant] = self._test.start(
-                _who(variant), cleanup, call.environments.get(variant, {}), cores=self._cores
+        specs = {
+            variant: Spec(
+                who=f"variant {variant!r}",
+                environment=call.environments.get(variant, {}),
+                changes={"cores": self._cores},
             )
-        for child in children.values():
-            self._test.await_collected(child)
-        readies = {
-            variant: self._ready(child, variant, call.profiles[variant])
-            for variant, child in children.items()
+            for variant in call.profiles
         }
-        self._announce(f"comparing {names}, about {min(SECONDS, call.max_seconds):.0f} s")
-        turns, notes = self._turns(children, readies, call.max_seconds)
-        events = {variant: self._profiled(child, variant) for variant, child in children.items()}
+        with children(self._calls.item, list(specs.values())) as started:
+            processes = dict(zip(specs, started, strict=True))
+
+            def event_of(variant: str, kind: type[Event]) -> Event:
+                child = processes[variant]
+                event = child.next_event()
+                if not isinstance(event, kind):
+                    item, name = self._calls.item, self._calls.name
+                    raise ended_early(item, child, specs[variant], event, name)
+                return event
+
+            readies = {}
+            for variant, child in processes.items():
+                self._calls.run(child, variant, call.profiles[variant])
+                readies[variant] = event_of(variant, AtProfile).ready
+            self._announce(f"comparing {names}, about {min(SECONDS, call.max_seconds):.0f} s")
+            turns, notes = self._turns(processes, readies, call.max_seconds)
+            events = {}
+            for variant, child in processes.items():
+                child.end_turns()
+                events[variant] = event_of(variant, Measured)
         if not any(turns.values()):
             raise CaptureError(f"not one round of turns was run: {notes[0]}")
         notes = (*self._notes(readies), *notes)
         if call.tolerance is not None:
-            leaves = {
-                variant: leaves_from_json(event["outputs"]) for variant, event in events.items()
-            }
+            leaves = {variant: leaves_from_json(one.outputs) for variant, one in events.items()}
             notes += check_outputs(leaves, call.tolerance)
         profiles = {
-            variant: _with_others(Profile.from_json(event["profiled"]), variant, events)
-            for variant, event in events.items()
+            variant: _with_others(Profile.from_json(one.profile), variant, events)
+            for variant, one in events.items()
         }
         return Comparison(turns=turns, profiles=profiles, notes=notes)
-
-    def _ready(self, child: ChildProcess, variant: str, profile: str) -> Ready:
-        """Let a process run the test until the variant's profile can be timed."""
-        part = {"variant": variant, "profile": profile, "earlier": self._earlier}
-        child.run(self._test.key, None, part)
-        event = child.next_event()
-        if "ready" not in event:
-            raise self._test.failed(child, _who(variant), event)
-        return Ready(**event["ready"])
 
     def _turns(
         self,
@@ -155,15 +133,7 @@ class VariantProcesses:
                 variant: _turn_of(child, variant, readies[variant])
                 for variant, child in children.items()
             }
-            return run_rounds(turns, max_seconds, perf_counter())
-
-    def _profiled(self, child: ChildProcess, variant: str) -> dict[str, Any]:
-        """Return the event of a process whose profile is complete."""
-        child.end_turns()
-        event = child.next_event()
-        if "profiled" not in event:
-            raise self._test.failed(child, _who(variant), event)
-        return event
+            return compare_rounds(turns, max_seconds, perf_counter())
 
     def _notes(self, readies: Mapping[str, Ready]) -> tuple[str, ...]:
         """Return where the variants ran, and what makes their steps differ."""
@@ -186,34 +156,13 @@ class VariantProcesses:
         return (*notes, SHARED_CPU) if self._shares_cpu() else tuple(notes)
 
 
-class VariantClient:
-    """
-    Answers calls of `compare` in a variant's process, up to the one that the process is for.
-
-    See `comparison.CompareInProcesses`.
-    """
-
-    def __init__(self, server: CoordinatedServer, part: Mapping[str, Any]) -> None:
-        self._server, self._variant, self._profile = server, part["variant"], part["profile"]
-        self._earlier = list(part["earlier"])
-
-    def __call__(self, call: ComparisonCall) -> Comparison:
-        """Answer a call; the one that the process is for does not return."""
-        if self._earlier:
-            return _from_json(self._earlier.pop(0))
-        if call.profiles.get(self._variant) != self._profile:
-            others = ", ".join(call.profiles.values())
-            raise CaptureError(
-                f"run again, this call of compare has other variants: {others} "
-                f"and no {self._profile}"
-            )
-        profile, leaves = call.measure(self._variant)
-        self._server.ask(profiled=profile.to_json(), outputs=leaves_to_json(leaves))
-        pytest.exit("this process has done its work")
-
-
-def _who(variant: str) -> str:
-    return f"variant {variant!r}"
+def compare_here(replay: Replay, call: ComparisonCall) -> Comparison:
+    """Answer a call in a variant's process; the one that it is for does not return."""
+    answer = replay.earlier(call.profiles)
+    if answer is None:
+        profile, leaves = call.measure(replay.part.name)
+        replay.end(Measured(profile=profile.to_json(), outputs=leaves_to_json(leaves)))
+    return _from_json(answer)
 
 
 def _turn_of(child: ChildProcess, variant: str, ready: Ready) -> Callable[[], float]:
@@ -223,7 +172,7 @@ def _turn_of(child: ChildProcess, variant: str, ready: Ready) -> Callable[[], fl
     def run() -> float:
         try:
             return run_turn(child, turn_size([ready], chance), ready)
-        except StepsExhausted:
+        except NoMoreSteps:
             raise NoMoreSteps(
                 f"the data of {variant} ended within a turn, and cannot be started again"
             ) from None
@@ -250,10 +199,6 @@ def _to_json(comparison: Comparison) -> Json:
 
 
 def _from_json(data: Json) -> Comparison:
-    """Return the result of an earlier call, or raise its error."""
-    if "error" in data:
-        errors = {error.__name__: error for error in (CaptureError, AssertionError)}
-        raise errors[data["error"]](data["message"])
     return Comparison(
         turns={variant: tuple(turns) for variant, turns in data["turns"].items()},
         profiles={

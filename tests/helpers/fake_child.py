@@ -8,6 +8,8 @@ from helpers.builders import LAPTOP, profile
 
 import pytest_tfperf.plugin.conclude
 import pytest_tfperf.plugin.paired_run  # noqa: F401 - pytester unloads what its runs load first
+from pytest_tfperf.child.messages import Ended, Profiled
+from pytest_tfperf.child.process import ChildProcess
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.paired import processes, versions
 from pytest_tfperf.paired.worktree import Tree
@@ -30,8 +32,11 @@ class FakeChild:
         self.has_ended = False
         self._profiles, self._errors, self._events = profiles, errors, deque()
 
-    def await_collected(self):
+    def await_collected(self, test=None):
         pass
+
+    def require(self, test):
+        ChildProcess.require(self, test)
 
     def errors_of(self, test):
         return self._errors
@@ -39,13 +44,13 @@ class FakeChild:
     def run(self, test, following, part=None):
         self.ran.append((test, following))
         profiles = [one.to_json() for one in self._profiles]
-        self._events.append({"profiles": profiles, "setting": LAPTOP["setting"]})
+        self._events.append(Profiled(profiles=profiles, tolerance=None, setting=LAPTOP["setting"]))
 
-    def send(self, checks):
+    def send(self, judged):
         test = self.ran[-1][0]
-        self.checks[test] = checks
+        self.checks[test] = judged.checks
         self.reports = [_report(test, phase) for phase in ("setup", "call", "teardown")]
-        self._events.append({"ended": True})
+        self._events.append(Ended())
 
     def next_event(self, seconds=None):
         return self._events.popleft()

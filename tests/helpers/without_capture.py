@@ -19,7 +19,7 @@ def replace_variants():
     """Put an empty module in the place of the one that compares variants in processes, and loads NumPy."""
     _replace_module(
         "pytest_tfperf.variants.in_processes",
-        VariantClient=None,
+        compare_here=None,
         VariantProcesses=None,
         can_start_processes=lambda: False,
     )

@@ -30,7 +30,7 @@ LOCAL = {
     "child/channel.py": "a pair of sockets",
     "child/process.py": "makes that pair",
     "child/server.py": "has its other end",
-    "cluster/worker_calls.py": "finds free ports for TensorFlow",
+    "cluster/worker_processes.py": "finds free ports for TensorFlow",
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.cluster.worker_calls import WorkersCall, who
+from pytest_tfperf.cluster.worker_processes import WorkersCall, who
 from pytest_tfperf.cluster.worker_summary import summarised
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.metric_evidence import TRACED_TIMES

@@ -5,13 +5,14 @@ import signal
 
 import pytest
 from helpers.processes import state, until
-from helpers.scripted_child import scripted
+from helpers.scripted_child import scripted, task
 
 from pytest_tfperf.child import process as process_module
+from pytest_tfperf.child.messages import Done, Ended, Ran
 from pytest_tfperf.child.process import ChildProcess
 from pytest_tfperf.errors import PairedError
 
-COLLECTED = "task = receive(); send(collected=['test_a.py::test'], profiled=['test_a.py::test'], errors={});"
+COLLECTED = "task = receive(); send(Collected(tests=['test_a.py::test'], profiled=['test_a.py::test'], errors={}));"
 
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -31,9 +32,9 @@ def start(cleanup, tmp_path):
         one.kill()
 
 
-def collect(child, **task):
+def collect(child, *files):
     """Name a task, and wait until it has collected."""
-    child.send(**task)
+    child.send(task(*files))
     child.await_collected()
 
 
@@ -65,10 +66,10 @@ def test_nothing_is_left_of_a_start_that_is_interrupted(cleanup, tmp_path, monke
 @pytest.mark.full
 def test_collected_tests_are_known(start, tmp_path):
     child = start(
-        "task = receive(); send(collected=[os.getcwd(), os.environ['A'], *task['files']], profiled=[], errors={})",
+        "task = receive(); send(Collected(tests=[os.getcwd(), os.environ['A'], *task.files], profiled=[], errors={}))",
         environment={"A": "b"},
     )
-    collect(child, files=["test_a.py"])
+    collect(child, "test_a.py")
     assert child.collected == {str(tmp_path), "b", "test_a.py"}
 
 
@@ -81,24 +82,24 @@ def test_errors_of_a_file_are_its_own_and_those_of_its_folders(start):
         ({"tests/test_a": "E1"}, "tests/test_a.py::test", ""),
         ({}, "test_a.py::test", ""),
     ):
-        child = start(f"receive(); send(collected=[], profiled=[], errors={errors!r})")
+        child = start(f"receive(); send(Collected(tests=[], profiled=[], errors={errors!r}))")
         collect(child)
         assert child.errors_of(file) == text, errors
 
 
 def test_a_process_stands_still_unless_it_is_asked(start):
-    child = start(f"{COLLECTED} receive(); send(turn=1); time.sleep(600)")
+    child = start(f"{COLLECTED} receive(); send(Ran(step_s=1)); time.sleep(600)")
     collect(child)
     assert state(pid_of(child)) == "T"
-    child.send(go=True)
-    assert child.next_event() == {"turn": 1}
+    child.send(Done())
+    assert child.next_event() == Ran(step_s=1)
     until(lambda: state(pid_of(child)) == "T")
 
 
 @pytest.mark.full
 def test_its_child_processes_stand_still_with_it(start):
     child = start(
-        "child = subprocess.Popen(['sleep', '600']); receive(); send(collected=[], profiled=[], errors={'': str(child.pid)}); receive()"
+        "child = subprocess.Popen(['sleep', '600']); receive(); send(Collected(tests=[], profiled=[], errors={'': str(child.pid)})); receive()"
     )
     collect(child)
     grandchild = int(child.errors_of("test_a.py"))
@@ -111,27 +112,28 @@ def test_its_child_processes_stand_still_with_it(start):
 @pytest.mark.full
 def test_reports_and_warnings_of_the_running_test(start):
     child = start(
-        f"{COLLECTED}\nfor i in range(2): send(warning=receive()['run']); send(report={{'i': i}}); send(ended=True)"
+        f"{COLLECTED}\nfor i in range(2): send(Warned(message=receive().test, module='', category='', filename='', lineno=1, location=None)); send(Reported(report={{'i': i}})); send(Ended())"
     )
     collect(child)
-    child.run("test_a.py::test", None)
-    assert child.next_event() == {"ended": True}
-    assert (child.reports, child.warnings) == ([{"i": 0}], ["test_a.py::test"])
-    child.run("again", None)
-    child.next_event()
-    assert (child.reports, child.warnings) == ([{"i": 1}], ["again"])
+    for i, test in enumerate(("test_a.py::test", "again")):
+        child.run(test)
+        assert child.next_event() == Ended()
+        assert child.reports == [{"i": i}]
+        assert [warned.message for warned in child.warnings] == [test]
 
 
 @pytest.mark.full
 def test_an_event_that_is_put_back_is_the_next(start):
-    child = start(f"{COLLECTED} receive(); send(a=1); receive(); send(b=2); receive()")
+    child = start(
+        f"{COLLECTED} receive(); send(Ran(step_s=1)); receive(); send(Ended()); receive()"
+    )
     collect(child)
-    child.send()
+    child.send(Done())
     child.put_back(child.next_event())
     child.end_turns()  # nobody waits for turns
-    assert child.next_event() == {"a": 1}
+    assert child.next_event() == Ran(step_s=1)
     child.end_turns()
-    assert child.next_event() == {"b": 2}
+    assert child.next_event() == Ended()
 
 
 def test_the_end_of_a_process_is_reported_with_its_output(start):
@@ -143,7 +145,7 @@ def test_the_end_of_a_process_is_reported_with_its_output(start):
     ):
         child = start(f"{COLLECTED}\nprint('said before', flush=True)\nreceive()\n{code}")
         collect(child)
-        child.run("test", None)
+        child.run("test")
         with pytest.raises(
             PairedError, match=f"the one on main {how}\n  its stderr:\n  said before"
         ) as error:
@@ -155,7 +157,7 @@ def test_the_end_of_a_process_is_reported_with_its_output(start):
 @pytest.mark.full
 def test_a_run_that_stops_before_it_has_collected_is_an_error(start):
     child = start(
-        "print('some words', flush=True); receive(); send(stopped='no GPU here'); time.sleep(600)"
+        "print('some words', flush=True); receive(); send(Stopped(why='no GPU here')); time.sleep(600)"
     )
     with pytest.raises(
         PairedError,
@@ -179,7 +181,7 @@ def test_a_process_may_be_killed_while_it_stands_still(start):
     collect(child)
     os.kill(pid_of(child), signal.SIGKILL)
     with pytest.raises(PairedError, match="ended with SIGKILL"):
-        child.run("test", None)
+        child.run("test")
         child.next_event()
     assert child.has_ended
 
@@ -191,7 +193,7 @@ def test_the_end_of_a_process_is_noticed_while_a_fork_keeps_its_connection(start
         f"{COLLECTED} receive(); child = os.fork() or time.sleep(600); os.write(1, str(child).encode() + b'\\n'); os._exit(9)"
     )
     collect(child)
-    child.run("test", None)
+    child.run("test")
     with pytest.raises(PairedError, match="ended with exit status 9") as error:
         child.next_event()
     grandchild = int(str(error.value).split()[-1])
@@ -201,7 +203,7 @@ def test_the_end_of_a_process_is_noticed_while_a_fork_keeps_its_connection(start
 @pytest.mark.full
 def test_a_process_that_closes_its_connection_is_killed(start, monkeypatch):
     monkeypatch.setattr(process_module, "GRACE_S", 0.05)
-    child = start(f"{COLLECTED} lines.close(); channel.close(); time.sleep(600)")
+    child = start(f"{COLLECTED} channel.close(); time.sleep(600)")
     collect(child)
     with pytest.raises(PairedError, match="the one on main closed its connection"):
         child.next_event()
@@ -225,19 +227,19 @@ def test_a_silent_process_is_killed_by_default_too(start, monkeypatch):
 
 
 @pytest.mark.full
-def test_a_long_message_arrives(start, monkeypatch):
+def test_a_long_message_arrives(start):
     long = "x" * 3_000_000
-    child = start(f"{COLLECTED} send(length=len(receive()['text'])); receive()")
+    child = start(f"{COLLECTED} send(Ran(step_s=len(receive().test))); receive()")
     collect(child)
-    child.send(text=long)
-    assert child.next_event() == {"length": len(long)}
+    child.run(long)
+    assert child.next_event() == Ran(step_s=len(long))
 
 
 @pytest.mark.full
 def test_a_process_that_does_not_read_is_killed(start, monkeypatch):
     monkeypatch.setattr(process_module, "READY_S", 0.1)
     with pytest.raises(PairedError, match="did not answer within 0 s"):
-        collect(start("time.sleep(600)"), files=["x" * 3_000_000])
+        collect(start("time.sleep(600)"), "x" * 3_000_000)
 
 
 @pytest.mark.full
@@ -257,7 +259,7 @@ def test_an_interrupted_process_ends_in_order(start, tmp_path):
         f"try: {COLLECTED} time.sleep(600)\nexcept KeyboardInterrupt: open('orderly', 'w')"
     )
     collect(child)
-    child.send()
+    child.send(Done())
     child.interrupt()
     child.interrupt()
     assert (tmp_path / "orderly").exists()
@@ -276,7 +278,7 @@ def test_a_closed_process_that_does_not_end_is_killed(start, monkeypatch):
 @pytest.mark.full
 def test_the_cleanup_ends_a_process_with_its_child_processes(start, cleanup):
     child = start(
-        "child = subprocess.Popen(['sleep', '600']); receive(); send(collected=[], profiled=[], errors={'': str(child.pid)}); receive()"
+        "child = subprocess.Popen(['sleep', '600']); receive(); send(Collected(tests=[], profiled=[], errors={'': str(child.pid)})); receive()"
     )
     collect(child)
     grandchild = int(child.errors_of("test_a.py"))
@@ -299,9 +301,24 @@ def test_a_process_runs_on_its_cores_alone(start):
     core = max(os.sched_getaffinity(0))
     before = os.sched_getaffinity(0)
     child = start(
-        "receive(); send(collected=[str(c) for c in os.sched_getaffinity(0)], profiled=[], errors={})",
+        "receive(); send(Collected(tests=[str(c) for c in os.sched_getaffinity(0)], profiled=[], errors={}))",
         cores=[core],
     )
     collect(child)
     assert child.collected == {str(core)}
     assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.full
+def test_a_test_that_was_not_collected_is_an_error_with_those_of_its_file(start):
+    for errors, said in (
+        ({"test_b.py": "E1"}, "\nE1"),
+        ({}, "collected a second time, the tests have other names"),
+    ):
+        child = start(f"receive(); send(Collected(tests=['a'], profiled=[], errors={errors!r}))")
+        child.send(task())
+        with pytest.raises(
+            PairedError, match=r"the one on main has no test of this name:"
+        ) as error:
+            child.await_collected("test_b.py::test")
+        assert said in str(error.value)

@@ -4,6 +4,7 @@ import pytest
 from helpers.scripted_child import scripted
 
 from pytest_tfperf.child import turn_runner
+from pytest_tfperf.child.messages import Ended, Judged
 from pytest_tfperf.child.process import ChildProcess
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.paired.coordinator import (
@@ -17,22 +18,25 @@ from pytest_tfperf.paired.coordinator import (
 pytestmark = pytest.mark.usefixtures("processes")
 
 SERVES = """
-def received():
+def ask(message):
+    send(message)
     return receive() or os._exit(0)
-def ask(**message):
-    send(**message)
-    return received()
-def profile(name, step_s, workload="w", most_calls=None, turns=10**9, call_s=0.001, log=[]):
-    ready = dict(workload={"batch": workload}, call_s=call_s, least_s=0.002, most_calls=most_calls)
-    turn = ask(ready=ready, profile=name, tolerance=None)["turn"]
+def at(name, tolerance=None, **ready):
+    ready = Ready(**{"workload": {}, "call_s": 0.001, "least_s": 0.002, "most_calls": None, **ready})
+    return ask(AtProfile(profile=name, ready=ready, tolerance=tolerance)).turn
+def profile(name, step_s, workload="w", most_calls=None, turns=10**9, log=[]):
+    turn = at(name, workload={"batch": workload}, most_calls=most_calls)
     while turn and turns:
         log.append(turn)
         turns -= 1
-        turn = ask(step_s=step_s)["turn"] if turns else None
+        turn = ask(Ran(step_s=step_s)).turn if turns else None
     return dict(name=name, turns=len(log))
-send(collected=["test"], profiled=[], errors={})
+def end(profiles, void=()):
+    ask(Profiled(profiles=profiles, tolerance=None, setting={}, void=void))
+    send(Ended())
+send(Collected(tests=["test"], profiled=[], errors={}))
 while True:
-    command = received()
+    receive() or os._exit(0)
 """
 
 
@@ -55,7 +59,7 @@ def start(cleanup, tmp_path):
 
 def a_test(*profiles, void=()):
     """A test that makes these profiles."""
-    return f"ask(profiles=[{', '.join(profiles)}], void={list(void)!r})\nsend(ended=True)"
+    return f"end([{', '.join(profiles)}], {list(void)!r})"
 
 
 def once(ready):
@@ -91,17 +95,17 @@ def test_a_version_stands_still_while_the_other_runs(start):
     ref = start(a_test("profile('', 1)"))
     turns = "\n".join(
         [
-            "turn = ask(ready=dict(workload={}, call_s=0.001, least_s=0.002, most_calls=None), profile='', tolerance=0.1)['turn']",
+            "turn = at('', tolerance=0.1)",
             "seen = []",
             "while turn:",
             f"    seen.append({look % ref._process.pid})",
-            "    turn = ask(step_s=1)['turn']",
-            "ask(profiles=[seen], void=[])",
+            "    turn = ask(Ran(step_s=1)).turn",
+            "end([{'seen': seen}])",
         ]
     )
     tree = start(turns, "tree")
     paired = run_paired_test(tree, ref, "test", (None, None), turns_of(tree, ref, 8))
-    assert paired.tree_profiles == [["T"] * 8]
+    assert paired.tree_profiles == [{"seen": ["T"] * 8}]
     assert paired.ready_pairs[""].tolerance == 0.1
 
 
@@ -150,8 +154,8 @@ def test_steps_that_run_out_end_the_turns_and_nothing_else(start):
 
 def answered(*children):
     for child in children:
-        child.send(checks=[])
-        assert child.next_event() == {"ended": True}
+        child.send(Judged(checks=[]))
+        assert child.next_event() == Ended()
     return True
 
 
@@ -207,7 +211,7 @@ def test_a_ref_that_is_lost_leaves_the_tree_to_end_its_test(start):
         ("profile('', 1, turns=1); os._exit(3)", "ref ended with exit status 3"),
         ("profile('', 1); os._exit(3)", "ref ended with exit status 3"),
         ("profile('other', 1); os._exit(3)", "ref ended with exit status 3"),
-        ("send(stopped='enough'); receive()", "it stopped the run: enough"),
+        ("send(Stopped(why='enough')); receive()", "it stopped the run: enough"),
     ):
         tree, ref = start(a_test("profile('', 1)"), "tree"), start(code)
         paired = run_paired_test(tree, ref, "test", (None, None), turns_of(tree, ref))
@@ -233,7 +237,7 @@ def test_a_ref_that_hangs(start, monkeypatch):
 @pytest.mark.full
 def test_a_ref_that_hangs_in_a_turn(start, monkeypatch):
     monkeypatch.setattr(turn_runner, "_PATIENCE_S", 0.2)
-    hangs = "ask(ready=dict(workload={}, call_s=0.001, least_s=0.002, most_calls=None), profile='', tolerance=None); time.sleep(600)"
+    hangs = "at(''); time.sleep(600)"
     tree, ref = start(a_test("profile('', 1)"), "tree"), start(hangs)
     paired = run_paired_test(tree, ref, "test", (None, None), turns_of(tree, ref))
     assert paired.ref_profiles.why.startswith("ref did not answer within")
@@ -280,11 +284,11 @@ def test_one_is_killed_between_two_turns(start, victim):
 
 @pytest.mark.full
 def test_a_test_on_the_tree_that_profiles_nothing_or_stops_the_run(start):
-    tree, ref = start("send(ended=True)", "tree"), start(a_test("profile('', 1)"))
+    tree, ref = start("send(Ended())", "tree"), start(a_test("profile('', 1)"))
     paired = run_paired_test(tree, ref, "test", (None, None), once)
     assert paired.tree_profiles is None
     assert paired.ref_profiles
     stopped = run_paired_test(
-        start("send(stopped='enough'); receive()", "tree"), None, "test", (None, None), once
+        start("send(Stopped(why='enough')); receive()", "tree"), None, "test", (None, None), once
     )
     assert stopped.stopped == "enough"

@@ -3,7 +3,7 @@ import socket
 
 import pytest
 
-from pytest_tfperf.cluster.worker_calls import cluster_environments
+from pytest_tfperf.cluster.worker_processes import cluster_environments
 
 
 @pytest.mark.parametrize("n", [2, 5])

@@ -5,7 +5,6 @@ from dataclasses import replace
 from helpers.refusals import refusal
 
 import pytest_tfperf
-from pytest_tfperf.child.channel import PROTOCOL
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.paired import interpreter
 from pytest_tfperf.paired.interpreter import (
@@ -15,6 +14,7 @@ from pytest_tfperf.paired.interpreter import (
     other_python,
     package_differences,
 )
+from pytest_tfperf.turns import PROTOCOL
 
 PLUGIN = f"/other/bin/python -m pip install pytest-tfperf=={pytest_tfperf.__version__}"
 OURS = Interpreter(
