@@ -14,7 +14,6 @@ from pathlib import Path
 from pytest_tfperf.baseline.store import read_file
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.files import NotReplacedError, replace_files
-from pytest_tfperf.temporary import remove_left
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Json
 
@@ -58,8 +57,6 @@ class Draft:
             OutdatedError: If one was changed since it was read; nothing is written then.
             BaselineError: If one cannot be written; the message says whether others were.
         """
-        for folder in {path.parent for path in self._read}:
-            remove_left(folder)  # also where nothing changes
         texts = {path: _text(content) for path, content in self._changed.items()}
         for folder in {path.parent for path, one in self._changed.items() if "lists" in one}:
             if not (folder / ".gitattributes").exists():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ __all__ = ["GRACE_S", "Cleanup"]
 
 class Cleanup:
     """
-    Holds a folder and process groups until it is closed; a cleanup process outlives this one.
+    Holds a folder and process groups until it is closed, or a second process if this one is killed.
 
     Raises:
         PairedError: If the folder or the cleanup process cannot be created.
@@ -26,17 +25,14 @@ class Cleanup:
 
     def __init__(self) -> None:
         try:
-            self._temporary = TemporaryFolder()
+            temporary = TemporaryFolder()
         except OSError as error:
             raise PairedError(f"no temporary folder can be created: {error}") from error
-        self.folder = self._temporary.path
+        self.folder = temporary.path
         self._groups: set[int] = set()
         try:
-            script = str(cleanup_script.__file__)
-            descriptors = (*self._temporary.opened, *self._temporary.locks)
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", script, str(self.folder), *map(str, descriptors)],
-                pass_fds=descriptors,
+                [sys.executable, "-I", "-S", str(cleanup_script.__file__), str(self.folder)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -44,7 +40,7 @@ class Cleanup:
                 start_new_session=True,  # Ctrl-C does not reach it
             )
         except OSError as error:
-            self._temporary.close()
+            temporary.close()
             raise PairedError(f"the cleanup process cannot be started: {error}") from error
 
     @property
@@ -64,21 +60,14 @@ class Cleanup:
 
     def close(self) -> None:
         """End all groups at once, and remove the folder."""
+        for group in self._groups:
+            cleanup_script.send(group, signal.SIGKILL)
+        cleanup_script.remove(self.folder)
+        self._process.kill()  # last, as this may be interrupted
+        self._process.wait()
         assert self._process.stdin is not None
-        self._temporary.release()  # the other process removes it
-        # closing alone is not enough: a process forked from this one may hold the pipe open
-        self._tell(cleanup_script.END)
         with suppress(OSError):
             self._process.stdin.close()
-        if self._process.wait() != 0:
-            self._kill_groups()
-        self._temporary.close()
-
-    def _kill_groups(self) -> None:
-        """Do the work of the cleanup process, which was killed."""
-        for group in self._groups:
-            with suppress(OSError):
-                os.killpg(group, signal.SIGKILL)
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None

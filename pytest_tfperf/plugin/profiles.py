@@ -61,7 +61,7 @@ class Profiles:
         self.names: set[str] = set()
         self.asked: list[tuple[Limit, ...]] = []
         self.ended = False
-        self._temporary = TemporaryFolder(settings.scratch, crowded=True)
+        self._temporary = TemporaryFolder(settings.scratch)
         self.folder = self._temporary.path
         self._open: list[Windows] = []
         self._tracing = False

@@ -28,7 +28,8 @@ def failing(folder, n, reason, lasting=False, kinds=WRITING):
 
     def counted(kind, call):
         def counting(path, *arguments, **options):
-            if not _is_below(path, folder, options):
+            place = _place(path, options)
+            if folder not in place.parents or (kind == "open" and place.is_dir()):
                 return call(path, *arguments, **options)
             calls.append(kind)
             if len(calls) == n and reason is signal.SIGKILL:
@@ -54,12 +55,12 @@ def failing(folder, n, reason, lasting=False, kinds=WRITING):
         yield calls
 
 
-def _is_below(path, folder, options):
+def _place(path, options):
     if isinstance(path, int):
         path = _opened(path)
     elif options.get("dir_fd") is not None:  # as shutil.rmtree has it
         path = _opened(options["dir_fd"]) / path
-    return folder in Path(path).absolute().parents
+    return Path(path).absolute()
 
 
 def _opened(descriptor):

@@ -27,7 +27,6 @@ LAYERS = (
         "protobuf_fields",
         "quantities",
         "recorded_graphs",
-        "removal",
         "replaced",
         "summary",
         "table_columns",

@@ -77,43 +77,6 @@ def test_close_does_the_work_of_a_killed_cleanup_process(cleanup, idle):
     assert not cleanup.folder.exists()
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("exchanged", ["link", "folder"])
-def test_a_folder_that_somebody_exchanged_is_left_alone(monkeypatch, tmp_path, exchanged):
-    """Who may write beside it may put a link to another folder of this user in its place."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    home = tmp_path / "home"
-    (home / "thesis").mkdir(parents=True)
-    (home / "thesis/text").write_text("years")
-    (home / "letter").write_text("hours")
-    cleanup = Cleanup()
-    (cleanup.folder / "files").mkdir()
-    cleanup.folder.rename(tmp_path / "away")
-    if exchanged == "link":
-        cleanup.folder.symlink_to(home)
-    else:
-        home.rename(cleanup.folder)
-        home = cleanup.folder
-    cleanup.close()
-    assert (home / "thesis/text").read_text() == "years"
-    assert (home / "letter").read_text() == "hours"
-    assert not (tmp_path / "away/files").exists()
-
-
-@pytest.mark.full
-def test_a_deep_folder_is_removed(cleanup):
-    opened = os.open(cleanup.folder, os.O_RDONLY)
-    for _ in range(3000):
-        os.mkdir("deep", dir_fd=opened)
-        below = os.open("deep", os.O_RDONLY, dir_fd=opened)
-        os.close(opened)
-        opened = below
-    os.close(opened)
-    cleanup.close()
-    assert cleanup._process.returncode == 0
-    assert not cleanup.folder.exists()
-
-
 OWNER = """
 import subprocess, sys, time
 from pytest_tfperf.child.cleanup import Cleanup
@@ -137,33 +100,6 @@ def test_a_killed_owner_leaves_nothing():
             owner.wait()
         until(lambda folder=folder: not Path(folder).exists())
         until(lambda pids=pids: not any(map(state, pids)))
-
-
-@pytest.mark.nightly
-def test_where_the_cleanup_process_is_killed_too_the_next_one_removes_the_folder(
-    monkeypatch, tmp_path
-):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with subprocess.Popen(
-        [sys.executable, "-c", OWNER],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    ) as owner:
-        folder, child, cleanup = owner.stdout.readline().split()
-        (Path(folder) / "files").mkdir()
-        os.kill(int(cleanup), signal.SIGSTOP)
-        owner.kill()
-        owner.wait()
-    try:
-        Cleanup().close()
-        assert (Path(folder) / "files").is_dir()  # the one that stands still is about to remove it
-    finally:
-        os.kill(int(cleanup), signal.SIGKILL)
-        os.kill(int(child), signal.SIGKILL)
-    until(lambda: not state(cleanup))
-    Cleanup().close()
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.full
