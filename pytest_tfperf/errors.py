@@ -6,8 +6,6 @@ A message says what was found, what was wanted, where, and what to do next.
 
 from __future__ import annotations
 
-import warnings
-
 
 class TfperfError(Exception):
     """Base of every error that this package raises on purpose."""
@@ -59,13 +57,3 @@ class PytestTfperfDeprecationWarning(DeprecationWarning):
 
     pytest shows warnings of this base class by default, and this module need not import pytest.
     """
-
-
-def warn_only(text: str) -> None:
-    """Warn about the machine: where warnings are errors (`-W error`), this is a warning still."""
-    try:
-        warnings.warn(text, stacklevel=3)
-    except UserWarning:
-        with warnings.catch_warnings():
-            warnings.simplefilter("always")
-            warnings.warn(text, stacklevel=3)

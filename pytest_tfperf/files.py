@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from pytest_tfperf.errors import warn_only
 from pytest_tfperf.temporary import TemporaryFolder
 
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
@@ -31,34 +30,16 @@ def installed_path(path: str) -> str | None:
 
 
 def lock_folder() -> Path:
-    """Return the folder of this user's locks, outside of any project; it may not exist yet."""
-    # in a container a user may have no name
-    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
-    return Path(tempfile.gettempdir()) / f"tfperf-locks-{user}"
-
-
-def own_lock_folder() -> Path:
     """
     Return the folder of this user's locks, which no other user can enter; make it if needed.
 
-    If its name is taken by a link or by another user, it is a folder in this user's cache, with a
-    warning: then users of one machine may measure at the same time. Without a cache it is another
-    temporary folder.
-
     Raises:
-        OSError: If it cannot be made.
+        OSError: If it cannot be made, is a link, or belongs to another user.
     """
-    folder = lock_folder()
-    try:
-        make_private(folder)
-    except PermissionError as error:
-        try:
-            folder = cache_folder() / "locks"
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            make_private(folder)
-        except (OSError, RuntimeError):
-            folder = _private_folder_beside(lock_folder())
-        warn_only(f"{error.strerror}; locks are in {folder} instead")
+    # in a container a user may have no name
+    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
+    folder = Path(tempfile.gettempdir()) / f"tfperf-locks-{user}"
+    make_private(folder)
     return folder
 
 
@@ -72,15 +53,6 @@ def cache_folder() -> Path:
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     # as the XDG Base Directory Specification has it, a relative one counts as unset
     return (base if base.is_absolute() else Path.home() / ".cache") / "pytest-tfperf"
-
-
-def _private_folder_beside(taken: Path) -> Path:
-    """Return this user's own folder whose name begins with one that is taken; make it if needed."""
-    for found in sorted(taken.parent.glob(f"{taken.name}-*")):
-        with suppress(OSError):  # another user's
-            make_private(found)
-            return found
-    return Path(tempfile.mkdtemp(prefix=f"{taken.name}-", dir=taken.parent))
 
 
 def make_private(folder: Path) -> None:

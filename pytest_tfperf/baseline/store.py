@@ -13,20 +13,17 @@ import hashlib
 import json
 import math
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from pytest_tfperf.baseline.counted_totals import tells_steps
 from pytest_tfperf.baseline.xla_ops import IN_XLA, OUTSIDE_XLA
-from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.files import lock_folder, own_lock_folder
+from pytest_tfperf.errors import BaselineError, CaptureError
 from pytest_tfperf.json_file import JsonFileError, parse_json, read_text
+from pytest_tfperf.machine.locks import held
 from pytest_tfperf.values import Json
 
 FOLDER = "__tfperf__"
@@ -307,29 +304,18 @@ def locked(folders: Iterable[Path]) -> Iterator[None]:
     Raises:
         BaselineError: If another run has held a lock for too long.
     """
+    names = sorted({f"baselines-{folder.resolve()}" for folder in folders})
     with ExitStack() as stack:
-        # in one order, so that no two runs wait for each other
-        for folder in sorted({folder.resolve() for folder in folders}):
-            stack.callback(_acquired(folder).release)
+        try:
+            stack.enter_context(
+                held(
+                    names,
+                    lambda _: None,
+                    patience_s=_LOCK_SECONDS,
+                    awaited="another run has written the same baselines",
+                    advice="try again when it is done",
+                )
+            )
+        except CaptureError as error:
+            raise BaselineError(f"baselines: nothing was changed: {error}") from None
         yield
-
-
-def _acquired(folder: Path) -> FileLock:
-    digest = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
-    lock = FileLock(lock_folder() / digest, timeout=_LOCK_SECONDS, mode=0o600)
-    try:
-        with warnings.catch_warnings():  # any folder will do, also under -W error
-            warnings.simplefilter("ignore")
-            lock = FileLock(own_lock_folder() / digest, timeout=_LOCK_SECONDS, mode=0o600)
-            lock.acquire()
-    except Timeout as error:
-        waited = f"another run has held their lock {lock.lock_file} for {_LOCK_SECONDS} s"
-        raise BaselineError(
-            f"baselines in {folder}: {waited}; nothing was changed, try again when it is done"
-        ) from error
-    except (OSError, NotImplementedError) as error:
-        raise BaselineError(
-            f"baselines in {folder}: no lock at {lock.lock_file}: {error}; nothing was changed. "
-            "TMPDIR names another folder for it"
-        ) from error
-    return lock

@@ -10,51 +10,28 @@ import hashlib
 import os
 import platform
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from pytest_tfperf.errors import CaptureError, warn_only
-from pytest_tfperf.files import lock_folder, own_lock_folder
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.files import lock_folder
 from pytest_tfperf.frameworks.in_use import n_gpus
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.machine.stopwatch import Stopwatch
-from pytest_tfperf.text import elide, plain
 
 __tracebackhide__ = True
 
 # Often enough for windows of seconds, and rare enough not to disturb the running measurement.
 _POLL_S = 0.1
-_LONGEST_NAME = 100
-"""Characters of a file's name before a digest; file systems allow 255 bytes."""
 PATIENCE_S = 600.0
 """Longest wait for another process by default, in seconds."""
 
 Exclusive = Callable[..., AbstractContextManager[bool]]
 """Takes the arguments of `measuring_alone`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockWords:
-    """The use of a lock, as messages name it."""
-
-    awaited: str
-    """What a process waits for, after `waiting until`."""
-    taken: str
-    """What another process has done for too long."""
-    advice: str
-    """Why this process cannot do it too, and what helps."""
-
-
-_MEASURING = LockWords(
-    awaited="another test of this machine is measured",
-    taken="has measured",
-    advice="this one must not measure beside it: wait for its end, or stop it "
-    "(ini tfperf_lock_timeout)",
-)
 
 
 @contextmanager
@@ -75,7 +52,8 @@ def measuring_alone(
         CaptureError: If no lock can be created, or another process holds one for too long.
     """
     names = device_names(n_gpus(), visible_gpus())
-    with held(names, announce, *timers, patience_s=patience_s) as waited:
+    advice = "wait for its end, or stop it (ini tfperf_lock_timeout)"
+    with held(names, announce, *timers, patience_s=patience_s, advice=advice) as waited:
         yield waited
 
 
@@ -91,17 +69,19 @@ def held(
     announce: Callable[[str], None],
     *timers: Stopwatch,
     patience_s: float = PATIENCE_S,
-    words: LockWords = _MEASURING,
+    awaited: str = "another test of this machine is measured",
+    advice: str = "wait for its end, or stop it",
 ) -> Iterator[bool]:
     """
     Hold the locks of these names within the context; the result is True if it had to wait.
 
     Args:
-        names: Names of the locks.
+        names: Names of the locks, in one order for all processes.
         announce: Receives a text while it waits, and an empty text afterwards.
         timers: Timers to pause while it waits.
         patience_s: Longest wait for each lock in seconds.
-        words: Use of the locks in messages.
+        awaited: What another process does with the lock, after `waiting until`.
+        advice: What helps where it holds the lock for too long.
 
     Raises:
         CaptureError: If no lock can be created, or another process holds one for too long.
@@ -110,8 +90,36 @@ def held(
         with ExitStack() as pauses:
             for timer in timers:
                 pauses.enter_context(timer.paused())
-            waited = [_acquire(locks, name, announce, patience_s, words) for name in names]
-        yield any(waited)
+            waited = False
+            for name in names:
+                try:
+                    path = lock_file(name)
+                    # A loop may end in another thread than it began in.
+                    lock = FileLock(path, thread_local=False, mode=0o600)
+                    holder = path.with_name(f"{path.name}.holder")
+                    try:
+                        lock.acquire(timeout=0)
+                    except Timeout:
+                        waited = True
+                        until = f"until {awaited}{_named(holder)}"
+                        announce(f"waiting {until}")
+                        try:
+                            lock.acquire(timeout=patience_s, poll_interval=_POLL_S)
+                        except Timeout:
+                            raise CaptureError(
+                                f"waited {patience_s:.0f} s {until}: {advice}"
+                            ) from None  # a hundred lines of filelock would hide the message
+                        finally:
+                            announce("")
+                except (OSError, NotImplementedError) as error:
+                    why = getattr(error, "strerror", None) or error
+                    raise CaptureError(
+                        f"no lock in {tempfile.gettempdir()}: {why}; TMPDIR names another folder"
+                    ) from error
+                locks.callback(lock.release)
+                with suppress(OSError):
+                    holder.write_text(str(os.getpid()), encoding="ascii")
+        yield waited
 
 
 def device_names(n_used: int, visible: Sequence[str]) -> tuple[str, ...]:
@@ -127,76 +135,19 @@ def device_names(n_used: int, visible: Sequence[str]) -> tuple[str, ...]:
 
 
 def lock_file(name: str) -> Path:
-    """Return the path of a device's lock on this host."""
-    file = re.sub(r"[^\w.-]+", "_", f"{platform.node()}-{name}", flags=re.ASCII)
-    if len(file) > _LONGEST_NAME:
-        file = f"{file[:_LONGEST_NAME]}-{hashlib.sha256(file.encode()).hexdigest()[:16]}"
-    return lock_folder() / file
-
-
-def _acquire(
-    locks: ExitStack,
-    name: str,
-    announce: Callable[[str], None],
-    patience_s: float,
-    words: LockWords,
-) -> bool:
     """
-    Take a lock that the stack releases; return whether this had to wait.
+    Return the path of a lock on this host.
 
-    Args:
-        locks: Releases the lock.
-        name: Name of the lock.
-        announce: Receives a text while it waits, and an empty text afterwards.
-        patience_s: Longest wait in seconds.
-        words: Use of the lock in messages.
+    Raises:
+        OSError: If this user can have no folder of locks.
     """
-    try:
-        path = own_lock_folder() / lock_file(name).name
-        # A loop may end in another thread than it began in.
-        lock = FileLock(path, thread_local=False, mode=0o600)
-        holder = path.with_name(f"{path.name}.holder")
-        try:
-            lock.acquire(timeout=0)
-            waited = False
-        except Timeout:
-            by = _named(holder)
-            announce(f"waiting until {words.awaited}{by}")
-            try:
-                lock.acquire(timeout=patience_s, poll_interval=_POLL_S)
-            except Timeout:
-                raise CaptureError(
-                    f"another process{by} {words.taken} for {patience_s:.0f} s, and {words.advice}"
-                ) from None  # a hundred lines of filelock would hide the message
-            finally:
-                announce("")
-            waited = True
-    except (OSError, NotImplementedError) as error:
-        raise CaptureError(
-            "no lock that keeps other tests from measuring at the same time, in "
-            f"{lock_folder()}: {error}"
-        ) from error
-    locks.callback(lock.release)
-    _sign(holder)
-    return waited
-
-
-def _sign(holder: Path) -> None:
-    """Write this process into the file that names a lock's holder: a few bytes, for messages."""
-    try:
-        holder.write_text(str(os.getpid()), encoding="ascii")
-    except OSError as error:
-        warn_only(
-            f"tfperf: others that wait for this process cannot name it: {holder}: {error.strerror}"
-        )
+    whole = f"{platform.node()}-{name}"
+    readable = re.sub(r"[^\w.-]+", "_", whole, flags=re.ASCII)[:100]
+    return lock_folder() / f"{readable}-{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
 
 
 def _named(holder: Path) -> str:
-    """Name the process that holds a lock, as far as it is known: ` (process 123: pytest tests)`."""
     try:
-        pid = int(holder.read_text(encoding="ascii"))
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+        return f" (process {int(holder.read_text(encoding='ascii'))})"
     except (OSError, ValueError):
         return ""
-    shown = " ".join(plain(command.decode(errors="replace")).split())
-    return f" (process {pid}: {elide(shown, 80)})"

@@ -84,12 +84,12 @@ class ProfiledAlone:
 
 def _lock_of_workers(config: pytest.Config) -> ReadersWriterLock:
     """Return the lock of all workers of this run on this machine."""
-    from pytest_tfperf.files import own_lock_folder
+    from pytest_tfperf.files import lock_folder
     from pytest_tfperf.machine.readers_writer_lock import ReadersWriterLock
 
     factory = getattr(config, "_tmp_path_factory", None)
     # pytest-xdist puts the temporary folders of the workers into that of the run
-    folder = own_lock_folder() if factory is None else Path(factory.getbasetemp()).parent
+    folder = lock_folder() if factory is None else Path(factory.getbasetemp()).parent
     run = config.workerinput["testrunuid"]  # type: ignore[attr-defined]
     return ReadersWriterLock(folder / f"tfperf-{run}.lock")
 

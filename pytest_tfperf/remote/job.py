@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.files import on_disk
-from pytest_tfperf.machine.locks import LockWords, held
+from pytest_tfperf.machine.locks import held
 from pytest_tfperf.remote.addresses import Worker
 from pytest_tfperf.remote.call import BeingTracedError, Call, NothingTracedError, load_grpc
 from pytest_tfperf.remote.profiler_service import Destination, encode_request
@@ -28,11 +28,6 @@ _LONGEST_PAUSE_S = 10.0
 """Longest pause for the trace of another client, which may be as long as this one."""
 _LONGEST_NAME = 100
 _RUN = "run"
-_TRACING = LockWords(
-    awaited="another trace of this job has ended",
-    taken="has traced this job",
-    advice="a process has one profiler: wait for its end, or stop it",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +80,8 @@ def capture_job(
         runs.mkdir(parents=True, exist_ok=True)
         with TemporaryFolder(runs) as temporary:
             (temporary / _RUN).mkdir()
-            with held(_lock_names(workers), announce, words=_TRACING):
+            awaited = "another trace of this job has ended"
+            with held(_lock_names(workers), announce, awaited=awaited):
                 traces, errors = _traced(workers, plan, temporary)
             if not traces or (errors and plan.requires_all):
                 return CapturedJob(traces=(), errors=tuple(errors))

@@ -232,7 +232,7 @@ def test_another_run_that_updates_at_once_is_waited_for_and_then_named(
     run = write("1.json", 1)
     with locked([structure(project).parent]):
         assert main(["accept", run]) == 2
-    assert "another run has held their lock" in capsys.readouterr().err
+    assert "until another run has written the same baselines" in capsys.readouterr().err
     assert not structure(project).exists()
 
 
