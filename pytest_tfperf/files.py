@@ -8,8 +8,8 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -76,22 +76,6 @@ def make_private(folder: Path) -> None:
         folder.chmod(0o700)
 
 
-class NotReplacedError(Exception):
-    """A file that could not be replaced."""
-
-    def __init__(self, path: Path, done: Sequence[Path], error: OSError) -> None:
-        """
-        Say what happened.
-
-        Args:
-            path: The file.
-            done: Files of the same update that were replaced before.
-            error: The reason.
-        """
-        super().__init__(f"{path}: {error.strerror or error}")
-        self.path, self.done, self.why = path, tuple(done), error.strerror or str(error)
-
-
 def replace_file(path: Path, text: str) -> None:
     """
     Replace a file's content; make its folder if needed.
@@ -117,43 +101,6 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         with on_disk(temporary) as file:
             yield file
         temporary.replace(path)
-
-
-def replace_files(contents: Mapping[Path, bytes], check: Callable[[], None]) -> None:
-    """
-    Replace files together: all new ones are on the disk before the first takes its place.
-
-    Args:
-        contents: The content of each.
-        check: Called just before that. If it raises, all files stay as they are.
-
-    Raises:
-        NotReplacedError: If one cannot be replaced; `done` has those that were before.
-    """
-    ready, done = dict[Path, Path](), list[Path]()
-    folders = dict[Path, Path]()
-    with ExitStack() as stack:
-        for path, content in contents.items():
-            with _blaming(path, done):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                if path.parent not in folders:
-                    folders[path.parent] = stack.enter_context(TemporaryFolder(path.parent))
-                ready[path] = folders[path.parent] / str(len(ready))
-                with on_disk(ready[path]) as file:
-                    file.write(content)
-        check()
-        for path, temporary in ready.items():
-            with _blaming(path, done):
-                temporary.replace(path)
-            done.append(path)
-
-
-@contextmanager
-def _blaming(path: Path, done: Sequence[Path]) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise NotReplacedError(path, done, error) from error
 
 
 @contextmanager

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.baseline.counted_totals import COUNTED_AT, COUNTED_STEPS, TOTALS
-from pytest_tfperf.baseline.draft import Draft, OutdatedError
 from pytest_tfperf.baseline.entry import LISTS, LISTS_OF_PLATFORMS, stored, structure_of
 from pytest_tfperf.baseline.history import merge_runs
 from pytest_tfperf.baseline.place_links import refuse_links
@@ -24,12 +23,14 @@ from pytest_tfperf.baseline.store import (
     entry_key,
     is_step_time,
     locked,
+    read_file,
     refuse_other_kind,
     split,
     with_lists,
 )
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
 from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.files import replacing
 from pytest_tfperf.metric_registry import MACHINE, Metric
 from pytest_tfperf.quantities import format_quantity, told_apart
 from pytest_tfperf.results import Profile
@@ -40,8 +41,9 @@ from pytest_tfperf.values import Json
 _SHOWN_CHANGES = 4
 _OF_RUN = ("setting", COUNTED_STEPS, COUNTED_AT)
 """Parts of an entry that differ from run to run of unchanged code."""
-_TRIES = 5
-"""Further attempts to read and write, if another program changes the same files meanwhile."""
+_GENERATED = b"""# Written by pytest-tfperf. Reviews fold these files.
+*.py.json linguist-generated gitlab-generated
+"""
 ENDED = {"failed": "failed", "error": "had an error", "skipped": "was skipped"}
 """Outcomes of a test that did not pass, for people."""
 
@@ -105,28 +107,56 @@ def record(
     for place in wanted:
         refuse_links(place)
     with locked(place.structure.parent for place in wanted):
-        for _ in range(_TRIES):
-            with suppress(OutdatedError):
-                return _record(wanted, only_new, also_noisy, also_partly)
-        return _record(wanted, only_new, also_noisy, also_partly)
+        draft, done = _Draft(), Recorded()
+        for place, runs in wanted.items():
+            try:
+                for path, kind in _files(place, runs).items():
+                    refuse_other_kind(path, draft.content(path), kind)
+            except BaselineError as error:
+                if not also_partly:
+                    raise
+                done += Recorded(unread=(str(error),))
+            else:
+                done += _of_file(place, runs, only_new, also_noisy, draft)
+        draft.write()
+        return done
 
 
-def _record(
-    wanted: Mapping[Place, Sequence[Run]], only_new: bool, also_noisy: bool, also_partly: bool
-) -> Recorded:
-    draft, done = Draft(), Recorded()
-    for place, runs in wanted.items():
+class _Draft:
+    """The files of one update: as they were read, and as they are to be."""
+
+    def __init__(self) -> None:
+        self._read: dict[Path, Json] = {}
+        self._changed: dict[Path, Json] = {}
+
+    def content(self, path: Path) -> Json:
+        """Return the content of a file with its changes; empty if there is none."""
+        if path not in self._read:
+            self._read[path] = read_file(path)
+        return self._changed.get(path) or self._read[path]
+
+    def change(self, path: Path, content: Json) -> None:
+        self._changed[path] = content
+
+    def write(self) -> None:
+        """Replace the files that change, one after the other."""
+        for path, content in self._changed.items():
+            text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False)
+            self._replace(path, f"{text}\n".encode(errors="backslashreplace"))  # lone surrogates
+            attributes = path.with_name(".gitattributes")
+            if "lists" in content and not attributes.exists():
+                self._replace(attributes, _GENERATED)
+
+    @staticmethod
+    def _replace(path: Path, content: bytes) -> None:
         try:
-            for path, kind in _files(place, runs).items():
-                refuse_other_kind(path, draft.content(path), kind)
-        except BaselineError as error:
-            if not also_partly:
-                raise
-            done += Recorded(unread=(str(error),))
-        else:
-            done += _of_file(place, runs, only_new, also_noisy, draft)
-    draft.write()
-    return done
+            with replacing(path) as file:
+                file.write(content)
+        except OSError as error:
+            raise BaselineError(
+                f"baseline {path}: cannot be written: {error.strerror or error}; mend that, and "
+                "run the same again: it writes the rest"
+            ) from error
 
 
 def _files(place: Place, runs: Iterable[Run]) -> dict[Path, str]:
@@ -145,7 +175,7 @@ def _of_file(
     runs: Iterable[Run],
     only_new: bool,
     also_noisy: bool,
-    draft: Draft,
+    draft: _Draft,
 ) -> Recorded:
     """
     Update the entries of one test file.
@@ -207,7 +237,7 @@ def _good(found: Sequence[_Found]) -> tuple[list[_Found], Recorded]:
     return good[::-1], left_out
 
 
-def _structure(found: Sequence[_Found], only_new: bool, draft: Draft) -> Recorded:
+def _structure(found: Sequence[_Found], only_new: bool, draft: _Draft) -> Recorded:
     path, key, workload = found[0].place.structure, found[0].key, found[0].profile.workload
     detail = found[0].place.detail
     content = draft.content(path) or {"format": BASELINE_FORMAT, "tests": {}}
@@ -305,7 +335,7 @@ def _shown(number: float | None, metric: Metric | None) -> str:
     return str(number) if metric is None else format_quantity(number, metric.unit)
 
 
-def _times(path: Path, found: Sequence[_Found], only_new: bool, draft: Draft) -> Recorded:
+def _times(path: Path, found: Sequence[_Found], only_new: bool, draft: _Draft) -> Recorded:
     """Update the history in the timing file of one machine class."""
     content = draft.content(path) or {
         "format": BASELINE_FORMAT,

@@ -135,9 +135,9 @@ def _add_accept(commands: Any) -> None:
             "Record the content of run files of pytest --tfperf-report, as --tfperf-update would "
             "have: for each test the structure of the newest run, and the times of all. A run that "
             "is recorded already does not count twice, and a test that failed is left out. Exit "
-            "status 1 if nothing could be accepted, 2 if a file cannot be read or written. No file "
-            "changes then, unless the disk fails between two of them: the message names those "
-            "that were written, and the same command writes the rest."
+            "status 1 if nothing could be accepted, 2 if a file cannot be read or written. If one "
+            "cannot be read, no file changes. If one cannot be written, those before it are, and "
+            "the same command writes the rest."
         ),
         "ci-1/run.json ci-2/run.json test_train_step",
     )

@@ -10,13 +10,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from helpers.baselines import update
+from helpers.baselines import runs_of, update
 from helpers.builders import LAPTOP, SERVER, profile, record_of
+from helpers.faults import failing
 from helpers.paths import ROOT, TESTS
-from helpers.processes import files_of_at_most
 
 from pytest_tfperf.baseline import store
-from pytest_tfperf.baseline.draft import Draft
 from pytest_tfperf.baseline.store import (
     Place,
     entry_key,
@@ -228,40 +227,27 @@ def test_a_folder_that_cannot_be_written_is_an_error_that_names_the_file(tmp_pat
     assert (tmp_path / "kept").read_text() == "a file where a folder should be"
 
 
-def test_where_times_cannot_be_written_structure_is_not_either(place):
-    place.structure.parent.mkdir(parents=True)
+def test_what_cannot_be_written_is_named_and_the_same_update_completes_it(place):
+    measured = record_of(profile(retraces=0, step_time=0.1))
+    place.timing.parent.mkdir(parents=True)
     place.timing.write_text("a file where a folder should be")
-    with pytest.raises(BaselineError):
-        update(place, record_of(profile(retraces=0, step_time=0.1)))
+    told = rf"^baseline {place.timing}.*: cannot be read: Not a directory"
+    with pytest.raises(BaselineError, match=told):
+        update(place, measured)
     assert not place.structure.exists()
-
-
-def write(contents):
-    draft = Draft()
-    for path, content in contents.items():
-        draft.content(path)
-        draft.change(path, content)
-    draft.write()
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_on_a_full_disk_all_files_are_as_they_were(tmp_path, order):
-    small, large = tmp_path / "a.json", tmp_path / "b.json"
-    write({path: {"format": 1, "tests": {}} for path in (small, large)})
-    before = {path: path.read_bytes() for path in (small, large)}
-    contents = [
-        (small, {"format": 1, "tests": {"test_new": {}}}),
-        (large, {"format": 1, "tests": {str(n): {} for n in range(1000)}}),
-    ]
-    with (
-        files_of_at_most(5000),
-        pytest.raises(
-            BaselineError,
-            match=f"^baseline {large}: cannot be written: File too large; nothing was changed$",
-        ),
-    ):
-        write(dict(contents[::order]))
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    place.timing.unlink()
+    place.timing.mkdir()
+    full_disk = failing(place.timing, 1, errno.ENOSPC, lasting=True, kinds=("mkdir",))
+    with full_disk, pytest.raises(BaselineError) as full:
+        update(place, measured)
+    assert str(full.value) == (
+        f"baseline {place.timing_file(LAPTOP['machine'])}: cannot be written: No space left on "
+        "device; mend that, and run the same again: it writes the rest"
+    )
+    assert place.structure.exists()
+    assert list(place.timing.iterdir()) == []
+    update(place, measured)
+    assert len(runs_of(place)["runs"]) == 1
 
 
 def test_a_lock_that_another_run_holds_is_waited_for_and_then_named(tmp_path, monkeypatch):

@@ -106,4 +106,7 @@ def test_the_help_says_what_a_failing_disk_leaves(capsys):
     with pytest.raises(SystemExit):
         main(["accept", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    assert "unless the disk fails between two of them: the message names those" in said
+    assert (
+        "If one cannot be written, those before it are, and the same command writes the rest"
+        in said
+    )
