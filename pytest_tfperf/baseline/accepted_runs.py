@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_tfperf.baseline.place_links import REPOSITORIES
 from pytest_tfperf.baseline.record import record
 from pytest_tfperf.baseline.recorded import Recorded
-from pytest_tfperf.baseline.store import Place
+from pytest_tfperf.baseline.store import Place, lies_below
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import and_more, elide, one_line
@@ -54,8 +53,11 @@ def accept(
         check_environment(test)
     files = sorted({test.file for test in wanted})
     for file in files:
-        _refuse_outside(file, rootdir)
-        _refuse_no_module(file, rootdir)
+        if Path(file).suffix != ".py" or not lies_below(rootdir / file, rootdir):
+            raise BaselineError(
+                f"test file {elide(file, 200)!r}: a run file may name Python modules below the "
+                f"rootdir {rootdir.resolve()} only; nothing was written"
+            )
     absent = [file for file in files if not _is_file(rootdir / file)]
     if absent:
         raise BaselineError(
@@ -73,52 +75,11 @@ def accept(
     )
 
 
-def _refuse_outside(file: str, rootdir: Path) -> None:
-    """
-    Refuse a test file that a run file puts outside of the rootdir, whatever links lead there.
-
-    Raises:
-        BaselineError: If it does.
-    """
-    path, root = Path(file), rootdir.resolve()
-    inside = not path.is_absolute() and ".." not in path.parts and path.name not in ("", ".")
-    if not inside or not _lies_below(root / path, root):
-        raise BaselineError(
-            f"test file {file!r} lies outside of {root}: a run file may name files below the "
-            "rootdir only; give the right folder with --rootdir"
-        )
-
-
-def _refuse_no_module(file: str, rootdir: Path) -> None:
-    """
-    Refuse a file that is no Python module, or lies in a hidden folder, which pytest leaves out.
-
-    Raises:
-        BaselineError: If it is one, also through links.
-    """
-    path, root = Path(file), rootdir.resolve()
-    folders = {*path.parent.parts, *(root / path).resolve().relative_to(root).parent.parts}
-    hidden = [name for name in folders if name.startswith(".") or name in REPOSITORIES]
-    if path.suffix != ".py" or hidden:
-        raise BaselineError(
-            f"test file {elide(file, 200)!r} is no Python module, or in a hidden folder: a run "
-            "file may name modules of tests only; nothing was written"
-        )
-
-
 def _is_file(path: Path) -> bool:
     """Return whether there is a file; not if its name is longer than names can be."""
     try:
         return path.is_file()
     except OSError:
-        return False
-
-
-def _lies_below(path: Path, root: Path) -> bool:
-    """Return whether a path leads below a folder, also through links; not if it leads nowhere."""
-    try:
-        return path.resolve().is_relative_to(root.resolve())
-    except (OSError, RuntimeError):  # a name that is too long, or links in a circle
         return False
 
 

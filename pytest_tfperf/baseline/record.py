@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Any
 from pytest_tfperf.baseline.counted_totals import COUNTED_AT, COUNTED_STEPS, TOTALS
 from pytest_tfperf.baseline.entry import LISTS, LISTS_OF_PLATFORMS, stored, structure_of
 from pytest_tfperf.baseline.history import merge_runs
-from pytest_tfperf.baseline.place_links import refuse_links
 from pytest_tfperf.baseline.recorded import EntryChange, Recorded
 from pytest_tfperf.baseline.step_time import why_not_recorded
 from pytest_tfperf.baseline.store import (
@@ -22,6 +22,7 @@ from pytest_tfperf.baseline.store import (
     Place,
     entry_key,
     is_step_time,
+    lies_below,
     locked,
     read_file,
     refuse_other_kind,
@@ -105,7 +106,7 @@ def record(
             says what was written.
     """
     for place in wanted:
-        refuse_links(place)
+        _refuse_links(place)
     with locked(place.structure.parent for place in wanted):
         draft, done = _Draft(), Recorded()
         for place, runs in wanted.items():
@@ -120,6 +121,18 @@ def record(
                 done += _of_file(place, runs, only_new, also_noisy, draft)
         draft.write()
         return done
+
+
+def _refuse_links(place: Place) -> None:
+    """Refuse files that a link of the branch puts outside of the project, or the named folder."""
+    here, named = (Path(os.path.abspath(path)) for path in (place.project, place.root))  # noqa: PTH100 - keeps links
+    root = here if named.is_relative_to(here) else named
+    for path in (place.structure, place.detail, place.timing):
+        if not lies_below(path, root):
+            raise BaselineError(
+                f"baseline {path} leads out of {root} by a link; nothing was written. Remove it, "
+                "or name a folder with --tfperf-baseline-dir (tfperf accept: --baseline-dir)"
+            )
 
 
 class _Draft:

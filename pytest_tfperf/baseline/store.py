@@ -91,6 +91,14 @@ class Place:
         return f"{Path(self.test_file).name}::{key}"
 
 
+def lies_below(path: Path, root: Path) -> bool:
+    """Return whether a path leads below a folder, also through links; not if it leads nowhere."""
+    try:
+        return path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError, ValueError):  # a name that no file can have, or a circle
+        return False
+
+
 def entry_key(test: str, profile: str) -> str:
     """Return the name of a profile's entry: the test's, with `/name` where the profile has one."""
     return f"{test}/{profile}" if profile else test

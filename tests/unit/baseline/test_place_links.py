@@ -123,28 +123,3 @@ def test_a_link_within_the_project_is_followed(project, capsys, store):
     (project / "tests/__tfperf__").symlink_to("../kept")
     assert store(project, None, capsys)[0]
     assert (project / "kept/test_model.json").is_file()
-
-
-@WAYS
-@pytest.mark.parametrize(("link", "folder"), [("bl", "bl"), ("tests/__tfperf__", None)])
-def test_a_link_into_the_repository_s_own_files_is_refused(project, capsys, store, link, folder):
-    heads = project / ".git/refs/heads"
-    heads.mkdir(parents=True)
-    (project / link).symlink_to(heads)
-    is_good, said = store(project, folder, capsys)
-    assert not is_good
-    assert re.search(r"leads into .*\.git.*nothing was written", said)
-    assert list(heads.iterdir()) == []
-
-
-@WAYS
-def test_a_project_that_lies_below_such_a_folder_is_one(project, capsys, store, monkeypatch):
-    """As a working tree that somebody put into .git."""
-    inner = project / ".git/trees/one"
-    (inner / "tests").mkdir(parents=True)
-    (inner / "tests/test_model.py").touch()
-    (inner.parent / "run.json").write_bytes((project.parent / "run.json").read_bytes())
-    monkeypatch.chdir(inner)
-    assert store(inner, None, capsys)[0]
-    assert store(inner, "kept", capsys)[0]
-    assert (inner / STORED).is_file()

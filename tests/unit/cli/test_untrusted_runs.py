@@ -28,14 +28,15 @@ def files_of(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def refused(project, capsys, file, says):
+def refused(project, capsys, file):
     """Accept a run of a test file below each kind of folder of baselines: no file changes, and one sentence says why."""
     write_run(run_of(record_of(profile(), file=file)), project / "run.json")
     before = files_of(project.parent)
     for options in ([], ["--baseline-dir", "stored"]):
         assert main(["accept", "run.json", *options]) == 2, (file, options)
         said = capsys.readouterr().err
-        assert re.fullmatch(rf"tfperf: test file '.*' {says} .*\n", said), (file, options, said)
+        told = r"tfperf: test file '.*': a run file may name Python modules below the rootdir .*\n"
+        assert re.fullmatch(told, said), (file, options, said)
         assert files_of(project.parent) == before, (file, options)
 
 
@@ -46,7 +47,7 @@ def test_accept_writes_below_the_rootdir_only(project, capsys):
         *("../outside/victim.py", f"{outside}/victim.py", f"{outside}/settings.toml"),
         *("a/../../outside/victim.py", "linked/victim.py", "", ".", ".."),
     ):
-        refused(project, capsys, file, "lies outside of")
+        refused(project, capsys, file)
 
 
 @pytest.mark.parametrize(
@@ -59,24 +60,11 @@ def test_a_name_of_two_lines_is_named_on_one(project, capsys, changed, says):
     assert re.fullmatch(rf"tfperf: {says}.*\n", capsys.readouterr().err)
 
 
-def test_accept_writes_for_modules_of_tests_only(project, capsys):
-    (project / ".git/hooks").mkdir(parents=True)
-    (project / "kept").symlink_to(".git/hooks")
-    (project / "linked.py").symlink_to(".git/hooks/run.py")
-    for file in (
-        *(".git/config", ".git/hooks/run.py", "a/.git/run.py", ".venv/run.py", "CVS/run.py"),
-        *("kept/run.py", "pyproject.toml", "test_model.txt", "linked.py"),
-    ):
+def test_accept_writes_for_python_modules_only(project, capsys):
+    for file in (".git/config", "pyproject.toml", "test_model.txt"):
         (project / file).parent.mkdir(parents=True, exist_ok=True)
         (project / file).touch()
-        refused(project, capsys, file, "is no")
-
-
-def test_accept_writes_for_a_project_in_a_hidden_folder(project):
-    (project / ".cache/project").mkdir(parents=True)
-    (project / ".cache/project/test_model.py").touch()
-    write_run(run_of(record_of(profile(retraces=0), file="test_model.py")), project / "run.json")
-    assert main(["accept", "run.json", "--rootdir", ".cache/project"]) == 0
+        refused(project, capsys, file)
 
 
 def test_accept_follows_no_link_of_baselines_out_of_the_project(project, capsys):
