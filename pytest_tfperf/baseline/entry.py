@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_tfperf.baseline.counted_totals import counted_steps
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.store import OPS
+from pytest_tfperf.baseline.totals import counted_steps
 from pytest_tfperf.baseline.xla_ops import IN_XLA, OUTSIDE_XLA, xla_ops
 from pytest_tfperf.differences.profiles import op_counts
 from pytest_tfperf.differences.structure import called_functions, op_type_counts, pipeline_labels

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.baseline.counted_totals import COUNTED_AT, COUNTED_STEPS, TOTALS
 from pytest_tfperf.baseline.entry import LISTS, LISTS_OF_PLATFORMS, stored, structure_of
 from pytest_tfperf.baseline.history import merge_runs
 from pytest_tfperf.baseline.recorded import EntryChange, Recorded
@@ -29,6 +28,7 @@ from pytest_tfperf.baseline.store import (
     split,
     with_lists,
 )
+from pytest_tfperf.baseline.totals import COUNTED_STEPS, TOTALS
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.files import replacing
@@ -40,7 +40,7 @@ from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Json
 
 _SHOWN_CHANGES = 4
-_OF_RUN = ("setting", COUNTED_STEPS, COUNTED_AT)
+_OF_RUN = ("setting", COUNTED_STEPS, "counted_at")  # the last is of earlier versions
 """Parts of an entry that differ from run to run of unchanged code."""
 _GENERATED = b"""# Written by pytest-tfperf. Reviews fold these files.
 *.py.json linguist-generated gitlab-generated
@@ -303,7 +303,7 @@ def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
         "program": entry["program"] | kept["program"],
         "platform": {**(old["platform"] if old is not None else {}), platform: here},
         "setting": {**entry["setting"], "commit": one.run.commit, **kept["setting"]},
-        **{key: counted[key] for key in (COUNTED_STEPS, COUNTED_AT) if key in counted},
+        **({COUNTED_STEPS: counted[COUNTED_STEPS]} if COUNTED_STEPS in counted else {}),
         **{name: found for name, found in lists.items() if found},
     }
 

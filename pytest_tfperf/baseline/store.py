@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.baseline.counted_totals import tells_steps
+from pytest_tfperf.baseline.totals import COUNTED_STEPS
 from pytest_tfperf.baseline.xla_ops import IN_XLA, OUTSIDE_XLA
 from pytest_tfperf.errors import BaselineError, CaptureError
 from pytest_tfperf.json_file import JsonFileError, parse_json, read_text
@@ -249,7 +249,7 @@ def _is_structure(entry: Json) -> bool:
     pipeline = entry.get("pipeline", [])  # this and the lists of platforms are optional
     return (
         _are_dicts(entry, "program", "platform", "setting")
-        and tells_steps(entry)
+        and type(entry.get(COUNTED_STEPS, 0)) is int
         and isinstance(pipeline, list)
         and all(isinstance(stage, str) for stage in pipeline)
         and all(map(_are_numbers, (entry["program"], *entry["platform"].values())))

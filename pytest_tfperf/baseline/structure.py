@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from pytest_tfperf.baseline.counted_totals import TOTALS, compared, counted_in, stored_total
 from pytest_tfperf.baseline.entry import scope_of, structure_of
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.step_time import next_step
 from pytest_tfperf.baseline.store import OPS
+from pytest_tfperf.baseline.totals import COUNTED_STEPS, TOTALS, why_undecided
 from pytest_tfperf.baseline.xla_ops import moved_out, no_longer_compiled
 from pytest_tfperf.checks.limits import explanation
 from pytest_tfperf.checks.roots import ADDED, MOVED_OUT
@@ -205,15 +205,12 @@ class _Comparison:
             return check(self.profile, name, verdict, wanted, sentence)
         now = float(rounded(value.number))
         found = f"{name} is {format_quantity(now, metric.unit)}"
-        over = ""
-        counted = counted_in(value) if name in TOTALS else None
-        stored = counted and stored_total(self.entry, name, before)
-        if counted is not None and stored is not None:
-            total = compared(stored, counted, reference)
-            before, now, over = total.before, total.now, total.sentence
-            if total.verdict is not None:
-                sentence = f"{found} {over}"
-                return check(self.profile, name, total.verdict, wanted, sentence)
+        steps, steps_before = value.detail.get("n_steps"), self.entry.get(COUNTED_STEPS)
+        if name in TOTALS and steps is not None and steps_before is not None:
+            why = why_undecided(before, steps_before, now, steps, reference)
+            if why:
+                sentence = f"{name} is {why}: another number of steps may be why"
+                return check(self.profile, name, Verdict.INCONCLUSIVE, wanted, sentence)
         if now == before:
             sentence = f"{found}, as in {reference}"
             return check(self.profile, name, Verdict.PASS, wanted, sentence)
@@ -223,16 +220,10 @@ class _Comparison:
         if _differs_by_chance(value, before):
             sentence = f"{found}, {shown} in {reference}: {_BY_CHANCE}"
             return check(self.profile, name, Verdict.PASS, wanted, sentence)
-        return self._changed(metric, value, before, now, wanted, over)
+        return self._changed(metric, value, before, now, wanted)
 
     def _changed(
-        self,
-        metric: Metric,
-        value: Value,
-        before: float,
-        now: float,
-        wanted: str,
-        over: str,
+        self, metric: Metric, value: Value, before: float, now: float, wanted: str
     ) -> Check:
         """
         Decide a change by the gate of its metric.
@@ -243,12 +234,11 @@ class _Comparison:
             before: Value that is compared with.
             now: Different value of now.
             wanted: The expectation, as text.
-            over: The steps that both are compared over, if not all.
         """
         name, profile, reference = metric.name, self.profile, self.reference
         moved = "rose" if now > before else "fell"
         exactly = told_apart(before, now, metric.unit)
-        sentence = f"{name} {moved} from {format_change(before, now, metric.unit)}{exactly}{over}"
+        sentence = f"{name} {moved} from {format_change(before, now, metric.unit)}{exactly}"
         details, advice = explanation(value)
         if self.changed:
             details = (*details, ("changed besides", self.changed))

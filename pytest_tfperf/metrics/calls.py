@@ -20,7 +20,6 @@ from pytest_tfperf.metrics.counts import (
     counted_by,
     counted_over,
     per_step,
-    steps_of_traces,
     why_uncounted,
 )
 from pytest_tfperf.metrics.dispatches import jax_dispatches
@@ -93,9 +92,8 @@ def retraces(evidence: Evidence, uses: Sequence[FunctionUse]) -> Value:
     source = Source.TRACE if recording.bare else Source.GRAPH
     own = recording.own_functions or ()
     cause = retrace_cause(traced, recording.framework, own) if traced else {}
-    steps = steps_of_traces(evidence, len(traced))
     counted = counted_by(name for name, *_ in traced)
-    return Value.of("retraces", len(traced), source, **over, **cause, **detail, **steps, **counted)
+    return Value.of("retraces", len(traced), source, **over, **cause, **detail, **counted)
 
 
 def _eager_ops(evidence: Evidence, trace: Trace) -> Value:

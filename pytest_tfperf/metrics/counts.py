@@ -145,8 +145,8 @@ def compiles(evidence: Evidence) -> Value:
         elsewhere = compiled_outside(trace, evidence.launched)
         if elsewhere:
             number, detail["outside_steps"] = max(number - elsewhere, 0), elsewhere
-    steps = {**steps_of_traces(evidence, number), **counted_by(map(short_module, compiled))}
-    return Value.of("xla_compiles", number, Source.TRACE, **detail, **steps)
+    counted = counted_by(map(short_module, compiled))
+    return Value.of("xla_compiles", number, Source.TRACE, **detail, **counted)
 
 
 def counted_over(evidence: Evidence) -> dict[str, Any]:
@@ -160,18 +160,6 @@ def counted_by(names: Iterable[str] | Mapping[str, int]) -> dict[str, Any]:
     """Return how much of a count is each function's or op type's, as a detail."""
     found = Counter[str](names)
     return {COUNTED_BY: dict(found.most_common(_MOST_NAMES))} if found else {}
-
-
-def steps_of_traces(evidence: Evidence, number: int) -> dict[str, Any]:
-    """
-    Return the steps of the events of a total as a detail, if they are those of the traces.
-
-    Where as many executables were compiled as functions traced, each was compiled for one of these.
-    """
-    traced = evidence.late.traced
-    if not number or traced is None or len(traced) != number or evidence.recording.bare:
-        return {}
-    return {"at_steps": [one.step for one in traced]}
 
 
 def why_uncounted(evidence: Evidence, source: str) -> str:
