@@ -114,11 +114,12 @@ class Controller:
         from pytest_tfperf.report.text_layout import wrapped
         from pytest_tfperf.text import for_terminal
 
-        verbosity, width = self._config.get_verbosity(), terminalreporter._tw.fullwidth
+        writer = self._config.get_terminal_writer()
+        verbosity, width = self._config.get_verbosity(), writer.fullwidth
         if verbosity >= 0:
             terminalreporter.section("tfperf")
         failures_shown = self._config.option.tbstyle != "no"
-        encoding = getattr(terminalreporter._tw._file, "encoding", None)
+        encoding = getattr(getattr(writer, "_file", None), "encoding", None)
         lines = summary(self.records(), width, verbosity, failures_shown, encoding)
         shown = [
             (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise
@@ -134,47 +134,29 @@ def _refuse_contradictions(config: pytest.Config) -> None:
 
 def _refuse_moved_project(config: pytest.Config) -> None:
     """
-    Check that no flag's value changed the project that pytest runs in.
+    Check that no flag's value took pytest out of the project that it was started in.
 
     pytest looks for the rootdir and its ini file before it knows the flags of plugins. Then a value
     that is a word of its own counts as a path of tests if it exists (docs.pytest.org, "Finding the
     rootdir"). The limits and settings of the project's ini file would be lost silently.
     """
+    start, ini, root = config.invocation_params.dir, config.inipath, config.rootpath
+    is_left = not (root.is_relative_to(start) if ini is None else start.is_relative_to(ini.parent))
+    if not is_left or config.option.inifilename:
+        return
     flags = {option.flag for option in TABLE.values() if option.flag and option.kind != SWITCH}
     words = [*shlex.split(environ.get("PYTEST_ADDOPTS", "")), *config.invocation_params.args]
-    taken = {value: f"{flag}={value}" for flag, value in pairwise(map(str, words)) if flag in flags}
-    try:
-        wanted, found = _project(config), _project(config, taken)
-    except (ImportError, AttributeError, TypeError):  # another pytest, which is not asked
-        return
-    if wanted == found:
-        return
-    raise LimitError(
-        f"pytest would run in {_shown(found)} instead of {_shown(wanted)}, since it takes "
-        f"{' and '.join(taken)} for a path of tests. Write {' '.join(taken.values())}, with an "
-        "equals sign"
-    )
-
-
-def _project(config: pytest.Config, more: Iterable[str] = ()) -> tuple[Path, Path | None]:
-    """Return the rootdir and the ini file of the tests that are given, and of more paths."""
-    from _pytest.config.findpaths import determine_setup  # private, in pytest 8.4 to 9.2
-
-    known = config.known_args_namespace
-    more_of_9: dict[str, Any] = {"override_ini": None} if pytest.version_tuple >= (9, 0) else {}
-    rootdir, ini, *_ = determine_setup(
-        inifile=known.inifilename,
-        args=[*known.file_or_dir, *more],
-        rootdir_cmd_arg=known.rootdir or None,
-        invocation_dir=config.invocation_params.dir,
-        **more_of_9,
-    )
-    return rootdir, ini
-
-
-def _shown(project: tuple[Path, Path | None]) -> str:
-    rootdir, ini = project
-    return f"{rootdir} with {ini.name if ini else 'no ini file'}"
+    taken = {
+        value: f"{flag}={value}"
+        for flag, value in pairwise(map(str, words))
+        if flag in flags and (start / value).exists()
+    }
+    if taken:
+        raise LimitError(
+            f"pytest would run in {root} with {ini.name if ini else 'no ini file'} instead of "
+            f"{start}, since it takes {' and '.join(taken)} for a path of tests. Write "
+            f"{' '.join(taken.values())}, with an equals sign"
+        )
 
 
 def _given(
