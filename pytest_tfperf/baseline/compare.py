@@ -11,7 +11,7 @@ from pytest_tfperf.baseline.store import OPS, Place, entry_key, read_structure
 from pytest_tfperf.baseline.structure import Reference, changed_setting, check, structure_checks
 from pytest_tfperf.baseline.timings import ACCEPT, UPDATE, TimingFiles, Timings
 from pytest_tfperf.baseline.xla_ops import lost_compilation
-from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
+from pytest_tfperf.checks.limits import tolerated
 from pytest_tfperf.differences.profiles import (
     CAST,
     dtype_change,
@@ -108,7 +108,7 @@ def time_check(
         why_not: Why the time is not a valid sample of the step, or None.
         changed: What else differs from the stored runs.
     """
-    tolerance = DEFAULT_TOLERANCE if max_regression is None else max_regression
+    tolerance = tolerated(max_regression)
     value = profile.value("step_time")
     found = judge(value, stored, tolerance, why_not, changed)
     return check(
@@ -164,7 +164,7 @@ def _timing(
     timings: Timings,
 ) -> Iterator[Check]:
     value, wanted = profile.value("step_time"), _at_most(max_regression)
-    tolerance = DEFAULT_TOLERANCE if max_regression is None else max_regression
+    tolerance = tolerated(max_regression)
     entry = timings.entry(place, key, machine, dict(profile.workload), tolerance)
     same = entry is not None and entry["workload"] == profile.workload
     known = entry is not None and same and bool(history_of(entry).runs)
@@ -262,5 +262,4 @@ def _not_compared(
 
 
 def _at_most(max_regression: float | None) -> str:
-    tolerance = DEFAULT_TOLERANCE if max_regression is None else max_regression
-    return f"at most {format_quantity(tolerance, RATIO)} slower"
+    return f"at most {format_quantity(tolerated(max_regression), RATIO)} slower"

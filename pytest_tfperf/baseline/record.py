@@ -29,7 +29,7 @@ from pytest_tfperf.baseline.store import (
     with_lists,
 )
 from pytest_tfperf.baseline.totals import COUNTED_STEPS, TOTALS
-from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
+from pytest_tfperf.checks.limits import tolerated
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.files import replacing
 from pytest_tfperf.metric_registry import MACHINE, Metric
@@ -368,7 +368,7 @@ def _times(path: Path, found: Sequence[_Found], only_new: bool, draft: _Draft) -
         tests.get(name),
         [one.times() for one in usable],
         found[0].profile.workload,
-        _tolerance(found[-1].test),
+        tolerated(found[-1].test.max_regression),
     )
     reasons += [(usable[place], why) for place, why in merged.left_out]
     done = sum(
@@ -379,10 +379,6 @@ def _times(path: Path, found: Sequence[_Found], only_new: bool, draft: _Draft) -
     draft.change(path, {**content, "tests": {**tests, name: merged.entry}})
     change = (EntryChange(path=path, key=key, what=merged.what),)
     return done + (Recorded(anew=change) if merged.level else Recorded(added=change))
-
-
-def _tolerance(test: ProfiledTest) -> float:
-    return DEFAULT_TOLERANCE if test.max_regression is None else test.max_regression
 
 
 def _flat(workload: Mapping[str, Any]) -> str:

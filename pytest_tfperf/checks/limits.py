@@ -110,6 +110,11 @@ def broken_words(relation: str, bound: float, unit: str) -> str:
     return f"{_BROKEN[relation]} {format_quantity(bound, unit)}"
 
 
+def tolerated(max_regression: float | None) -> float:
+    """Return the slow-down that a comparison tolerates: what the test says, or the default."""
+    return DEFAULT_TOLERANCE if max_regression is None else max_regression
+
+
 def asked_for(metric: Metric, only: str | None) -> bool:
     """Return whether `--tfperf-only` leaves a metric in."""
     return only is None or (metric.scope == MACHINE) == (only == TIMING)

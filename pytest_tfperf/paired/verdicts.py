@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pytest_tfperf.baseline.entry import structure_of
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.baseline.xla_ops import lost_compilation
-from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE, STRUCTURAL, TIMING
+from pytest_tfperf.checks.limits import STRUCTURAL, TIMING, tolerated
 from pytest_tfperf.differences.profiles import (
     CAST,
     differences,
@@ -106,7 +106,7 @@ class Terms:
     def rule(self, tolerance: float | None, pairs: Sequence[PairEstimate] = ()) -> StoppingRule:
         """Return the stopping rule for a test that allows this slow-down; `pairs` as above."""
         return StoppingRule(
-            tolerance=DEFAULT_TOLERANCE if tolerance is None else tolerance,
+            tolerance=tolerated(tolerance),
             n_tests=self.n_tests,
             process_sd=self.spread(pairs).sd,
             n_pairs=self.n_pairs,
