@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_tfperf.baseline.record import record
-from pytest_tfperf.baseline.recorded import Recorded
+from pytest_tfperf.baseline.record import Recorded, record
 from pytest_tfperf.baseline.store import Place, lies_below
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.runs import ProfiledTest, Run

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_tfperf.baseline.history import commits_of, history_of
-from pytest_tfperf.baseline.step_time import StoredRuns, figures, judge, next_step, why_not_timed
+from pytest_tfperf.baseline.step_time import (
+    ACCEPT,
+    UPDATE,
+    StoredRuns,
+    TimingFiles,
+    Timings,
+    figures,
+    judge,
+    next_step,
+    why_not_timed,
+)
 from pytest_tfperf.baseline.store import OPS, Place, entry_key, read_structure
-from pytest_tfperf.baseline.structure import Reference, changed_setting, check, structure_checks
-from pytest_tfperf.baseline.timings import ACCEPT, UPDATE, TimingFiles, Timings
-from pytest_tfperf.baseline.xla_ops import lost_compilation
+from pytest_tfperf.baseline.structure import (
+    Reference,
+    changed_setting,
+    check,
+    lost_compilation,
+    structure_checks,
+)
 from pytest_tfperf.checks.limits import tolerated
 from pytest_tfperf.differences.profiles import (
     CAST,
@@ -27,7 +41,6 @@ from pytest_tfperf.metrics.op_work import TABLE
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE
-from pytest_tfperf.text import Labelled
 from pytest_tfperf.values import Json
 
 _BASELINE = Reference("the baseline", UPDATE, ACCEPT, ACCEPT)
@@ -61,33 +74,25 @@ def compare_with_baseline(
     """
     key = entry_key(test, profile.name)
     entry = read_structure(place.structure).get(key)
-    missing = _missing(profile, entry, key, str(place.structure))
-    if entry is None or missing is not None:
-        return [missing] if missing else []
+    if entry is None or entry["workload"] != profile.workload:
+        return [_missing(profile, entry, key, str(place.structure))]
     checks: list[Check] = []
     if only != "timing":
         checks += structure_checks(profile, entry, environment, _BASELINE)
     if only != "structural":
-        changed = changed_setting(entry["setting"], environment["setting"])
-        called = entry.get("python_functions", {}).get(environment["platform"])
-        lost = lost_compilation(entry, environment["platform"], profile)
+        source = timings or TimingFiles()
         try:
-            checks += _timing(
-                profile,
-                key,
-                place,
-                environment["machine"],
-                max_regression,
-                shared_cpu,
-                changed,
-                called,
-                entry.get(OPS, {}).get(environment["platform"]),
-                lost,
-                timings or TimingFiles(),
+            timed = _timing(
+                profile, key, place, environment, entry, max_regression, shared_cpu, source
             )
         except BaselineError as error:
+            # a store that is away decides nothing; a file of the project has to be mended
             verdict = Verdict.UNKNOWN if timings is None else Verdict.INCOMPARABLE
-            checks.append(_not_compared(profile, verdict, max_regression, str(error)))
+            found = profile.value("step_time").number
+            shown = "unknown" if found is None else format_quantity(found, SECONDS)
+            sentence = f"step_time is {shown}, and is compared with nothing: {error}"
+            timed = check(profile, "step_time", verdict, _at_most(max_regression), sentence)
+        checks += [timed] if timed else []
     return checks
 
 
@@ -98,18 +103,8 @@ def time_check(
     why_not: str | None,
     changed: str,
 ) -> Check:
-    """
-    Check a known step time against others of its machine class.
-
-    Args:
-        profile: The profile.
-        stored: The runs that it is compared with.
-        max_regression: The slow-down that the test tolerates, if it says so.
-        why_not: Why the time is not a valid sample of the step, or None.
-        changed: What else differs from the stored runs.
-    """
-    tolerance = tolerated(max_regression)
-    value = profile.value("step_time")
+    """Check a known step time against others of its machine class."""
+    tolerance, value = tolerated(max_regression), profile.value("step_time")
     found = judge(value, stored, tolerance, why_not, changed)
     return check(
         profile,
@@ -123,7 +118,8 @@ def time_check(
     )
 
 
-def _missing(profile: Profile, entry: Json | None, key: str, where: str) -> Check | None:
+def _missing(profile: Profile, entry: Json | None, key: str, where: str) -> Check:
+    """Say that there is no baseline, or one for another workload."""
     if entry is None:
         return check(
             profile,
@@ -133,8 +129,6 @@ def _missing(profile: Profile, entry: Json | None, key: str, where: str) -> Chec
             f"no baseline for {key!r} in {where}",
             advice=next_step(UPDATE),
         )
-    if entry["workload"] == profile.workload:
-        return None
     shown = workload_differences(entry["workload"], profile.workload)
     other = f"the baseline of {key!r} in {where} is for another workload ({shown})"
     of_dtype = dtype_change(entry["workload"], profile.workload, "in the baseline")
@@ -154,49 +148,49 @@ def _timing(
     profile: Profile,
     key: str,
     place: Place,
-    machine: Mapping[str, Any],
+    environment: Mapping[str, Any],
+    structure: Json,
     max_regression: float | None,
     shared_cpu: bool,
-    changed: str,
-    called: Mapping[str, float] | None,
-    ops: Mapping[str, float] | None,
-    lost: tuple[tuple[Labelled, ...], tuple[Labelled, ...]],
     timings: Timings,
-) -> Iterator[Check]:
+) -> Check | None:
+    """Compare the step time; None if it is unknown here and there, and nobody limits it."""
     value, wanted = profile.value("step_time"), _at_most(max_regression)
-    tolerance = tolerated(max_regression)
-    entry = timings.entry(place, key, machine, dict(profile.workload), tolerance)
-    same = entry is not None and entry["workload"] == profile.workload
+    machine, workload = environment["machine"], dict(profile.workload)
+    entry = timings.entry(place, key, machine, workload, tolerated(max_regression))
+    same = entry is not None and entry["workload"] == workload
     known = entry is not None and same and bool(history_of(entry).runs)
     if value.number is None:
-        if known or max_regression is not None:
-            yield check(
-                profile, "step_time", Verdict.UNKNOWN, wanted, f"step_time is unknown: {value.why}"
-            )
-    elif entry is None or not known:
-        other = _other_machines(profile, place, key, machine, timings)
-        message = f"step_time is {format_quantity(value.number, SECONDS)}; {other}"
-        yield check(
+        if not known and max_regression is None:
+            return None
+        sentence = f"step_time is unknown: {value.why}"
+        return check(profile, "step_time", Verdict.UNKNOWN, wanted, sentence)
+    if entry is None or not known:
+        other = _other_machines(workload, list(timings.elsewhere(place, key)), machine)
+        return check(
             profile,
             "step_time",
             Verdict.INCOMPARABLE,
             wanted,
-            message,
+            f"step_time is {format_quantity(value.number, SECONDS)}; {other}",
             advice=next_step(timings.words.record),
         )
-    else:
-        timed = time_check(
-            profile,
-            _stored_runs(entry, timings),
-            max_regression,
-            why_not_timed(profile, shared_cpu),
-            changed,
-        )
-        shares = metric_differences(entry["runs"], profile)
-        functions = function_differences(entry["runs"], called, profile)
-        is_slower = timed.verdict is Verdict.REGRESSION
-        work = work_differences(ops, profile.tables.get(TABLE)) if ops and is_slower else ()
-        yield with_differences(timed, (*work, *shares, *functions), lead=lost)
+    timed = time_check(
+        profile,
+        _stored_runs(entry, timings),
+        max_regression,
+        why_not_timed(profile, shared_cpu),
+        changed_setting(structure["setting"], environment["setting"]),
+    )
+    platform = environment["platform"]
+    ops = structure.get(OPS, {}).get(platform)
+    is_slower = timed.verdict is Verdict.REGRESSION
+    work = work_differences(ops, profile.tables.get(TABLE)) if ops and is_slower else ()
+    called = structure.get("python_functions", {}).get(platform)
+    shares = metric_differences(entry["runs"], profile)
+    functions = function_differences(entry["runs"], called, profile)
+    lost = lost_compilation(structure, platform, profile)
+    return with_differences(timed, (*work, *shares, *functions), lead=lost)
 
 
 def _stored_runs(entry: Json, timings: Timings) -> StoredRuns:
@@ -218,47 +212,18 @@ def _stored_runs(entry: Json, timings: Timings) -> StoredRuns:
 
 
 def _other_machines(
-    profile: Profile, place: Place, key: str, machine: Mapping[str, Any], timings: Timings
+    workload: Json, stored: Sequence[tuple[Json, Json]], machine: Mapping[str, Any]
 ) -> str:
-    """
-    Explain why there is nothing to compare with: for example, the machine class differs.
-
-    Args:
-        profile: The profile.
-        place: Place of the test file's baseline.
-        key: Key of the profile.
-        machine: The machine class of this run.
-        timings: The source of earlier step times.
-    """
-    stored = list(timings.elsewhere(place, key))
-    classes, elsewhere = [one for one, workload in stored if workload == profile.workload], stored
-    found = nearest_class(classes, machine)
+    """Explain why there is nothing to compare with: for example, the machine class differs."""
+    found = nearest_class([one for one, of in stored if of == workload], machine)
     if found is None:
-        return "it is stored for another workload" if elsewhere else "no timing is stored for it"
+        return "it is stored for another workload" if stored else "no timing is stored for it"
     differing = differences(found, machine)
     return (
         f"it is stored for another machine class ({'; '.join(differing)})"
         if differing
         else "its history has no step time"
     )
-
-
-def _not_compared(
-    profile: Profile, verdict: Verdict, max_regression: float | None, why: str
-) -> Check:
-    """
-    Return the check of a step time whose earlier ones cannot be read.
-
-    Args:
-        profile: The profile.
-        verdict: UNKNOWN for files of the project, INCOMPARABLE for a store that is away.
-        max_regression: The slow-down that the test tolerates, if it says so.
-        why: The reason.
-    """
-    found = profile.value("step_time").number
-    shown = "unknown" if found is None else format_quantity(found, SECONDS)
-    sentence = f"step_time is {shown}, and is compared with nothing: {why}"
-    return check(profile, "step_time", verdict, _at_most(max_regression), sentence)
 
 
 def _at_most(max_regression: float | None) -> str:

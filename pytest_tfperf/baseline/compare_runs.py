@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from pytest_tfperf.baseline.accepted_runs import check_environment
 from pytest_tfperf.baseline.compare import time_check
-from pytest_tfperf.baseline.entry import structure_of
 from pytest_tfperf.baseline.record import ENDED
 from pytest_tfperf.baseline.step_time import StoredRuns, why_not_timed
 from pytest_tfperf.baseline.store import entry_key
@@ -15,9 +14,10 @@ from pytest_tfperf.baseline.structure import (
     Reference,
     changed_setting,
     check,
+    lost_compilation,
     structure_checks,
+    structure_of,
 )
-from pytest_tfperf.baseline.xla_ops import lost_compilation
 from pytest_tfperf.checks.roots import with_causes
 from pytest_tfperf.differences.profiles import (
     differences,

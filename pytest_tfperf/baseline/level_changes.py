@@ -29,14 +29,7 @@ class LevelChanges:
 def level_changes(
     values: Sequence[float], commits: Sequence[str], unit: str = SECONDS
 ) -> LevelChanges:
-    """
-    Find the changes of level of a history.
-
-    Args:
-        values: Values of its runs, the latest last.
-        commits: Commits of its first runs, empty for one that is not known.
-        unit: Unit of the values.
-    """
+    """Find the changes of level of a history."""
     if len(values) < FEWEST:
         return _none(f"{_NOT_KNOWN}: {FEWEST} runs show one, and there are {len(values)}.")
     if min(values) <= 0:

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.baseline.entry import LISTS, LISTS_OF_PLATFORMS, stored, structure_of
 from pytest_tfperf.baseline.history import merge_runs
-from pytest_tfperf.baseline.recorded import EntryChange, Recorded
 from pytest_tfperf.baseline.step_time import why_not_recorded
 from pytest_tfperf.baseline.store import (
     BASELINE_FORMAT,
@@ -28,6 +26,7 @@ from pytest_tfperf.baseline.store import (
     split,
     with_lists,
 )
+from pytest_tfperf.baseline.structure import LISTS, LISTS_OF_PLATFORMS, stored, structure_of
 from pytest_tfperf.baseline.totals import COUNTED_STEPS, TOTALS
 from pytest_tfperf.checks.limits import tolerated
 from pytest_tfperf.errors import BaselineError
@@ -47,6 +46,43 @@ _GENERATED = b"""# Written by pytest-tfperf. Reviews fold these files.
 """
 ENDED = {"failed": "failed", "error": "had an error", "skipped": "was skipped"}
 """Outcomes of a test that did not pass, for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryChange:
+    """A change of one entry of a file, or why there is none."""
+
+    path: Path
+    key: str
+    what: str
+    """The change, for people."""
+    run: str = ""
+    """Date of the run, where it matters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """The changes of a recording."""
+
+    entries: tuple[EntryChange, ...] = ()
+    """Entries whose structure changed."""
+    added: tuple[EntryChange, ...] = ()
+    """Histories that runs were added to."""
+    anew: tuple[EntryChange, ...] = ()
+    """Histories that start anew."""
+    left_out: tuple[EntryChange, ...] = ()
+    """Profiles that were not recorded."""
+    unread: tuple[str, ...] = ()
+    """Messages on baselines that cannot be read."""
+
+    def __add__(self, other: Recorded) -> Recorded:
+        return Recorded(
+            entries=self.entries + other.entries,
+            added=self.added + other.added,
+            anew=self.anew + other.anew,
+            left_out=self.left_out + other.left_out,
+            unread=tuple(dict.fromkeys(self.unread + other.unread)),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +161,8 @@ def record(
 
 def _refuse_links(place: Place) -> None:
     """Refuse files that a link of the branch puts outside of the project, or the named folder."""
-    here, named = (Path(os.path.abspath(path)) for path in (place.project, place.root))  # noqa: PTH100 - keeps links
+    here = Path(os.path.abspath(place.project))  # noqa: PTH100 - keeps links
+    named = Path(os.path.abspath(place.root))  # noqa: PTH100
     root = here if named.is_relative_to(here) else named
     for path in (place.structure, place.detail, place.timing):
         if not lies_below(path, root):
@@ -174,32 +211,19 @@ class _Draft:
 
 def _files(place: Place, runs: Iterable[Run]) -> dict[Path, str]:
     """Return files and kinds that the profiles of these runs go into, if they may be recorded."""
-    tests = [test for run in runs for test in run.tests if test.profiles]
-    passed = [test for test in tests if test.outcome == "passed"]
-    timing = [
-        place.timing_file(test.environment["machine"]) for test in passed if place.keeps_times
-    ]
-    kinds = {place.structure: STRUCTURE, place.detail: DETAIL, **dict.fromkeys(timing, TIMES)}
-    return kinds if passed else {}
+    tests = [test for run in runs for test in run.tests]
+    passed = [test for test in tests if test.profiles and test.outcome == "passed"]
+    if not passed:
+        return {}
+    machines = [test.environment["machine"] for test in passed] if place.keeps_times else []
+    timing = dict.fromkeys(map(place.timing_file, machines), TIMES)
+    return {place.structure: STRUCTURE, place.detail: DETAIL, **timing}
 
 
 def _of_file(
-    place: Place,
-    runs: Iterable[Run],
-    only_new: bool,
-    also_noisy: bool,
-    draft: _Draft,
+    place: Place, runs: Iterable[Run], only_new: bool, also_noisy: bool, draft: _Draft
 ) -> Recorded:
-    """
-    Update the entries of one test file.
-
-    Args:
-        place: Place of its baseline.
-        runs: The runs with its tests.
-        only_new: Whether entries that exist are kept.
-        also_noisy: Whether disturbed times are recorded too.
-        draft: Receives the changes.
-    """
+    """Update the entries of one test file."""
     runs = sorted(runs, key=lambda run: run.created)
     tests = [(run, test) for run in runs for test in run.tests]
     found = [
@@ -228,12 +252,7 @@ def _of_file(
 
 
 def _good(found: Sequence[_Found]) -> tuple[list[_Found], Recorded]:
-    """
-    Select the profiles to record: complete, of tests that passed, with the newest workload.
-
-    Returns:
-        These profiles, and the others with the reason.
-    """
+    """Select the profiles to record: complete, of tests that passed, with the newest workload."""
     good: list[_Found] = []
     left_out = Recorded()
     for one in reversed(found):
@@ -283,13 +302,11 @@ def _values(entry: Json) -> Json:
 
 def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
     """Merge the structure of one profile with the stored one, which wins under `only_new`."""
-    entry, platform = (
-        structure_of(one.profile, one.test.environment),
-        one.test.environment["platform"],
-    )
+    entry = structure_of(one.profile, one.test.environment)
+    platform = one.test.environment["platform"]
     kept = old if old is not None and only_new else {"program": {}, "platform": {}, "setting": {}}
     here = entry["platform"][platform] | kept["platform"].get(platform, {})
-    counted = kept if _has_totals(kept) else entry
+    counted = kept if any(name in kept["program"] for name in TOTALS) else entry
     lists = {"pipeline": kept.get("pipeline", entry.get("pipeline"))}
     for name in LISTS_OF_PLATFORMS:
         others = (old or {}).get(name, {})
@@ -306,10 +323,6 @@ def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
         **({COUNTED_STEPS: counted[COUNTED_STEPS]} if COUNTED_STEPS in counted else {}),
         **{name: found for name, found in lists.items() if found},
     }
-
-
-def _has_totals(entry: Json) -> bool:
-    return any(name in entry["program"] for name in TOTALS)
 
 
 def _what_changed(old: Json | None, new: Json, rows: Mapping[str, Metric]) -> str:

@@ -1,11 +1,15 @@
-"""The step time of one run compared with stored runs: verdict, message, and figures for reports."""
+"""Step times of stored runs, and the comparison with them: verdict, message, figures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, Protocol
 
+from pytest_tfperf.baseline.store import Place, read_machine, read_times
 from pytest_tfperf.checks.limits import explanation, why_disturbed
+from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Profile, Verdict
 from pytest_tfperf.stats.prediction_interval import (
@@ -20,6 +24,75 @@ from pytest_tfperf.text import Labelled, format_slowdown, format_slowdowns
 from pytest_tfperf.values import Json, Value
 
 _UNDECIDED_HELP = "pytest --tfperf-against REF, which compares in turns; or a larger max_regression"
+UPDATE = "record it with pytest --tfperf-update-new (what is missing) or --tfperf-update (all)"
+ACCEPT = "pytest --tfperf-update"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingWords:
+    """Phrases of messages on a source of step times."""
+
+    name: str
+    """Name of the stored runs in a headline: "the baseline"."""
+    record: str
+    """Way to store a first run."""
+    collect: str
+    """Way to store more runs."""
+    accept: str
+    """Way to accept an intended change."""
+
+
+class Timings(Protocol):
+    """A source of earlier step times."""
+
+    @property
+    def words(self) -> TimingWords:
+        """Phrases of messages on it."""
+
+    def entry(
+        self, place: Place, key: str, machine: Mapping[str, Any], workload: Json, tolerance: float
+    ) -> Json | None:
+        """
+        Return the entry of a profile on a machine class as in a timing file, None if it has none.
+
+        Raises:
+            BaselineError: If the source cannot be read.
+        """
+
+    def elsewhere(self, place: Place, key: str) -> Iterator[tuple[Json, Json]]:
+        """
+        Yield machine class and workload of each entry of a profile, on whatever machine.
+
+        Raises:
+            BaselineError: If the source cannot be read.
+        """
+
+
+class TimingFiles:
+    """The timing files beside the tests."""
+
+    words = TimingWords(
+        name="the baseline",
+        record=f"{UPDATE} on this machine",
+        collect="pytest --tfperf-update again, or tfperf accept RUN.json of runs like this one",
+        accept=ACCEPT,
+    )
+
+    def entry(
+        self, place: Place, key: str, machine: Mapping[str, Any], workload: Json, tolerance: float
+    ) -> Json | None:
+        """Return the entry in a timing file: see `Timings`."""
+        del workload, tolerance  # the entry was made with them
+        return read_times(place.timing_file(machine)).get(place.timing_key(key))
+
+    def elsewhere(self, place: Place, key: str) -> Iterator[tuple[Json, Json]]:
+        """Yield machine class and workload of each entry: see `Timings`."""
+        name = place.timing_key(key)
+        for path in sorted(place.timing.glob("*.json")) if place.timing.is_dir() else []:
+            with suppress(BaselineError):  # a file of another machine decides nothing here
+                entry = read_times(path).get(name)
+                if entry is not None:
+                    yield read_machine(path), entry["workload"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +100,6 @@ class StoredRuns:
     """The stored runs that a step time is compared with, as messages name them."""
 
     history: History
-    """History of the profile on this machine class."""
     name: str
     """Name of the stored runs in a headline: "the baseline"."""
     runs: str
@@ -51,13 +123,9 @@ class Judgement:
     """Verdict on a step time, and its message: see `results.Check`."""
 
     verdict: Verdict
-    """Verdict on the step time."""
     sentence: str
-    """Headline of the message."""
     details: tuple[Labelled, ...] = ()
-    """Labelled lines of the message."""
     advice: tuple[Labelled, ...] = ()
-    """Labelled remedies."""
 
 
 def judge(
@@ -99,14 +167,7 @@ def judge(
 
 
 def figures(value: Value, stored: StoredRuns, tolerance: float) -> Json:
-    """
-    Return the numbers of a step time and its stored runs for reports: see `results.Check`.
-
-    Args:
-        value: The known step time.
-        stored: The runs that it is compared with.
-        tolerance: The slow-down that is tolerated, as a share.
-    """
+    """Return the numbers of a step time and its stored runs for reports: see `results.Check`."""
     assert value.number is not None
     result, history = compare_to_history(value.number, stored.history, tolerance), stored.history
     bounds = result.recent
@@ -123,13 +184,7 @@ def figures(value: Value, stored: StoredRuns, tolerance: float) -> Json:
 
 
 def why_not_timed(profile: Profile, shared_cpu: bool) -> str | None:
-    """
-    Return why a known step time is not a valid sample of the step, or None.
-
-    Args:
-        profile: The profile with the step time.
-        shared_cpu: Whether other workers may have used the CPU.
-    """
+    """Return why a known step time is not a valid sample of the step, or None."""
     disturbed = why_disturbed(profile, shared_cpu)
     if disturbed is not None:
         return disturbed
@@ -138,14 +193,7 @@ def why_not_timed(profile: Profile, shared_cpu: bool) -> str | None:
 
 
 def why_not_recorded(profile: Profile, shared_cpu: bool, also_noisy: bool) -> str | None:
-    """
-    Return why later runs are not compared with a known step time, or None.
-
-    Args:
-        profile: The profile with the step time.
-        shared_cpu: Whether other workers may have used the CPU.
-        also_noisy: Whether disturbed times are recorded too.
-    """
+    """Return why later runs are not compared with a known step time, or None."""
     why = why_not_timed(profile, shared_cpu)
     if why is not None or also_noisy or not profile.interference:
         return why

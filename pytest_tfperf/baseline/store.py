@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.baseline.totals import COUNTED_STEPS
-from pytest_tfperf.baseline.xla_ops import IN_XLA, OUTSIDE_XLA
 from pytest_tfperf.errors import BaselineError, CaptureError
 from pytest_tfperf.json_file import JsonFileError, parse_json, read_text
 from pytest_tfperf.machine.locks import held
@@ -29,6 +28,8 @@ from pytest_tfperf.values import Json
 FOLDER = "__tfperf__"
 OPS = "ops"
 """The list of an entry with the FLOPs and types of its ops."""
+IN_XLA, OUTSIDE_XLA = "in_xla", "outside_xla"
+"""Lists of an entry for platforms on which XLA compiles a part of the step."""
 _LISTS = (OPS, "op_types", IN_XLA, OUTSIDE_XLA, "python_functions")
 STRUCTURE, DETAIL, TIMES = "structure", "detail", "step times of a machine"
 """Kinds of baseline files."""
@@ -44,7 +45,6 @@ class Place:
     """The baseline files of one test file."""
 
     structure: Path
-    """File of the structure."""
     timing: Path
     """Folder of the timing files."""
     test_file: str
@@ -113,9 +113,6 @@ def read_structure(path: Path) -> dict[str, Json]:
     """
     Return the entries of a structure file by key, with their lists; none without the file.
 
-    Args:
-        path: The structure file; the lists are in the detail file beside it.
-
     Raises:
         BaselineError: If one is of another kind, damaged, in conflict, or of a newer format.
     """
@@ -127,13 +124,7 @@ def read_structure(path: Path) -> dict[str, Json]:
 
 
 def with_lists(entry: Json, lists: Json | None) -> Json:
-    """
-    Return an entry with its lists, unless they are those of another workload.
-
-    Args:
-        entry: The entry; one of an earlier version has lists itself.
-        lists: Its entry of the detail file.
-    """
+    """Return an entry with its lists, unless they are those of another workload."""
     if lists is None or lists["workload"] != entry["workload"]:
         return entry
     both = {name: {**entry.get(name, {}), **lists.get(name, {})} for name in _LISTS}
@@ -174,11 +165,6 @@ def read_machine(path: Path) -> Json:
 def refuse_other_kind(path: Path, content: Json, kind: str) -> None:
     """
     Refuse a file of times in the place of a structure, and the like.
-
-    Args:
-        path: The file.
-        content: Its content, empty without the file.
-        kind: The kind that belongs there.
 
     Raises:
         BaselineError: If it is of another kind.

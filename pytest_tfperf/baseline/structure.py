@@ -1,4 +1,4 @@
-"""Comparison of a profile's structure: metrics that are the same on every machine or platform."""
+"""Structure of a profile: what is stored of it, and what changed since it was stored."""
 
 from __future__ import annotations
 
@@ -8,35 +8,48 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from pytest_tfperf.baseline.entry import scope_of, structure_of
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.step_time import next_step
-from pytest_tfperf.baseline.store import OPS
-from pytest_tfperf.baseline.totals import COUNTED_STEPS, TOTALS, why_undecided
-from pytest_tfperf.baseline.xla_ops import moved_out, no_longer_compiled
+from pytest_tfperf.baseline.store import IN_XLA, OPS, OUTSIDE_XLA
+from pytest_tfperf.baseline.totals import COUNTED_STEPS, TOTALS, counted_steps, why_undecided
 from pytest_tfperf.checks.limits import explanation
 from pytest_tfperf.checks.roots import ADDED, MOVED_OUT
 from pytest_tfperf.differences.difference import added_counts
 from pytest_tfperf.differences.profiles import (
     dtype_differences,
     flop_differences,
+    op_counts,
     setting_differences,
     with_reasons,
 )
 from pytest_tfperf.differences.structure import (
     added_calls,
     call_differences,
+    called_functions,
     op_type_counts,
     op_type_differences,
     pipeline_differences,
+    pipeline_labels,
 )
 from pytest_tfperf.gates import MOVED, NEVER, Gate, explained_by, gate_of, gate_of_value
-from pytest_tfperf.metric_registry import PLATFORM, PROGRAM, Metric
+from pytest_tfperf.metric_registry import MACHINE, PLATFORM, PROGRAM, Metric
 from pytest_tfperf.metrics import op_work
 from pytest_tfperf.quantities import RATIO, format_change, format_quantity, told_apart
 from pytest_tfperf.results import Check, Profile, Verdict
-from pytest_tfperf.values import TRACED_BEFORE, Json, Source, Value
+from pytest_tfperf.text import Labelled, and_more
+from pytest_tfperf.values import OF_PLATFORM, TRACED_BEFORE, Json, Source, Table, Value
 
+LISTS_OF_PLATFORMS = {
+    OPS: "FLOPs and types by op",
+    "op_types": "ops by type",
+    IN_XLA: "ops in XLA by type",
+    OUTSIDE_XLA: "ops outside XLA by type",
+    "python_functions": "calls by Python function",
+}
+"""Lists that an entry has for each platform, with their titles; they lie in the detail file."""
+LISTS = {"pipeline": "the input pipeline's stages", **LISTS_OF_PLATFORMS}
+"""All lists of an entry, with their titles."""
+_NAMED, _LINES = 5, 2
 _TOLERANCE = {"peak_memory": 0.10}  # measured on a CPU it differs by 7 % from step to step
 _OF_SHAPES = frozenset({"flops"})
 _SHAPES_DIFFER = (
@@ -47,12 +60,141 @@ _FROM_BEFORE = "pytest --tfperf-update on the version before, or --tfperf-agains
 _BY_CHANCE = "the order of ops or copies of unaligned arrays can make the difference"
 
 
+def scope_of(metric: Metric, value: Value) -> str:
+    """
+    Return where a value holds: that of its metric, unless its programs were made for a platform.
+
+    XLA optimises executables for a platform, and JAX makes a few programs for one (unoptimised.py).
+    """
+    is_narrower = metric.scope == PROGRAM and value.detail.get(OF_PLATFORM, False)
+    return PLATFORM if is_narrower else metric.scope
+
+
+def stored(profile: Profile, scope: str) -> Json:
+    """Return the known metrics of a scope, as they are stored."""
+    rows = profile.registry
+    known = {
+        name: value.number
+        for name, value in profile.metrics.items()
+        if value.number is not None and (scope == MACHINE or not value.is_measured_bound())
+    }
+    return {
+        name: rounded(number)
+        for name, number in known.items()
+        if name in rows and scope_of(rows[name], profile.metrics[name]) == scope
+    }
+
+
+def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
+    """Return a profile as the entry of a structure file, but for the commit."""
+    pipeline = pipeline_labels(profile.tables.get("pipeline"))
+    platform = environment["platform"]
+    lists = {
+        OPS: _ops(profile),
+        "op_types": op_type_counts(profile.tables.get("graph")),
+        "python_functions": _functions(profile),
+        **_xla_ops(profile.metrics.get("xla_coverage")),
+    }
+    return {
+        "workload": dict(profile.workload),
+        "program": stored(profile, PROGRAM),
+        "platform": {platform: stored(profile, PLATFORM)},
+        "setting": dict(environment["setting"]),
+        **counted_steps(profile),
+        **({} if pipeline is None else {"pipeline": pipeline}),
+        **{name: {platform: found} for name, found in lists.items() if found is not None},
+    }
+
+
+def _ops(profile: Profile) -> dict[str, float | int] | None:
+    """Return the ops of a step by type, place and work, unless they differ from step to step."""
+    value = profile.metrics.get("flops")
+    if value is None or "low" in value.detail:
+        return None
+    counts = op_counts(profile.tables.get(op_work.TABLE))
+    return counts and {name: rounded(n_ops) for name, n_ops in counts.items()}
+
+
+def _functions(profile: Profile) -> dict[str, float | int] | None:
+    """Return the calls of a step by Python function, unless they differ from step to step."""
+    value = profile.metrics.get("python_calls")
+    called = called_functions(profile.tables.get("python_calls"))
+    if value is None or value.number is None or called is None:
+        return None
+    return {name: rounded(calls) for name, calls in called.items()}
+
+
+def _xla_ops(coverage: Value | None) -> dict[str, dict[str, int]]:
+    """Return the lists to store; none if XLA compiles nothing, or if that is not known."""
+    inside, outside = _told(coverage)
+    return {IN_XLA: dict(inside), OUTSIDE_XLA: dict(outside or {})} if inside else {}
+
+
+def _moved_out(entry: Json, platform: str, coverage: Value | None) -> dict[str, int] | None:
+    """
+    Return the ops by type that XLA compiled before, and that run outside it now.
+
+    Returns:
+        Their numbers; None if the entry or the value does not tell.
+    """
+    inside, outside = _told(coverage)
+    if outside is not None and not outside:
+        return {}
+    before: Mapping[str, int] | None = entry.get(IN_XLA, {}).get(platform)
+    if outside is None or before is None:
+        return None
+    others = entry.get(OUTSIDE_XLA, {}).get(platform, {})
+    moved = {
+        op_type: min(
+            count - (inside or {}).get(op_type, 0),
+            outside.get(op_type, 0) - others.get(op_type, 0),
+        )
+        for op_type, count in before.items()
+    }
+    return {op_type: count for op_type, count in moved.items() if count > 0}
+
+
+def _no_longer_compiled(moved: Mapping[str, int], tables: Mapping[str, Table]) -> str:
+    """Return `XLA no longer compiles MatMul ×2, Relu (train.py:12)`, the most frequent first."""
+    most = sorted(moved.items(), key=lambda one: (-one[1], one[0]))
+    named = and_more([name if n == 1 else f"{name} ×{n}" for name, n in most], _NAMED)
+    outside = tables.get("outside_xla")
+    lines = [
+        row["line"]
+        for row in (outside.records() if outside else ())
+        if row["line"] and any(op_type in row["type"] for op_type in moved)  # _FusedMatMul too
+    ]
+    at = f" ({and_more(list(dict.fromkeys(lines)), _LINES)})" if lines else ""
+    return f"XLA no longer compiles {named}{at}"
+
+
+def lost_compilation(
+    entry: Json, platform: str, profile: Profile
+) -> tuple[tuple[Labelled, ...], tuple[Labelled, ...]]:
+    """
+    Return what XLA no longer compiles and the remedy, as lines of a slower step; none if nothing.
+    """
+    coverage = profile.metrics.get("xla_coverage")
+    moved = _moved_out(entry, platform, coverage)
+    if not moved or coverage is None:
+        return (), ()
+    _, advice = explanation(coverage)
+    return (("", _no_longer_compiled(moved, profile.tables)),), advice
+
+
+def _told(
+    coverage: Value | None,
+) -> tuple[Mapping[str, int] | None, Mapping[str, int] | None]:
+    """Return the ops by type inside and outside XLA, each None if it is not known."""
+    detail = coverage.detail if coverage is not None else {}
+    return detail.get("inside"), detail.get("outside")
+
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """The version that a profile is compared with, as messages name it."""
 
     name: str
-    """Name of the compared version, as messages show it."""
     record: str = ""
     """Way to record a value that is missing, where there is one."""
     accept: str = ""
@@ -66,16 +208,7 @@ class Reference:
 def against_profile(
     profile: Profile, before: Profile, name: str, kind: str, is_same_platform: bool = True
 ) -> list[Check]:
-    """
-    Check the structure of a profile against another one of the same machine and workload.
-
-    Args:
-        profile: The profile.
-        before: The profile that it is compared with.
-        name: Name of that in messages.
-        kind: Kind of the checks.
-        is_same_platform: False if the other one ran with other packages.
-    """
+    """Check the structure of a profile against another one of the same machine and workload."""
     same: Json = {"platform": "", "setting": {}}
     until = f", until {name} has it too" if is_same_platform else ""
     meant = f"run with --tfperf-only timing{until}"
@@ -87,15 +220,7 @@ def against_profile(
 def structure_checks(
     profile: Profile, entry: Json, environment: Mapping[str, Any], reference: Reference
 ) -> Iterator[Check]:
-    """
-    Check metrics of the program and, on the same platform, of the platform.
-
-    Args:
-        profile: The profile.
-        entry: The baseline, as it is stored.
-        environment: Machine and setting of this run.
-        reference: Name and advice of what is compared with.
-    """
+    """Check metrics of the program and, on the same platform, of the platform."""
     changed = changed_setting(entry["setting"], environment["setting"])
     program, values = entry["program"], entry["platform"].get(environment["platform"])
     known = {**program, **(values or {})}
@@ -116,15 +241,7 @@ def structure_checks(
 
 
 def _with_lists(found: Check, profile: Profile, entry: Json, platform: str) -> Check:
-    """
-    Name the stages, op types or Python functions behind a change, instead of the own `where`.
-
-    Args:
-        found: The check.
-        profile: The profile.
-        entry: The baseline, which may lack the lists.
-        platform: Platform of this run.
-    """
+    """Name the stages, op types or Python functions behind a change, instead of the own `where`."""
     is_worse = found.verdict is Verdict.REGRESSION
     functions = entry.get("python_functions", {}).get(platform)
     ops = entry.get(OPS, {}).get(platform)
@@ -217,7 +334,7 @@ class _Comparison:
         if within := _within(metric, value, before):
             sentence = f"{found}, within {within} of the {shown} in {reference}"
             return check(self.profile, name, Verdict.PASS, wanted, sentence)
-        if _differs_by_chance(value, before):
+        if before >= float(value.detail.get("at_least", math.inf)):
             sentence = f"{found}, {shown} in {reference}: {_BY_CHANCE}"
             return check(self.profile, name, Verdict.PASS, wanted, sentence)
         return self._changed(metric, value, before, now, wanted)
@@ -225,16 +342,7 @@ class _Comparison:
     def _changed(
         self, metric: Metric, value: Value, before: float, now: float, wanted: str
     ) -> Check:
-        """
-        Decide a change by the gate of its metric.
-
-        Args:
-            metric: Row of the metric.
-            value: Its value.
-            before: Value that is compared with.
-            now: Different value of now.
-            wanted: The expectation, as text.
-        """
+        """Decide a change by the gate of its metric."""
         name, profile, reference = metric.name, self.profile, self.reference
         moved = "rose" if now > before else "fell"
         exactly = told_apart(before, now, metric.unit)
@@ -254,7 +362,8 @@ class _Comparison:
         if not gate.closes(metric, before, now):
             advice = next_step(reference.accept and f"{reference.accept}, to hold it from now on")
             return check(profile, name, Verdict.IMPROVED, wanted, sentence, advice=advice)
-        if name in _OF_SHAPES and _has_several_shapes(profile):
+        has_several_shapes = any(",?" in shape for shape in profile.workload.get("inputs", ()))
+        if name in _OF_SHAPES and has_several_shapes:
             sentence = f"{sentence}, or not: {_SHAPES_DIFFER}"
             advice = next_step("batches of one shape")
             return check(profile, name, Verdict.INCONCLUSIVE, wanted, sentence, advice=advice)
@@ -265,21 +374,15 @@ class _Comparison:
         )
 
     def _out_of_xla(self, fallen: Check, gate: Gate) -> Check:
-        """
-        Decide a fall of xla_clusters, or of xla_coverage where as many executables run as before.
-
-        Args:
-            fallen: The check, which shows the fall.
-            gate: Gate of its metric.
-        """
+        """Decide a fall of xla_clusters, or of xla_coverage where they did not fall."""
         coverage, values = self.profile.metrics.get("xla_coverage"), self._values()
         clusters = self.stored.get("xla_clusters"), values.get("xla_clusters")
         covered = self.stored.get("xla_coverage"), values.get("xla_coverage")
         is_of_clusters, meant = fallen.metric == "xla_clusters", self.reference.meant
         is_told_there = not is_of_clusters and _fell(*clusters)
-        moved = {} if is_told_there else moved_out(self.entry, self.platform, coverage)
+        moved = {} if is_told_there else _moved_out(self.entry, self.platform, coverage)
         if moved:
-            lost = no_longer_compiled(moved, self.profile.tables)
+            lost = _no_longer_compiled(moved, self.profile.tables)
             details, advice = explanation(coverage) if coverage is not None else ((), ())
             return replace(
                 fallen,
@@ -302,15 +405,7 @@ class _Comparison:
         return replace(fallen, sentence=sentence, detail={"gates": False})
 
     def _why_shown_only(self, metric: Metric, gate: Gate, before: float, now: float) -> str:
-        """
-        Return why a change is shown and not decided; empty if it is decided.
-
-        Args:
-            metric: Row of the metric.
-            gate: Gate of its value.
-            before: Value that is compared with.
-            now: Different value of now.
-        """
+        """Return why a change is shown and not decided; empty if it is decided."""
         falls_short = metric.better is None and not gate.closes(metric, before, now)
         if gate.change in (NEVER, MOVED) or falls_short:
             return gate.why
@@ -355,15 +450,6 @@ def _held(before: float | None, now: float | None) -> bool:
     return before is not None and now is not None and now >= before
 
 
-def _differs_by_chance(value: Value, before: float) -> bool:
-    """Return whether another process of the same code may give the stored peak of memory."""
-    return before >= float(value.detail.get("at_least", math.inf))
-
-
-def _has_several_shapes(profile: Profile) -> bool:
-    return any(",?" in shape for shape in profile.workload.get("inputs", ()))
-
-
 def changed_setting(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """List what differs in versions, precision policy and flags, in one line."""
     return "; ".join(one.what for one in setting_differences(stored, now))
@@ -372,17 +458,7 @@ def changed_setting(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 def check(
     profile: Profile, metric: str, verdict: Verdict, wanted: str, sentence: str, **fields: Any
 ) -> Check:
-    """
-    Return a check of a comparison.
-
-    Args:
-        profile: The profile.
-        metric: Name of the metric.
-        verdict: The verdict.
-        wanted: The expectation, as text.
-        sentence: Headline of the message.
-        fields: Further fields of the check.
-    """
+    """Return a check of a comparison."""
     return Check(
         profile=profile.name,
         metric=metric,

@@ -28,13 +28,6 @@ def why_undecided(
     Return why a total does not tell whether the step got worse; empty if it does.
 
     A step of unchanged code that traces now and then does so more often in more steps.
-
-    Args:
-        before: The total that it is compared with.
-        steps_before: Steps that this is counted over.
-        now: The total.
-        steps_now: Steps that it is counted over.
-        reference: Name of what it is compared with.
     """
     more = now > before > 0 and steps_now > steps_before
     fewer = now < before and steps_now < steps_before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_tfperf.baseline.history import KNOWN
-from pytest_tfperf.baseline.recorded import Recorded
+from pytest_tfperf.baseline.record import Recorded
 from pytest_tfperf.text import and_more, plural
 
 _NAMED = 3

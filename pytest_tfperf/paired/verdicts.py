@@ -6,9 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pytest_tfperf.baseline.entry import structure_of
-from pytest_tfperf.baseline.structure import against_profile
-from pytest_tfperf.baseline.xla_ops import lost_compilation
+from pytest_tfperf.baseline.structure import against_profile, lost_compilation, structure_of
 from pytest_tfperf.checks.limits import STRUCTURAL, TIMING, tolerated
 from pytest_tfperf.differences.profiles import (
     CAST,

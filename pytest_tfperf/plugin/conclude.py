@@ -7,8 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.baseline.record import record
-from pytest_tfperf.baseline.recorded import Recorded
+from pytest_tfperf.baseline.record import Recorded, record
 from pytest_tfperf.baseline.store import Place, entry_key, read_structure
 from pytest_tfperf.errors import BaselineError, TfperfError
 from pytest_tfperf.machine.description import branch, commit

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pytest_tfperf.baseline.step_time import TimingWords
 from pytest_tfperf.baseline.store import Place, entry_key, machine_slug
-from pytest_tfperf.baseline.timings import TimingWords
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.metric_registry import MACHINE
 from pytest_tfperf.run_history.opening import open_store

@@ -4,8 +4,7 @@ import pytest
 from helpers.builders import profile
 from helpers.xspace import MS, event, line, plane, space
 
-from pytest_tfperf.baseline.entry import structure_of
-from pytest_tfperf.baseline.structure import against_profile
+from pytest_tfperf.baseline.structure import against_profile, structure_of
 from pytest_tfperf.checks.limits import Limit, check_limits
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.metrics.evidence import Evidence

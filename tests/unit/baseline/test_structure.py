@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from helpers.builders import LAPTOP, profile, value
 
-from pytest_tfperf.baseline.entry import stored, structure_of
+from pytest_tfperf.baseline.structure import stored, structure_of
 from pytest_tfperf.metric_registry import MACHINE, PLATFORM, PROGRAM
 from pytest_tfperf.values import Column, Table
 
