@@ -5,7 +5,7 @@ from pathlib import Path
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.gates import ANY, MOVED, NEVER, RISE, WORSE, gate_of
-from pytest_tfperf.metric_evidence import EVIDENCE, KNOWN_ON, OF_DEVICES
+from pytest_tfperf.metric_evidence import ANYWHERE, EVIDENCE, KNOWN_ON
 from pytest_tfperf.metric_registry import METRICS, Metric
 from pytest_tfperf.op_guide.findings import METRIC, value
 from pytest_tfperf.op_guide.rules import ON, RULES, Finding, Rule
@@ -116,7 +116,7 @@ exit status 4. So does one with a name or value that cannot be understood; the m
 
 def row(metric: Metric) -> str:
     """One line of the table."""
-    mark = "°" if metric.name in OF_DEVICES else ""
+    mark = "" if EVIDENCE[metric.name].devices == ANYWHERE else "°"
     known = " | ".join(devices[metric.name] for devices in KNOWN_ON.values())
     return f"| `{metric.name}`{mark} | {metric.unit} | {metric.better or '–'} | {metric.scope} | {known} | {metric.meaning} |\n"
 
@@ -141,7 +141,7 @@ def gate_row(metric: Metric) -> str:
 def page() -> str:
     """Return the whole page."""
     rows = METRICS.values()
-    evidence = "".join(f"| `{name}` | {EVIDENCE[name]} |\n" for name in METRICS)
+    evidence = "".join(f"| `{name}` | {EVIDENCE[name].known_from} |\n" for name in METRICS)
     gates = "".join(map(gate_row, rows))
     return HEAD + "".join(map(row, rows)) + EVIDENCE_HEAD + evidence + GATES_HEAD + gates
 

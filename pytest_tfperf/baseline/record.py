@@ -27,10 +27,11 @@ from pytest_tfperf.baseline.store import (
     with_lists,
 )
 from pytest_tfperf.baseline.structure import LISTS, LISTS_OF_PLATFORMS, stored, structure_of
-from pytest_tfperf.baseline.totals import COUNTED_STEPS, TOTALS
+from pytest_tfperf.baseline.totals import COUNTED_STEPS
 from pytest_tfperf.checks.limits import tolerated
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.files import replacing
+from pytest_tfperf.metric_evidence import TOTALS
 from pytest_tfperf.metric_registry import MACHINE, Metric
 from pytest_tfperf.quantities import format_quantity, told_apart
 from pytest_tfperf.results import Profile

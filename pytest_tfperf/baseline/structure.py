@@ -11,7 +11,7 @@ from typing import Any
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.step_time import next_step
 from pytest_tfperf.baseline.store import IN_XLA, OPS, OUTSIDE_XLA
-from pytest_tfperf.baseline.totals import COUNTED_STEPS, TOTALS, counted_steps, why_undecided
+from pytest_tfperf.baseline.totals import COUNTED_STEPS, counted_steps, why_undecided
 from pytest_tfperf.checks.limits import explanation
 from pytest_tfperf.checks.roots import ADDED, MOVED_OUT
 from pytest_tfperf.differences.difference import added_counts
@@ -32,6 +32,7 @@ from pytest_tfperf.differences.structure import (
     pipeline_labels,
 )
 from pytest_tfperf.gates import MOVED, NEVER, Gate, explained_by, gate_of, gate_of_value
+from pytest_tfperf.metric_evidence import TOTALS
 from pytest_tfperf.metric_registry import MACHINE, PLATFORM, PROGRAM, Metric
 from pytest_tfperf.metrics import op_work
 from pytest_tfperf.quantities import RATIO, format_change, format_quantity, told_apart

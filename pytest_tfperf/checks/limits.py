@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from pytest_tfperf.metric_registry import MACHINE, Metric
+from pytest_tfperf.metric_evidence import STEP_TIMES, TOTALS
+from pytest_tfperf.metric_registry import LOWER, MACHINE, METRICS, Metric
 from pytest_tfperf.quantities import BYTES, SECONDS, SHARE, format_quantity, told_apart
 from pytest_tfperf.results import Check, Profile, Verdict, part_title
 from pytest_tfperf.text import Labelled
@@ -20,8 +21,6 @@ SHARED_CPU = "other workers may have used the CPU; run with -n 0, or --tfperf-on
 INSTRUMENTED = "Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)"
 DEFAULT_TOLERANCE = 0.05
 """The slow-down that a comparison tolerates by default, as a share."""
-_OF_THE_STEP = frozenset({"step_time", "step_time_p90", "step_time_p99", "throughput"})
-"""Metrics that the parts of the traced step explain."""
 _ALONE, _BESIDE, _MOST_NAMED = 0.15, 0.1, 3
 """Least shares of a time that its largest cause and any other one must have to be named."""
 _PYTHON_BESIDE = 0.03
@@ -94,9 +93,8 @@ def check_limits(
 
 
 _ONLY_WORSE = {
-    **dict.fromkeys(("step_time", "step_time_p90", "step_time_p99"), "max"),
-    **dict.fromkeys(("first_step_time", "xla_compile_time"), "max"),
-    "throughput": "min",
+    name: "max" if METRICS[name].better == LOWER else "min"
+    for name in (*STEP_TIMES, "first_step_time", "xla_compile_time")
 }
 """
 What a tracer or other work can only make worse, and the kind of limit that it then still keeps.
@@ -158,7 +156,7 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
             rest = format_quantity(left, limit.metric.unit)
             details = (*details, ("note", f"that leaves {rest}, which is above the limit"))
         accounted = {key: value.detail[key] for key in ("accounted",) if key in value.detail}
-        if name in _OF_THE_STEP or name in ("first_step_time", "peak_memory"):
+        if name in STEP_TIMES or name in ("first_step_time", "peak_memory"):
             more, remedies, accounted = _causes(profile, limit, value)
             details, advice = (*details, *more), advice or remedies
     return Check(
@@ -219,7 +217,7 @@ def explanation(value: Value) -> tuple[tuple[Labelled, ...], tuple[Labelled, ...
 
 def _why_ended(profile: Profile) -> tuple[tuple[Labelled, ...], tuple[Labelled, ...]]:
     """Explain windows that ended since each step was traced or compiled anew."""
-    counts = (profile.metrics.get(name) for name in ("retraces", "xla_compiles"))
+    counts = (profile.metrics.get(name) for name in TOTALS)
     found = (explanation(count) for count in counts if count is not None and count.number)
     return next(found, ((), ()))
 

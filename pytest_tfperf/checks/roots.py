@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_tfperf.capture.traced_anew import TRACED_AGAIN
 from pytest_tfperf.checks.limits import broken_words
+from pytest_tfperf.metric_evidence import STEP_TIMES
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.op_types import computes
 from pytest_tfperf.quantities import COUNT, format_quantity
@@ -24,7 +25,6 @@ MOVED_OUT = "moved_out"
 """Detail of a comparison: the ops by type that XLA compiled before, and that run outside it now."""
 ADDED = "added"
 """Detail of a comparison: what a count rose by, by op type, or by package of Python functions."""
-_TIMES = ("step_time", "step_time_p90", "step_time_p99", "throughput")
 _FRAMEWORKS = frozenset({"jax", "jaxlib", "keras", "numpy", "tensorflow", "tf_keras"})
 _NO_LETTER = re.compile(r"[^A-Za-z0-9]+")
 _MOST = 0.5
@@ -190,18 +190,18 @@ RULES: tuple[tuple[str, tuple[str, ...], Callable[[_Pair], bool]], ...] = (
     ("host_device_copies", ("host_device_bytes",), _always),
     ("input_python_stages", ("input_bound", "input_wait"), _python_stage),
     ("input_bound", ("input_wait",), _always),
-    ("retraces", _TIMES, _traces),
-    ("xla_compiles", _TIMES, _part_is("compile")),
-    ("xla_clusters", _TIMES, _computes_outside),
-    ("xla_coverage", _TIMES, _computes_outside),
-    ("eager_ops", (*_TIMES, "host_overhead"), _runs_eagerly),
-    ("python_calls", (*_TIMES, "host_overhead"), _part_is(OTHER)),
-    ("host_overhead", _TIMES, _part_is(OTHER)),
-    ("input_bound", _TIMES, _part_is("input")),
-    ("input_wait", _TIMES, _part_is("input")),
-    ("collective_time", _TIMES, _part_is("collective")),
-    ("flops", _TIMES, _computes_more),
-    ("step_time", _TIMES, _always),
+    ("retraces", STEP_TIMES, _traces),
+    ("xla_compiles", STEP_TIMES, _part_is("compile")),
+    ("xla_clusters", STEP_TIMES, _computes_outside),
+    ("xla_coverage", STEP_TIMES, _computes_outside),
+    ("eager_ops", (*STEP_TIMES, "host_overhead"), _runs_eagerly),
+    ("python_calls", (*STEP_TIMES, "host_overhead"), _part_is(OTHER)),
+    ("host_overhead", STEP_TIMES, _part_is(OTHER)),
+    ("input_bound", STEP_TIMES, _part_is("input")),
+    ("input_wait", STEP_TIMES, _part_is("input")),
+    ("collective_time", STEP_TIMES, _part_is("collective")),
+    ("flops", STEP_TIMES, _computes_more),
+    ("step_time", STEP_TIMES, _always),
 )
 """
 What may follow from what, each with its evidence in the same profile; the first that holds counts.

@@ -98,7 +98,7 @@ def _metric_json(metric: Metric) -> Json:
         "unless": gate.unless or None,
         "why": gate.why,
     }
-    return {**metric._asdict(), "fails": fails, "evidence": EVIDENCE[metric.name]}
+    return {**metric._asdict(), "fails": fails, "evidence": EVIDENCE[metric.name].known_from}
 
 
 def _list_view(metrics: Sequence[Metric]) -> Iterator[RenderableType]:
@@ -130,7 +130,7 @@ def _metric_view(metric: Metric) -> Iterator[RenderableType]:
             ("  better:", metric.better or "neither higher nor lower"),
             ("  scope:", _SCOPES[metric.scope]),
             ("  fails a test:", f"{_EXPLAINED_GATES[gate.change]}{beyond}{unless}: {gate.why}"),
-            ("  known from:", EVIDENCE[metric.name].replace("`", "")),
+            ("  known from:", EVIDENCE[metric.name].known_from.replace("`", "")),
             ("  limit:", f"@pytest.mark.tfperf({relation}_{metric.name}={written})"),
             ("  of a trace:", f"tfperf check TRACE --{relation}-{flag} {example}"),
             *((("  more:", url),) if (url := _documentation()) else ()),

@@ -33,6 +33,8 @@ from pytest_tfperf.metric_evidence import (
     PARTS,
     PYTHON,
     STAGES,
+    STEPS,
+    TOTALS,
     WAITS,
 )
 from pytest_tfperf.metrics.evidence import UNTRACED, Evidence
@@ -65,7 +67,7 @@ _REMOTE_NOTE = (
     "{}: trace them too (tfperf capture HOST:PORT of their profiler servers), or profile the step "
     "where it runs"
 )
-_HOLD_WITH_REMOTE = (CLOCK, MEMORY, BATCHES, PYTHON, CODE)
+_HOLD_WITH_REMOTE = (STEPS, CLOCK, MEMORY, BATCHES, PYTHON, CODE)
 """What Python does here, and the functions that it calls, wherever they run."""
 _WAIT = "IteratorGetNext"
 _CALLED = (
@@ -78,7 +80,7 @@ _FED = (
     "which waits are the step's"
 )
 _MADE = "another thread traced or compiled {} while a step ran"
-_HOLD_BESIDE_THREADS = (CLOCK, MEMORY, BATCHES, PYTHON, WAITS, STAGES, PARTS, COMPILERS)
+_HOLD_BESIDE_THREADS = (*(STEPS, CLOCK, MEMORY, BATCHES, PYTHON, WAITS, STAGES, PARTS, COMPILERS),)
 """Times with all that ran in them, and what is told by thread."""
 
 
@@ -242,7 +244,7 @@ def _elsewhere(values: Mapping[str, Value], evidence: Evidence) -> dict[str, str
     called = functions and _CALLED.format(functions)
     of_one = {
         "eager_ops": called or (ops and _RAN.format(ops)),
-        **dict.fromkeys(("retraces", "xla_compiles"), made and _MADE.format(made)),
+        **dict.fromkeys(TOTALS, made and _MADE.format(made)),
     }
 
     def why(name: str) -> str:

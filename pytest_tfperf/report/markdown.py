@@ -23,7 +23,7 @@ from pytest_tfperf.results import (
     most_telling_first,
 )
 from pytest_tfperf.runs import ProfiledTest, Run
-from pytest_tfperf.summary import shown_value
+from pytest_tfperf.summary import shown_value, summary_columns
 from pytest_tfperf.text import elide, format_ratio, plural
 
 MOST = 65_536
@@ -33,17 +33,6 @@ Characters that the comment of a pull request may have.
 Source: github.com, "body is too long (maximum is 65536 characters)".
 """
 
-_MEASURED = (
-    "step_time",
-    "input_bound",
-    "xla_compiles",
-    "retraces",
-    "eager_ops",
-    "host_overhead",
-    "first_step_time",
-    "peak_memory",
-    "throughput",
-)
 _NAME_WIDTH, _MESSAGE_WIDTH, _SENTENCE_WIDTH, _DIFFERENCE_WIDTH = 120, 1500, 300, 200  # characters
 _MOST_PYTHONS = 3  # a run has one; a run file of another person may say anything
 _Found = tuple[ProfiledTest, Check]
@@ -245,8 +234,10 @@ def _undecided(run: Run) -> _Section:
 def _measured(run: Run) -> _Section:
     """Return a row for each profile: main metrics that any of them knows, and custom ones."""
     profiles = [(test, profile) for test in run.tests for profile in test.profiles]
-    wanted = dict.fromkeys([*_MEASURED, *(name for _, profile in profiles for name in profile.own)])
-    names = [name for name in wanted if any(_cell(profile, name) != "?" for _, profile in profiles)]
+    wanted = summary_columns(name for _, profile in profiles for name in profile.own)
+    names = [
+        name for name, _ in wanted if any(_cell(profile, name) != "?" for _, profile in profiles)
+    ]
     rows = []
     for test, profile in profiles:
         cells = (_cell(profile, name) for name in names)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from pytest_tfperf.errors import CaptureError, UnknownMetric
+from pytest_tfperf.metric_evidence import STEP_TIMES
 from pytest_tfperf.metric_registry import METRICS, nearest
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Profile
@@ -26,7 +27,6 @@ __tracebackhide__ = True
 CONFIDENCE = 0.99
 BARE = " bare"
 """End of the name of a variant that is another one without Keras' loop."""
-_BESIDE_TURNS = ("step_time", "step_time_p90", "step_time_p99", "throughput")
 NEEDED_ROUNDS = needed_pairs(CONFIDENCE)
 
 
@@ -180,7 +180,7 @@ class Comparison:
         if any(name.endswith(BARE) for name in self.variants):
             rows.append(["Keras' loop adds", *(self._added(name) for name in self.variants)])
         names = [*METRICS, *(name for profile in self.profiles.values() for name in profile.own)]
-        for metric in dict.fromkeys(name for name in names if name not in _BESIDE_TURNS):
+        for metric in dict.fromkeys(name for name in names if name not in STEP_TIMES):
             cells = [
                 _cell(profile.metrics.get(metric)) if profile else None
                 for profile in map(self.profiles.get, self.variants)

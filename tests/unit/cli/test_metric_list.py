@@ -23,7 +23,7 @@ def test_each_metric_is_explained(capsys, monkeypatch):
         text = capsys.readouterr().out
         assert text.startswith(f"{name}: {METRICS[name].meaning}"), name
         assert f"--max-{name.replace('_', '-')} " in text or "--min-" in text, name
-        assert EVIDENCE[name].split("`")[0].split()[0] in text, name
+        assert EVIDENCE[name].known_from.split("`")[0].split()[0] in text, name
     main(["metrics", "step_time"])
     assert capsys.readouterr().out.startswith("step_time: ")
 
