@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -296,39 +295,27 @@ def live_table(peak: MemoryPeak) -> Table:
     """
     Tabulate the allocations at an allocator's peak, the largest first, and the unexplained rest.
     """
-    columns = [
-        Column("op", "op"),
-        Column("region", "region"),
-        Column("type", "type"),
-        Column("shape", "shape"),
-        Column("allocations", "allocations", COUNT),
-        Column("size", "size", BYTES),
-        Column("share", "share", SHARE),
-    ]
-    records = _live_records(peak)
-    whole = max(peak.peak_bytes, sum(record["size"] for record in records))
-    for record in records:
-        record["share"] = record["size"] / whole if whole else None
-    shown = sorted(records, key=lambda record: -record["size"]) if whole else []
-    return Table.of_records(f"memory at the peak of {peak.allocator}", columns, shown)
-
-
-def _live_records(peak: MemoryPeak) -> list[dict[str, Any]]:
-    """List the allocations at a peak, and the sizes that no allocation explains."""
-    records: list[dict[str, Any]] = [
-        {
-            "op": live.op,
-            "region": live.region,
-            "type": live.dtype,
-            "shape": live.shape,
-            "allocations": live.count,
-            "size": live.bytes,
-        }
-        for live in peak.live
-    ]
-    unexplained = {"region": "", "type": "", "shape": "", "allocations": None}
     rest = [(RESERVED, peak.reserved_bytes), (EARLIER, peak.earlier_bytes)]
-    return records + [{**unexplained, "op": name, "size": size} for name, size in rest if size]
+    unexplained = [
+        Live(op=name, region="", dtype="", shape="", bytes=size, count=0)
+        for name, size in rest
+        if size
+    ]
+    held = sorted([*peak.live, *unexplained], key=lambda live: -live.bytes)
+    whole = max(peak.peak_bytes, sum(live.bytes for live in held))
+    return Table.of_each(
+        f"memory at the peak of {peak.allocator}",
+        held if whole else [],
+        [
+            (Column("op", "op"), lambda live: live.op),
+            (Column("region", "region"), lambda live: live.region),
+            (Column("type", "type"), lambda live: live.dtype),
+            (Column("shape", "shape"), lambda live: live.shape),
+            (Column("allocations", "allocations", COUNT), lambda live: live.count or None),
+            (Column("size", "size", BYTES), lambda live: live.bytes),
+            (Column("share", "share", SHARE), lambda live: live.bytes / whole),
+        ],
+    )
 
 
 def _peak(name: str, memory: Events, steps: Steps) -> MemoryPeak | None:

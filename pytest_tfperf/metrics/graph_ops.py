@@ -299,15 +299,13 @@ def optimizer_table(without: Mapping[str, int]) -> Table:
     """
     with_all = without.get("", 0)
     removed = {option: n_ops - with_all for option, n_ops in without.items() if n_ops != with_all}
-    order = sorted(removed, key=lambda option: (-removed[option], option))
-    rows = [
-        (OPTIMIZERS.get(option, option), option, without[option], removed[option])
-        for option in order
-    ]
-    columns = [
-        Column("optimiser", "optimiser"),
-        Column("option", "option"),
-        Column("ops_without_it", "ops without it", COUNT),
-        Column("removed_by_it", "removed by it", COUNT),
-    ]
-    return Table.of(f"Grappler's optimisers, offline: {with_all} ops with all", columns, rows)
+    return Table.of_each(
+        f"Grappler's optimisers, offline: {with_all} ops with all",
+        sorted(removed, key=lambda option: (-removed[option], option)),
+        [
+            (Column("optimiser", "optimiser"), lambda option: OPTIMIZERS.get(option, option)),
+            (Column("option", "option"), lambda option: option),
+            (Column("ops_without_it", "ops without it", COUNT), lambda option: without[option]),
+            (Column("removed_by_it", "removed by it", COUNT), lambda option: removed[option]),
+        ],
+    )
