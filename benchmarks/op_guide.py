@@ -26,8 +26,10 @@ from keras import layers
 from pytest_tfperf.compiler.lower import lower
 from pytest_tfperf.compiler.op_graph import graph_of
 from pytest_tfperf.compiler.step_calls import Calls
+from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.op_guide.rules import RULES, findings
 from pytest_tfperf.padding.overhead import padding_values
+from pytest_tfperf.recorded_graphs import op_lines
 from pytest_tfperf.recording import Recording
 
 BATCH, SIZE, CLASSES, LENGTH, VOCABULARY = 8, 64, 10, 32, 1000
@@ -79,11 +81,10 @@ def padding_of(step, data, graph):
     calls.add(step, data, step.captured_inputs)
     calls.end_step()
     done = lower(calls, {}, MOST_S)
-    return padding_values(
-        Recording(
-            name="", trace=None, workload={}, lowered=getattr(done, "modules", done), ops=graph
-        )
+    recording = Recording(
+        name="", trace=None, workload={}, lowered=getattr(done, "modules", done), ops=graph
     )
+    return padding_values(recording, Evidence(recording).inlined, op_lines(graph))
 
 
 def shown(found, verbose):

@@ -52,6 +52,7 @@ from pytest_tfperf.facts.waits import (
 )
 from pytest_tfperf.hlo.cost import Costs, module_costs
 from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.hlo.walk import with_calls_inlined, without_dead_code
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recorded_graphs import OpGraph, StepGraph
 from pytest_tfperf.recording import Modules, Recording, StepKinds
@@ -304,6 +305,15 @@ class Evidence:
         if why := self.why_xla_unknown:
             return Unknown(why)
         return programs_before(self.xla, self.executables, self.code.programs)
+
+    @cached_property
+    def inlined(self) -> Modules | Unknown:
+        """The same modules with their functions inlined and without dead code."""
+        if isinstance(self.lowered, Unknown):
+            return self.lowered
+        return tuple(
+            (without_dead_code(with_calls_inlined(module)), runs) for module, runs in self.lowered
+        )
 
     def on_its_platform(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """

@@ -11,7 +11,6 @@ from pytest_tfperf.padding.measured import trace_generation
 from pytest_tfperf.padding.overhead import (
     MATRIX_UNIT,
     MEMORY,
-    inlined,
     padding_values,
 )
 from pytest_tfperf.recorded_graphs import OpGraph, op_lines
@@ -32,7 +31,7 @@ def analyse_padding(evidence: Evidence) -> Findings:
     """Find the padding on TPUs: measured where one ran the step, else predicted."""
     if _is_left_out(evidence, MEMORY) and _is_left_out(evidence, MATRIX_UNIT):
         return _left_out(MEMORY, MATRIX_UNIT)
-    trace, recording, lowered = evidence.trace, evidence.recording, evidence.lowered
+    trace, recording, lowered = evidence.trace, evidence.recording, evidence.inlined
     lines = op_lines(UNSEEN if evidence.framework == JAX else evidence.code.ops)
     if trace is None:
         values, tables = padding_values(recording, lowered, lines)
@@ -56,9 +55,9 @@ def analyse_alignment(evidence: Evidence) -> Findings:
     """Find the matrix products whose sizes do not suit the tensor cores of the traced GPUs."""
     if evidence.trace is None:
         return Findings()
-    lowered = evidence.lowered
-    modules = [] if isinstance(lowered, Unknown) else [inlined(module) for module, _ in lowered]
-    table, advice = gpu_alignment(evidence.trace, modules or evidence.executables.values())
+    lowered = () if isinstance(evidence.inlined, Unknown) else evidence.inlined
+    modules = [module for module, _ in lowered] or evidence.executables.values()
+    table, advice = gpu_alignment(evidence.trace, modules)
     return Findings(tables={"alignment": table} if table else {}, advice=tuple(advice))
 
 
@@ -80,9 +79,9 @@ def analyse_op_guide(evidence: Evidence) -> Findings:
 
 def _ops_of_jax(evidence: Evidence) -> OpGraph | Unknown:
     """Return the ops of the programs of a step of JAX, before optimisation."""
-    if isinstance(evidence.lowered, Unknown):
-        return Unknown(evidence.lowered.why or _NO_PROGRAM)
-    return ops_of_hlo(inlined(module) for module, _ in evidence.lowered)
+    if isinstance(evidence.inlined, Unknown):
+        return Unknown(evidence.inlined.why or _NO_PROGRAM)
+    return ops_of_hlo(module for module, _ in evidence.inlined)
 
 
 def _is_left_out(evidence: Evidence, metric: str) -> bool:

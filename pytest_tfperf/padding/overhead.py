@@ -7,7 +7,6 @@ from typing import Any
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hlo.module import HloModule
-from pytest_tfperf.hlo.walk import with_calls_inlined, without_dead_code
 from pytest_tfperf.op_types import multiplies_matrices
 from pytest_tfperf.padding.matrix_unit import better_sizes, matrix_work
 from pytest_tfperf.padding.measured import has_tiles, measured_padding
@@ -60,7 +59,7 @@ def padding_values(
 
     Args:
         recording: The recording of the step; it names the generation to predict for.
-        lowered: The modules of the step before optimisation.
+        lowered: The modules of the step before optimisation, with functions inlined.
         lines: The user's line of each op, which HLO that TensorFlow lowers does not name.
         executables: The executables that the step ran.
         tpu: The generation of the TPU that ran them; None if it did not run on one.
@@ -88,16 +87,10 @@ def predicted_values(
         return _unknown(lowered.why or _NOT_LOWERED)
     tpu = generation(recording.tpu or DEFAULT)
     try:
-        modules = [(inlined(module), runs) for module, runs in lowered]
-        found = predict([module for module, _ in modules], tpu, lines)
-        return values_of(found, modules, tpu, Source.PREDICTED)
+        found = predict([module for module, _ in lowered], tpu, lines)
+        return values_of(found, lowered, tpu, Source.PREDICTED)
     except TfperfError as error:
         return _unknown(str(error))
-
-
-def inlined(module: HloModule) -> HloModule:
-    """Return a module with its functions inlined, without dead code."""
-    return without_dead_code(with_calls_inlined(module))
 
 
 def padding_table(padding: Padding, limit: int = _WORST) -> Table:

@@ -5,6 +5,7 @@ from helpers.hlo import dot, encoded, module, op, parameters
 from helpers.tables import cells
 
 from pytest_tfperf.hlo.decode import decode_module
+from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.padding.overhead import padding_values, values_of
 from pytest_tfperf.padding.tiles import generation
 from pytest_tfperf.quantities import BYTES
@@ -24,7 +25,7 @@ def recording(*modules, **more):
 
 
 def padded(found, *more):
-    return padding_values(found, found.lowered, op_lines(found.ops), *more)
+    return padding_values(found, Evidence(found).inlined, op_lines(found.ops), *more)
 
 
 ADD = module(
