@@ -1,7 +1,7 @@
 """
 Evidence that makes each metric known; without it the metric is UNKNOWN, never 0.
 
-docs/reference/metrics.md shows these sentences. tests/unit/analysis/test_absence.py removes the
+docs/reference/metrics.md shows these sentences. tests/unit/metrics/test_absence.py removes the
 evidence of each metric.
 """
 
