@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from pytest_tfperf.advice.by_framework import LESS_PYTHON, MORE_IN_EACH_CALL, ONE_FUNCTION, text_for
 from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
 from pytest_tfperf.quantities import COUNT, SECONDS, SHARE, format_quantity
 from pytest_tfperf.recording import BetweenEpochs, PythonFunction, Recording, StackTime
@@ -47,13 +48,6 @@ CALLBACK = (
     "run the callback less often: every n batches or at the end of an epoch (save_freq='epoch', "
     "update_freq=n)"
 )
-UNROLLED = {
-    TENSORFLOW: "a loop of Python puts them into the graph once for each iteration: tf.range or "
-    "tf.while_loop do it once, and in Keras unroll=False, or no wrapper (TimeDistributed) around a "
-    "layer that takes sequences, as Dense does",
-    JAX: "a loop of Python puts them into the program once for each iteration: jax.lax.scan or "
-    "jax.lax.fori_loop do it once",
-}
 FLATTEN_ONCE = (
     "pass a plain list or dict of arrays: take the pytree apart once, outside of the step "
     "(leaves, structure = jax.tree.flatten(tree)), and put it together inside of jax.jit "
@@ -218,25 +212,6 @@ _PYTHON = (
     (r"tensorflow/python/saved_model|keras/src/saving", "save less often: once an epoch"),
     (r"(logging|json|csv|pickle|pprint|copy|subprocess|urllib)\b", "run it once in many steps"),
 )
-_LESS_OVERHEAD = {
-    (False, False): (
-        "move the step's Python code into a tf.function, run it less often, or loop over "
-        "several steps inside one (steps_per_execution in Keras)"
-    ),
-    (False, True): (
-        "do more in each call of the tf.function (larger batches, or a loop over several steps: "
-        "steps_per_execution in Keras), and run less Python between the calls"
-    ),
-    (True, False): (
-        "move the step's Python code into one jax.jit function, loop over several steps "
-        "inside it (jax.lax.scan), or load the input ahead (Grain)"
-    ),
-    (True, True): (
-        "do more in each call of the jax.jit function (larger batches, or several steps in a "
-        "jax.lax.scan), or load the input ahead (Grain)"
-    ),
-}
-"""Remedies by framework, true for JAX, and true if each step is one call of a function."""
 _LIBRARIES_OF_OPS = (
     *("tensorflow/python/ops/", "tensorflow/python/framework/", "tensorflow/python/util/"),
     "tensorflow/python/eager/",
@@ -449,7 +424,7 @@ def python_remedy(stacks: Iterable[StackTime]) -> str:
         if first.called and re.search(pattern, f"{first.called} {first.function}"):
             return text
     if runs_eagerly(first):
-        return into_one_function(JAX if first.called.startswith("jax/") else TENSORFLOW)
+        return ONE_FUNCTION[JAX if first.called.startswith("jax/") else TENSORFLOW]
     return less_often()
 
 
@@ -478,13 +453,7 @@ def library_remedy(
 
 def overhead_remedy(framework: str, is_function: bool) -> str:
     """Return the remedy of Python around the calls of functions."""
-    return _LESS_OVERHEAD[framework == JAX, is_function]
-
-
-def into_one_function(framework: str) -> str:
-    """Return the remedy of ops that Python runs one by one."""
-    name = "jax.jit function" if framework == JAX else "tf.function"
-    return f"put the step into one {name}: Python runs its ops one by one"
+    return text_for(MORE_IN_EACH_CALL if is_function else LESS_PYTHON, framework)
 
 
 def less_often(function: str = "it") -> str:

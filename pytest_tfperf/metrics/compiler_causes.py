@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pytest_tfperf import op_types
+from pytest_tfperf.advice.by_framework import ONE_LENGTH, text_for
 from pytest_tfperf.advice.step_remedies import MADE_ANEW
 from pytest_tfperf.facts.executions import short_module
 from pytest_tfperf.facts.host_activity import JAX, PYTORCH, TENSORFLOW
@@ -43,13 +44,6 @@ _NEW_PIPELINE = Change(NEW_PIPELINE, "a pipeline of tf.data was made anew")
 _OUTSIDE_JIT = "op outside jax.jit"
 _OF_JAX = (Change(_OUTSIDE_JIT, "an op outside jax.jit, with such arguments for the first time"),)
 _AXIS_0 = re.compile(r"(axis|axes) 0\b")
-_ONE_LENGTH = {
-    TENSORFLOW: "pass {of} as one tensor, since the number of items is a part of the signature: "
-    "tf.stack them, padded to one length or under an input_signature with None there, or make a "
-    "tf.RaggedTensor",
-    JAX: "pass {of} as one array, padded to one length (jnp.stack): jax.jit compiles anew for each "
-    "number of items",
-}
 _REMEDIES: Mapping[str, str] = {
     DTYPE: "cast {of} to one dtype before the call",
     WEAK_TYPE: (
@@ -249,7 +243,7 @@ def _remedy(
         if kind == SHAPE:
             remedies.append(_one_shape(what or "the shapes", framework, is_compiled))
         elif kind == LENGTH:
-            remedies.append(_ONE_LENGTH[framework].format(of=what))
+            remedies.append(text_for(ONE_LENGTH, framework).format(of=what))
         elif kind in _REMEDIES:
             remedies.append(_REMEDIES[kind].format(of=what or "its arguments"))
     return {"try": "; ".join(filter(None, remedies))} if any(remedies) else {}

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pytest_tfperf.advice.by_framework import COPY_AHEAD, text_for
 from pytest_tfperf.advice.step_remedies import lines_of, transfer_remedy
 from pytest_tfperf.facts.device_ops import gpu_kind
 from pytest_tfperf.facts.host_activity import JAX, only_own
@@ -29,11 +30,6 @@ from pytest_tfperf.values import Unknown, Value
 
 _BY_HOST = ("H2D Dispatch", "D2H Copy From Staging Buffer", "np.asarray(jax.Array)")
 """Events in which the host works on copies to and from a GPU, or waits for them (JAX 0.11)."""
-_COPY_AHEAD = {
-    True: "jax.device_put the next element before the step that works on this one",
-    False: "copy ahead: tf.data.experimental.prefetch_to_device as the last stage",
-}
-"""The remedy for JAX, and for TensorFlow."""
 COPIES, BYTES = "host_device_copies", "host_device_bytes"
 _PUTS = ("DevicePut", "DevicePutWithSharding")
 """Events of an array on its way to devices (jaxlib 0.6 to 0.11): an argument, an explicit put."""
@@ -98,8 +94,8 @@ def copies_for_input(evidence: Evidence) -> dict[str, str]:
         return {}
     return {
         "where": "copies of the elements from the host to the device, which nothing hides",
-        "try": f"{_COPY_AHEAD[evidence.framework == JAX]}; or send fewer bytes, as uint8 images "
-        "that the model casts",
+        "try": f"{text_for(COPY_AHEAD, evidence.framework)}; or send fewer bytes, as uint8 "
+        "images that the model casts",
     }
 
 
@@ -118,7 +114,7 @@ def copies_by_host(evidence: Evidence, trace: Trace) -> dict[str, str]:
         return {}
     return {
         "where": "the host's part of copies between NumPy arrays and the device, while it waits",
-        "try": f"{_COPY_AHEAD[True]}; read results after the loop, or once in many steps",
+        "try": f"{COPY_AHEAD[JAX]}; read results after the loop, or once in many steps",
     }
 
 

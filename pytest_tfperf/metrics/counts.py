@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from pytest_tfperf.advice.by_framework import ONE_PROGRAM, text_for
 from pytest_tfperf.facts.executions import compiled_outside, full_names, program_id, short_module
-from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
+from pytest_tfperf.facts.host_activity import TENSORFLOW
 from pytest_tfperf.function_traces import (
     DTYPE,
     FIRST,
@@ -36,11 +37,6 @@ _COMPARED, _NAMED = 100, 3  # executables, and arguments of each that are named
 _NOT_WATCHED = "only steps that tf_profile drives are watched from the first to the last"
 _SHOWN = 5
 _MOST_NAMES = 50
-_INTO_ONE = {
-    TENSORFLOW: "put the whole step into one tf.function(jit_compile=True); compile Keras models "
-    "with jit_compile=True",
-    JAX: "put the whole step into one jax.jit function; compile Keras models with jit_compile=True",
-}
 
 
 def recompilations(trace: Trace, compiled: Sequence[str]) -> list[Change]:
@@ -198,7 +194,7 @@ def _several(runs: Mapping[str, float], framework: str) -> dict[str, str]:
     most = sorted(by_function.items(), key=lambda one: (-one[1], one[0]))
     shown = [name if n == 1 else f"{name} ×{n:.3g}" for name, n in most]
     cause = {"where": f"ran in a step: {and_more(shown, _SHOWN)}"}
-    return cause | ({"try": _INTO_ONE[framework]} if len(most) > 1 else {})
+    return cause | ({"try": text_for(ONE_PROGRAM, framework)} if len(most) > 1 else {})
 
 
 def _compile_cause(compiled: Sequence[str], evidence: Evidence) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pytest_tfperf.advice.by_framework import LOAD_AHEAD, text_for
 from pytest_tfperf.advice.input_remedies import (
     MOST_CALL_S,
     Pipeline,
@@ -95,15 +96,9 @@ def input_cause(evidence: Evidence, share: float) -> dict[str, str]:
 
 def no_stage_cause(framework: str = TENSORFLOW) -> dict[str, str]:
     """Return `where` and `try` for steps of a framework that wait, while no stage ran."""
-    if framework == JAX:
-        return {
-            "where": f"{_NO_STAGE}: the elements come from elsewhere",
-            "try": "load ahead: Grain's DataLoader with workers and a read buffer, then device_put",
-        }
-    return {
-        "where": f"{_NO_STAGE}: the elements come from Python code",
-        "try": "feed the step from a tf.data.Dataset that ends in .prefetch(tf.data.AUTOTUNE)",
-    }
+    elements = "elsewhere" if framework == JAX else "Python code"
+    where = f"{_NO_STAGE}: the elements come from {elements}"
+    return {"where": where, "try": text_for(LOAD_AHEAD, framework)}
 
 
 def _waiting(evidence: Evidence, share: float) -> Waiting:

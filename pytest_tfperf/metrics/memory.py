@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
+from pytest_tfperf.advice.by_framework import KEEPS_OBJECTS, text_for
+from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.facts.memory import (
     least_peak,
     live_table,
@@ -45,17 +46,10 @@ _NAMED = 2
 _SINGLE = 3
 """Increases of other mappings that may be something else than a leak."""
 _DRAINING = "the input buffers were still draining, and their memory with them"
-_TRY = "look for what keeps objects from step to step: {}"
-_KEEPS = {
-    TENSORFLOW: "a list of losses that are tensors, a cache, a tf.function or dataset made in each "
-    "step, a tf.GradientTape that stays open over many steps",
-    JAX: "a list of losses that are jax.Arrays, a cache, a jax.jit function made in each step",
-}
 _NAMES = "NAMES"
 _ONE_MODEL = "make and compile the model once, before the steps"
 _CLEAR = "call keras.backend.clear_session() after each, since TensorFlow keeps its functions"
 _MAKES_MODELS = re.compile(r"(keras|tf_keras)/src/(models|engine)/\w+\.py:\w+\.__init__$")
-_KEEPS_ANYWHERE = "a list of losses, a cache"
 _TRACKED_BYTES = 1 << 20
 """Below this, what bypasses the allocator outweighs what it knows."""
 _UNTRACKED = (
@@ -135,7 +129,7 @@ def _cause(samples: MemorySamples, recording: Recording, growth: float) -> dict[
         where.append(f"Keras makes a model in the steps ({made})")
         remedies.append(_ONE_MODEL if recording.framework == JAX else f"{_ONE_MODEL}; {_CLEAR}")
     elif not kept:
-        remedies.append(_TRY.format(_KEEPS.get(recording.framework, _KEEPS_ANYWHERE)))
+        remedies.append(text_for(KEEPS_OBJECTS, recording.framework))
     found: dict[str, Any] = {"where": "; ".join([*where, _where(samples)])}
     if remedies:
         found["try"] = "; ".join(dict.fromkeys(remedies))

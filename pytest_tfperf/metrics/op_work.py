@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
+from pytest_tfperf.advice.by_framework import ANY, IN_16_BITS, LOOK_UP_ROWS, text_for
 from pytest_tfperf.hlo.avoidable import DIAGONAL, LOOK_UP, SLICED
 from pytest_tfperf.hlo.cost import Costs, OpCost, Work
 from pytest_tfperf.hlo.operand_types import cast_before
@@ -36,18 +36,13 @@ _CONTROL = frozenset({"", "while", "body", "cond", "then", "else", "closed_call"
 _NAMES = {"f": "float", "bf": "bfloat", "s": "int", "u": "uint", "c": "complex"}
 _MOST = 5_000
 _N_LARGEST, _LEAST, _N_OF_WIDTH = 3, 0.1, 2
-_GATHER = {TENSORFLOW: "tf.gather(weights, ids)", JAX: "weights[ids]"}
 _NEEDLESS = {
-    LOOK_UP: "look up the rows by {gather} or a keras.layers.Embedding, in place of the product "
-    "with one-hot rows",
-    DIAGONAL: "multiply elementwise by the diagonal (d[:, None] * x, from the right x * d), in "
-    "place of the product with a diagonal matrix",
-    SLICED: "slice before the product, since most of its result is not used",
-}
-_IN_16_BITS = {
-    TENSORFLOW: "keras.mixed_precision.set_global_policy('mixed_bfloat16'), or cast the operands",
-    JAX: "cast parameters and inputs to jnp.bfloat16; in Keras, "
-    "keras.mixed_precision.set_global_policy('mixed_bfloat16')",
+    LOOK_UP: LOOK_UP_ROWS,
+    DIAGONAL: {
+        ANY: "multiply elementwise by the diagonal (d[:, None] * x, from the right x * d), in "
+        "place of the product with a diagonal matrix"
+    },
+    SLICED: {ANY: "slice before the product, since most of its result is not used"},
 }
 _ALSO_IN_16_BITS = (
     "let these follow the precision of the others: no dtype= of their own, and no operand that is "
@@ -215,7 +210,7 @@ def with_ops(metric: str, value: Value, ops: Sequence[OpWork], framework: str) -
         detail = _largest(ops, framework)
     elif value.number is not None and value.number < 1 and metric == "half_precision":
         is_cast = any(op.cast for op in [op for op in ops if op.is_wide][:1])
-        remedy = _ALSO_IN_16_BITS if value.number else _IN_16_BITS[framework]
+        remedy = _ALSO_IN_16_BITS if value.number else text_for(IN_16_BITS, framework)
         remedy = _NO_CAST if is_cast else remedy
         detail = {"where": _by_width(ops), "try": remedy}
     return replace(value, detail={**value.detail, **detail})
@@ -235,7 +230,7 @@ def _largest(ops: Sequence[OpWork], framework: str) -> dict[str, Any]:
     detail: dict[str, Any] = {"where": "; ".join(where), "accounted": accounted}
     if kind := next((op.avoidable for op in named if op.avoidable), ""):
         left = total - sum(op.saved for op in named if op.avoidable == kind)
-        remedy = _NEEDLESS[kind].format(gather=_GATHER[framework])
+        remedy = text_for(_NEEDLESS[kind], framework)
         detail["try"] = f"{remedy}; flops is {format_quantity(left, FLOP)} then"
     return detail
 

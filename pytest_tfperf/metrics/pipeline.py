@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from pytest_tfperf.advice.by_framework import NO_PYTHON_STAGE, text_for
 from pytest_tfperf.advice.input_remedies import Pipeline
-from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
 from pytest_tfperf.facts.stages import Stage, slowest_thread, stage_above
 from pytest_tfperf.facts.waits import elements_taken, loops_in_graph
 from pytest_tfperf.metrics.evidence import Evidence, Findings
@@ -80,13 +80,6 @@ _NOT_SHOWN = (
     "the trace shows no Python in {}, but a trace may leave it out; pass the dataset: "
     "tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
 )
-_TRY = {
-    TENSORFLOW: "write it with TensorFlow ops, or prepare the data before the training; one thread "
-    "at a time runs Python, so parallel calls do not help",
-    JAX: "load ahead in processes of their own (Grain's DataLoader with workers), or prepare the "
-    "data before the training; one thread at a time runs Python",
-}
-_TRY_ANYWHERE = "prepare the data before the training"
 _TRY_KERAS = "set workers= and max_queue_size= of the PyDataset, or use a tf.data.Dataset"
 
 
@@ -268,7 +261,7 @@ def _value(pipeline: Sequence[PipelineStage], source: Source, framework: str) ->
         for stage in python
     )
     is_keras = all(stage.by_keras for stage in python)
-    remedy = _TRY_KERAS if is_keras else _TRY.get(framework, _TRY_ANYWHERE)
+    remedy = _TRY_KERAS if is_keras else text_for(NO_PYTHON_STAGE, framework)
     detail = {"where": where, "try": remedy}
     return Value.of(_METRIC, len(python), source, **detail)
 

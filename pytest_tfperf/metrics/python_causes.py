@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from pytest_tfperf.advice.by_framework import CALL_FROM_ONE, ONE_FUNCTION, text_for
 from pytest_tfperf.advice.step_remedies import (
     CALL_OF_TENSORFLOW,
     CALLBACK,
@@ -21,7 +22,6 @@ from pytest_tfperf.advice.step_remedies import (
     LAUNCHES,
     LOOP_IN_FUNCTION,
     RUN_EAGERLY,
-    into_one_function,
     less_often,
     library_remedy,
     lines_of,
@@ -106,7 +106,7 @@ def by_line(stacks: Iterable[StackTime], evidence: Evidence) -> Iterator[Cause]:
             if first.called.startswith(CALL_OF_TENSORFLOW):
                 where = f"Python{lines_of(group)}"
             where = f"{n_eager:.0f} ops run eagerly, one by one: {where}"
-            remedy = into_one_function(evidence.framework)
+            remedy = text_for(ONE_FUNCTION, evidence.framework)
         elif first.callback:
             pass  # as it is described
         elif first.function in trees:
@@ -183,14 +183,10 @@ def _of_the_user(own: Sequence[PythonFunction], where: str, evidence: Evidence) 
 
 def _launched(n_eager: float, n_calls: float, evidence: Evidence) -> tuple[str, str] | None:
     """Return what a line launches one by one, and the remedy, if that is much."""
-    together = (
-        f"call them from one {'jax.jit function' if evidence.framework == JAX else 'tf.function'}"
-    )
+    together = text_for(CALL_FROM_ONE, evidence.framework)
     if evidence.framework == JAX and n_eager + n_calls >= _MANY_LAUNCHES:
         is_loop = n_calls >= _AGAIN * len(evidence.xla.modules)
-        remedy = (
-            (LAUNCHES if is_loop else together) if n_calls >= n_eager else into_one_function(JAX)
-        )
+        remedy = (LAUNCHES if is_loop else together) if n_calls >= n_eager else ONE_FUNCTION[JAX]
         return f"which launches {n_eager + n_calls:.0f} programs a step", remedy
     if evidence.framework == TENSORFLOW and n_calls > 1:
         is_loop = n_calls >= _AGAIN * len(evidence.functions)
@@ -220,7 +216,7 @@ def _of_libraries(
         who, remedy = "Keras calls its compiled step for each batch", LARGER_EXECUTIONS
     elif n_eager >= _MANY_LAUNCHES or (n_eager and not n_calls):
         who = f"{n_eager:.0f} ops run eagerly, one by one"
-        remedy = into_one_function(evidence.framework)
+        remedy = text_for(ONE_FUNCTION, evidence.framework)
     elif many := _launched(n_eager, n_calls, evidence):
         who, remedy = f"the step's own loop, {many[0]}", many[1]
     elif evidence.framework not in (JAX, TENSORFLOW):

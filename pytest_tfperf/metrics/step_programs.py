@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pytest_tfperf.advice.step_remedies import UNROLLED
+from pytest_tfperf.advice.by_framework import UNROLLED
 from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
 from pytest_tfperf.hlo.walk import with_calls_inlined

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pytest_tfperf.advice.by_framework import OF_PARTS, text_for
 from pytest_tfperf.advice.step_remedies import (
     DENSE,
     OUTSIDE_LAYERS,
@@ -36,7 +37,6 @@ from pytest_tfperf.metrics.python_causes import (
     timed,
 )
 from pytest_tfperf.metrics.shares import host_values
-from pytest_tfperf.metrics.step_advice import PART_REMEDIES
 from pytest_tfperf.metrics.step_programs import Made, fused_in, line_of_fit, made_of, scope_of
 from pytest_tfperf.op_types import DATA_SIDE
 from pytest_tfperf.quantities import COUNT, SECONDS, SHARE, format_quantity
@@ -123,8 +123,8 @@ def _of_the_step(evidence: Evidence, period_s: float) -> Iterator[Cause]:
             yield from _python(evidence.recording.stacks, evidence, seconds)
         elif part == "device_compute":
             yield from _named(evidence.device_ops, evidence, seconds, part)
-        elif part in PART_REMEDIES:
-            remedy = PART_REMEDIES[part][evidence.framework == JAX]
+        elif part in OF_PARTS:
+            remedy = text_for(OF_PARTS[part], evidence.framework)
             yield part, seconds, part.replace("_", " "), remedy
         elif part == "input":
             detail = host_values(evidence, evidence.trace)["input_bound"].detail
