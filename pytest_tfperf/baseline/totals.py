@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from pytest_tfperf.metric_evidence import TOTALS
 from pytest_tfperf.quantities import COUNT, format_quantity
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import Json
 
-TOTALS = ("retraces", "xla_compiles")
-"""Metrics that count over all steps after the first."""
 COUNTED_STEPS = "counted_steps"
 """Key of an entry: the number of steps that its totals are counted over."""
 
