@@ -21,7 +21,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from pytest_tfperf.frameworks.jax_framework import Jax
+from pytest_tfperf.frameworks.jax import Jax
 from pytest_tfperf.stats.signed_rank import ratio_interval
 
 ROUNDS, CALLS = 20, (100, 1_000, 10_000)

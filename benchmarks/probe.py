@@ -23,8 +23,7 @@ import tensorflow as tf
 
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.step_graph import inspect_graph
-from pytest_tfperf.frameworks.in_use import start_devices
-from pytest_tfperf.frameworks.tensorflow_runtime import sync_devices
+from pytest_tfperf.frameworks.in_use import start_devices, synchronise
 from pytest_tfperf.stats.signed_rank import ratio_interval
 from pytest_tfperf.values import Unknown
 
@@ -60,11 +59,11 @@ def compiled():
 def seconds_of(step, n_steps):
     gc.collect()  # what the probe left is not the step's
     step()
-    sync_devices()
+    synchronise()
     start = time.perf_counter()
     for _ in range(n_steps):
         step()
-    sync_devices()
+    synchronise()
     return (time.perf_counter() - start) / n_steps
 
 

@@ -23,8 +23,9 @@ import numpy as np
 
 from pytest_tfperf.capture.padding_guides import fits, is_lengths, is_mask, may_be_guide, stem
 from pytest_tfperf.compiler.datasets import PaddedComponent, padded_batches
-from pytest_tfperf.frameworks.jax_framework import loaded_jax
-from pytest_tfperf.frameworks.nests import leaves, loaded_tensorflow, mapped
+from pytest_tfperf.frameworks.in_use import leaves, mapped
+from pytest_tfperf.frameworks.jax import loaded_jax
+from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 from pytest_tfperf.recording import Batches, BatchRows
 from pytest_tfperf.values import Unknown
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_tfperf.frameworks.nests import leaves
+from pytest_tfperf.frameworks.in_use import leaves
 
 MOST_ELEMENTS = 20
 _MOST_BYTES = 64 << 20

@@ -12,7 +12,8 @@ from pytest_tfperf.capture.sessions import StepMark
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks.nests import leaves, loaded_tensorflow
+from pytest_tfperf.frameworks.in_use import leaves
+from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 
 __tracebackhide__ = True
 

@@ -13,8 +13,8 @@ from pytest_tfperf.capture.pipeline_stages import stages_of
 from pytest_tfperf.capture.sessions import Traces
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
-from pytest_tfperf.frameworks.interface import TENSORFLOW
-from pytest_tfperf.frameworks.jax_programs import JaxPrograms
+from pytest_tfperf.frameworks.framework import TENSORFLOW
+from pytest_tfperf.frameworks.jax_objects import JaxPrograms
 from pytest_tfperf.function_traces import FunctionTrace
 from pytest_tfperf.machine.durations import Durations
 from pytest_tfperf.machine.memory_use import MemoryUse

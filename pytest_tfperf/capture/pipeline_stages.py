@@ -9,7 +9,7 @@ from typing import Any
 from pytest_tfperf.compiler.datasets import pipeline_stages
 from pytest_tfperf.compiler.functions import Unsupported
 from pytest_tfperf.compiler.source_lines import line_of_code
-from pytest_tfperf.frameworks.nests import loaded_tensorflow
+from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 from pytest_tfperf.recording import UNSEEN, PipelineStage
 from pytest_tfperf.values import Unknown
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pytest_tfperf.capture.sessions import Session, read_sessions
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.frameworks.framework import Framework
 from pytest_tfperf.frameworks.in_use import traced
-from pytest_tfperf.frameworks.interface import Framework
 from pytest_tfperf.recording import XlaShown
 from pytest_tfperf.temporary import TemporaryFolder
 from pytest_tfperf.trace.events import Events

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.files import on_disk
+from pytest_tfperf.frameworks.framework import JAX, TENSORFLOW, Annotation, Framework
 from pytest_tfperf.frameworks.in_use import loaded, traced
-from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW, Annotation, Framework
 from pytest_tfperf.machine.thread_times import ThreadClock
 from pytest_tfperf.machine.wall_clock import WallClock
 from pytest_tfperf.quantities import SECONDS, format_quantity

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_tfperf.capture.keras_loops.keras_library import library_of
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks.nests import loaded_tensorflow
+from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 
 __tracebackhide__ = True
 

@@ -7,10 +7,9 @@ from contextlib import ExitStack, contextmanager
 
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.compiler.retracing import traces_reported_to
-from pytest_tfperf.frameworks.interface import JAX, PYTORCH, TENSORFLOW
-from pytest_tfperf.frameworks.jax_compilations import jax_compilations_reported_to
-from pytest_tfperf.frameworks.jax_tracing import jax_traces_reported_to
-from pytest_tfperf.frameworks.torch_framework import torch_traces_reported_to
+from pytest_tfperf.frameworks.framework import JAX, PYTORCH, TENSORFLOW
+from pytest_tfperf.frameworks.jax_traces import jax_compilations_reported_to, jax_traces_reported_to
+from pytest_tfperf.frameworks.torch import torch_traces_reported_to
 from pytest_tfperf.function_traces import Change
 
 __tracebackhide__ = True

@@ -29,9 +29,8 @@ from pytest_tfperf.capture.window_hooks import Progress, WindowHooks
 from pytest_tfperf.compiler.probe import Probe, probed, why_not_probed
 from pytest_tfperf.compiler.source_lines import line_of_code, user_line_now
 from pytest_tfperf.compiler.step_calls import calls_recorded, other_threads
-from pytest_tfperf.frameworks.in_use import least_block, synchronise
-from pytest_tfperf.frameworks.jax_functions import tree_code
-from pytest_tfperf.frameworks.unfinished_calls import UnfinishedCalls
+from pytest_tfperf.frameworks.in_use import UnfinishedCalls, least_block, synchronise
+from pytest_tfperf.frameworks.jax_objects import tree_code
 from pytest_tfperf.function_traces import Change, FunctionTrace
 from pytest_tfperf.machine.call_counter import CallCounter
 from pytest_tfperf.machine.conditions import coverage_paused, is_traced

@@ -9,8 +9,7 @@ from typing import Any
 
 from pytest_tfperf.compiler.functions import Unsupported, called_by, definition_of, graph_of
 from pytest_tfperf.compiler.source_lines import user_line
-from pytest_tfperf.frameworks.nests import loaded_tensorflow
-from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow
+from pytest_tfperf.frameworks.tensorflow import load_tensorflow, loaded_tensorflow
 from pytest_tfperf.graphs import reached
 from pytest_tfperf.op_types import FUNCTION_CALLS, KEEPS_BATCHES, PYTHON_OPS
 from pytest_tfperf.recording import ENDLESS, PipelineStage

@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_tfperf.compiler.source_lines import in_python_op, keras_callback_now, user_line_now
 from pytest_tfperf.compiler.step_calls import NOT_LOADED, Calls, calls_recorded
-from pytest_tfperf.frameworks.nests import loaded_tensorflow
+from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 from pytest_tfperf.graphs import reached
 from pytest_tfperf.replaced import replaced
 

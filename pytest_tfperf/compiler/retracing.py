@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
-from pytest_tfperf.frameworks.nests import loaded_tensorflow
+from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 from pytest_tfperf.function_traces import (
     CONTEXT,
     DTYPE,

@@ -12,7 +12,7 @@ from typing import Any
 from pytest_tfperf.compiler.compilable_parts import has_segments
 from pytest_tfperf.compiler.functions import Function, spec
 from pytest_tfperf.compiler.source_lines import user_line_now
-from pytest_tfperf.frameworks.nests import loaded_tensorflow
+from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 from pytest_tfperf.function_traces import Change, FunctionTrace
 from pytest_tfperf.replaced import replaced
 

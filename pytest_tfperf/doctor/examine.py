@@ -24,9 +24,8 @@ from pytest_tfperf.doctor.sections import (
 )
 from pytest_tfperf.doctor.turn_sections import noise_section, resolution_section
 from pytest_tfperf.errors import CaptureError, TraceError
-from pytest_tfperf.frameworks.in_use import synchronise
-from pytest_tfperf.frameworks.installed import load_installed
-from pytest_tfperf.frameworks.interface import Framework
+from pytest_tfperf.frameworks.framework import Framework
+from pytest_tfperf.frameworks.in_use import load_installed, synchronise
 from pytest_tfperf.machine.cores import (
     can_pin,
     can_stop,

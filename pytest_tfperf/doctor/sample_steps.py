@@ -8,10 +8,10 @@ from typing import Any
 
 from pytest_tfperf.capture.sessions import Session, StepMark, read_sessions
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.frameworks.framework import JAX, TENSORFLOW
 from pytest_tfperf.frameworks.in_use import start_devices, synchronise
-from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW
-from pytest_tfperf.frameworks.jax_framework import load_jax
-from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow
+from pytest_tfperf.frameworks.jax import load_jax
+from pytest_tfperf.frameworks.tensorflow import load_tensorflow
 from pytest_tfperf.trace.xspace import Trace
 
 

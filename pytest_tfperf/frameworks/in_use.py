@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import statistics
 import sys
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks.installed import is_installed
-from pytest_tfperf.frameworks.interface import PYTORCH, Framework
-from pytest_tfperf.frameworks.jax_framework import Jax, jax_computes, loaded_jax
-from pytest_tfperf.frameworks.tensorflow_framework import TensorFlow
-from pytest_tfperf.frameworks.tensorflow_runtime import load_tensorflow
-from pytest_tfperf.frameworks.torch_framework import PyTorch, keras_runs_on_torch
+from pytest_tfperf.frameworks.framework import PYTORCH, Framework
+from pytest_tfperf.frameworks.jax import Jax, jax_computes, load_jax, loaded_jax
+from pytest_tfperf.frameworks.tensorflow import TensorFlow, load_tensorflow, loaded_tensorflow
+from pytest_tfperf.frameworks.torch import PyTorch, keras_runs_on_torch
 
 __tracebackhide__ = True
 
 _TENSORFLOW, _JAX, _PYTORCH = TensorFlow(), Jax(), PyTorch()
 _BACKENDS = ("jax", "torch")  # of Keras, which loads them
+_NEITHER = (
+    "neither TensorFlow nor JAX is installed, and steps need one: pip install tensorflow "
+    "(or tensorflow-cpu, the smaller build without GPU support), or pip install jax"
+)
 
 
 def in_use() -> tuple[Framework, ...]:
@@ -61,7 +64,7 @@ def _loaded() -> tuple[Framework, ...]:
         CaptureError: If TensorFlow or JAX is too old.
     """
     found: list[Framework] = []
-    if "tensorflow" in sys.modules:
+    if loaded_tensorflow() is not None:
         load_tensorflow()  # refuses old versions
         found.append(_TENSORFLOW)
     if keras_runs_on_torch():
@@ -70,6 +73,42 @@ def _loaded() -> tuple[Framework, ...]:
         _JAX.version()  # refuses old versions
         found.append(_JAX)
     return tuple(found)
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module is installed, and more of it than a folder that was left over."""
+    spec = importlib.util.find_spec(module)
+    return spec is not None and spec.origin is not None
+
+
+def load_installed() -> tuple[tuple[Framework, ...], dict[str, str]]:
+    """
+    Import the installed frameworks that write traces, for commands that run steps of their own.
+
+    Returns:
+        Those that can run steps, and why others cannot by name.
+
+    Raises:
+        CaptureError: If there is none that can.
+    """
+    found: list[Framework] = []
+    refused: dict[str, str] = {}
+    loaders: tuple[tuple[str, Framework, Callable[[], Any]], ...] = (
+        ("tensorflow", _TENSORFLOW, load_tensorflow),
+        ("jax", _JAX, load_jax),
+    )
+    for module, framework, load in loaders:
+        if not is_installed(module):
+            continue
+        try:
+            load()
+        except CaptureError as error:
+            refused[framework.name] = str(error)
+        else:
+            found.append(framework)
+    if not found:
+        raise CaptureError("; ".join(refused.values()) or _NEITHER)
+    return tuple(found), refused
 
 
 def check_any_in_use() -> None:
@@ -119,14 +158,8 @@ def synchronise(output: Any = None) -> None:
     """Wait for the devices of all frameworks; raise the error of a step with this output."""
     for framework in in_use():
         framework.synchronise()
-    if output is not None and _JAX in in_use():
-        _JAX.wait_for(output)
-
-
-def fetch(output: Any) -> None:
-    """Copy a step's output to the host, as an inference server does."""
-    for framework in in_use():
-        framework.fetch(output)
+        if output is not None:
+            framework.wait_for(output)
 
 
 def sync_cost() -> float:
@@ -158,7 +191,7 @@ def least_block(step_s: float, n_left: int | None = None) -> float:
 
 def _runs_behind_python() -> bool:
     """Return whether calls may return before their work has ended: on accelerators, and in JAX."""
-    return has_accelerators() or _JAX in in_use()
+    return has_accelerators() or any(framework.runs_behind_python for framework in in_use())
 
 
 def has_accelerators() -> bool:
@@ -189,3 +222,48 @@ def _sum(held: Iterable[int | None]) -> int | None:
 def takes_whole_gpus() -> bool:
     """Return whether this process takes all memory of a GPU, which then no other can use."""
     return any(framework.takes_whole_gpus() for framework in in_use())
+
+
+def leaves(nest: Any) -> list[Any]:
+    """Return the leaves of a nest, in the order of the first framework that is loaded."""
+    if (tf := loaded_tensorflow()) is not None:
+        return list(tf.nest.flatten(nest))
+    if "jax" in sys.modules:
+        return list(sys.modules["jax"].tree_util.tree_leaves(nest))
+    return list(sys.modules["keras"].tree.flatten(nest))  # under PyTorch
+
+
+def mapped(function: Callable[[Any], Any], nest: Any) -> Any:
+    """Return a nest with a function's results as leaves, by the first framework that is loaded."""
+    if (tf := loaded_tensorflow()) is not None:
+        return tf.nest.map_structure(function, nest)
+    if "jax" in sys.modules:
+        return sys.modules["jax"].tree_util.tree_map(function, nest)
+    return sys.modules["keras"].tree.map_structure(function, nest)
+
+
+class UnfinishedCalls:
+    """
+    The calls of a step that run behind Python, which are waited for where too many would abort.
+
+    Args:
+        fetches: True to wait for each call, and to fetch its output.
+    """
+
+    def __init__(self, fetches: bool = False) -> None:
+        self._fetches = fetches
+        self._left: int | None = 1  # calls before the next wait; a framework may start in the first
+
+    def ended(self, output: Any = None) -> None:
+        """Wait after a call if that is due."""
+        if self._fetches:
+            for framework in in_use():
+                framework.fetch(output)
+            return
+        if self._left is None:
+            return
+        self._left -= 1
+        if not self._left:
+            synchronise()
+            bounds = [framework.most_unfinished() for framework in in_use()]
+            self._left = min((bound for bound in bounds if bound is not None), default=None)

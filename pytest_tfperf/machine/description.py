@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.frameworks.interface import TENSORFLOW, Framework
+from pytest_tfperf.frameworks.framework import TENSORFLOW, Framework
 from pytest_tfperf.machine.cores import usable_cores
 from pytest_tfperf.machine.git import git, line
 from pytest_tfperf.machine.gpu_share import visible_gpus

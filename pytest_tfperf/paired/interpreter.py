@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest_tfperf
 from pytest_tfperf.child.command import interpreter_flags
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.frameworks.tensorflow_runtime import DISTRIBUTIONS, too_old
+from pytest_tfperf.frameworks.tensorflow import DISTRIBUTIONS, too_old
 from pytest_tfperf.paired import interpreter_script
 from pytest_tfperf.turns import PROTOCOL
 from pytest_tfperf.values import Json

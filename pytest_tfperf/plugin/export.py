@@ -10,7 +10,7 @@ from pytest_tfperf.capture.sessions import read_session
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.export.formats import export_hlo, export_traces, shows_hlo
 from pytest_tfperf.facts.executions import programs_of
-from pytest_tfperf.frameworks.interface import JAX, TENSORFLOW
+from pytest_tfperf.frameworks.framework import JAX, TENSORFLOW
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.plugin.profile_settings import evidence_of

@@ -142,7 +142,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
         if not isinstance(item, pytest.Item):
             continue
         if is_profiled(item):
-            from pytest_tfperf.frameworks.tensorflow_runtime import installed_version, too_old
+            from pytest_tfperf.frameworks.tensorflow import installed_version, too_old
 
             if why := too_old(installed_version()):
                 raise collector.CollectError(why)

@@ -16,9 +16,9 @@ from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.cluster.worker_processes import RunWorkers
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.facts.host_activity import frameworks_of
+from pytest_tfperf.frameworks.framework import TENSORFLOW
 from pytest_tfperf.frameworks.in_use import other_frameworks, untraced_names
-from pytest_tfperf.frameworks.interface import TENSORFLOW
-from pytest_tfperf.frameworks.jax_framework import runs_in_several_processes
+from pytest_tfperf.frameworks.jax import runs_in_several_processes
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone, measuring_anyway
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.shares import settling_steps

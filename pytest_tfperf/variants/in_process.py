@@ -14,8 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.capture.garbage_collector import garbage_held_off
-from pytest_tfperf.frameworks.in_use import least_block, start_devices, synchronise
-from pytest_tfperf.frameworks.unfinished_calls import UnfinishedCalls
+from pytest_tfperf.frameworks.in_use import UnfinishedCalls, least_block, start_devices, synchronise
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone
 from pytest_tfperf.results import Profile
 from pytest_tfperf.variants.comparison import Comparison

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.frameworks.jax_framework import loaded_jax
-from pytest_tfperf.frameworks.nests import loaded_tensorflow
+from pytest_tfperf.frameworks.jax import loaded_jax
+from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Json
 

@@ -73,5 +73,5 @@ def test_a_version_that_is_too_old(tmp_path):
     old = "__version__ = '0.5.3'\njit = None"
     said = passed_and_said(tmp_path, IMPORTED, PYTHONPATH=stub(tmp_path, "jax", old))
     assert said.count("needs JAX 0.6.1 or newer, and this is 0.5.3") == 2
-    assert "jax_framework.py" not in said  # no traceback of the plugin
+    assert "frameworks/jax.py" not in said  # no traceback of the plugin
     assert "pip install --upgrade jax" in said

@@ -6,7 +6,7 @@ import pytest
 from helpers.paths import ROOT
 from packaging.requirements import Requirement
 
-from pytest_tfperf.frameworks.tensorflow_runtime import OLDEST, too_old
+from pytest_tfperf.frameworks.tensorflow import OLDEST, too_old
 
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 

@@ -15,8 +15,8 @@ from pytest_tfperf.capture.elements import MOST_ELEMENTS, Elements, elements_to_
 from pytest_tfperf.capture.keras_loops.keras_library import check_backend, library_of
 from pytest_tfperf.capture.loop import workload_of
 from pytest_tfperf.compiler.datasets import batch_size
-from pytest_tfperf.frameworks.nests import leaves, mapped
-from pytest_tfperf.frameworks.tensorflow_runtime import unseen
+from pytest_tfperf.frameworks.in_use import leaves, mapped
+from pytest_tfperf.frameworks.tensorflow import unseen
 
 __tracebackhide__ = True
 

@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks.installed import is_installed
-from pytest_tfperf.frameworks.nests import loaded_tensorflow
+from pytest_tfperf.frameworks.in_use import is_installed
+from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 
 __tracebackhide__ = True
 

@@ -20,7 +20,7 @@ from pytest_tfperf.capture.keras_loops.keras_epochs import FurtherEpochs
 from pytest_tfperf.capture.keras_loops.keras_library import epoch_iterators, libraries_in_use
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks.nests import leaves
+from pytest_tfperf.frameworks.in_use import leaves
 from pytest_tfperf.replaced import replaced
 
 __tracebackhide__ = True

@@ -23,10 +23,10 @@ from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.facts.executions import alternate, runs_unlike_programs
 from pytest_tfperf.facts.host_activity import framework, frameworks_of, only_own
 from pytest_tfperf.facts.steps import Steps, find_steps
+from pytest_tfperf.frameworks.framework import JAX
 from pytest_tfperf.frameworks.in_use import other_frameworks, synchronise, untraced_names
-from pytest_tfperf.frameworks.interface import JAX
 from pytest_tfperf.frameworks.jax_objects import JaxObjects, jax_objects
-from pytest_tfperf.frameworks.jax_tracing import users_traced
+from pytest_tfperf.frameworks.jax_traces import users_traced
 from pytest_tfperf.plugin.forms.keras_loop import profile_keras_loop
 from pytest_tfperf.plugin.profile_settings import asks_for_ablation
 from pytest_tfperf.plugin.profiles import Profiles

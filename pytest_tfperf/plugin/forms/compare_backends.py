@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,7 @@ import numpy as np
 
 from pytest_tfperf.capture.keras_loops.keras_data import KerasCall
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks.bare_training import bare_step
-from pytest_tfperf.frameworks.installed import is_installed
+from pytest_tfperf.frameworks.in_use import is_installed
 from pytest_tfperf.plugin.forms.keras_loop import profile_keras_loop
 from pytest_tfperf.plugin.profiles import Profiles
 from pytest_tfperf.results import Profile
@@ -25,6 +25,7 @@ __tracebackhide__ = True
 
 BACKENDS = ("tensorflow", "jax", "torch")
 """Backends of Keras that can be profiled, by the values of KERAS_BACKEND and their modules."""
+_Step = Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,14 +152,81 @@ def _fitted(profiles: Profiles, wanted: Backends, name: str, options: Mapping[st
     return profile_keras_loop(profiles, call, taken, profiles.wanted(**options), stop=True)
 
 
-def _bare_step(wanted: Backends) -> Callable[[], Any]:
-    """Return the training step of the model on its first batch, in the backend's own words."""
+def _bare_step(wanted: Backends) -> _Step:
+    """
+    Return the training step of the model on its first batch, in the backend's own words.
+
+    The sources are the guides "Writing a training loop from scratch" for TensorFlow, JAX and
+    PyTorch (keras.io/guides).
+    """
+    keras = importlib.import_module("keras")
     if isinstance(wanted.data, tuple):
         x, y = ([np.asarray(one)[: wanted.batch_size] for one in wanted.data])[:2]
     else:
-        x, y = importlib.import_module("keras").tree.map_structure(
-            np.asarray, next(iter(wanted.data))[:2]
-        )
+        x, y = keras.tree.map_structure(np.asarray, next(iter(wanted.data))[:2])
     model = wanted.build()
     model.train_on_batch(x, y)  # makes the weights, and those of the optimizer
-    return bare_step(model, x, y)
+    step_of = {"tensorflow": _of_tensorflow, "jax": _of_jax, "torch": _of_torch}
+    return step_of[str(keras.config.backend())](model, x, y)
+
+
+def _of_tensorflow(model: Any, x: Any, y: Any) -> _Step:
+    tf: Any = sys.modules["tensorflow"]
+    x, y = tf.nest.map_structure(tf.convert_to_tensor, (x, y))
+
+    def train(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = model.compute_loss(x, y, model(x, training=True))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        model.optimizer.apply(gradients, model.trainable_variables)
+        return loss
+
+    compiled = tf.function(train, jit_compile=bool(model.jit_compile), reduce_retracing=True)
+    return lambda: compiled(x, y)
+
+
+def _of_jax(model: Any, x: Any, y: Any) -> _Step:
+    jax = sys.modules["jax"]
+    x, y = jax.tree_util.tree_map(jax.numpy.asarray, (x, y))
+
+    def loss_of(trained: Any, others: Any, x: Any, y: Any) -> Any:
+        outputs, others = model.stateless_call(trained, others, x, training=True)
+        return model.compute_loss(x, y, outputs), others
+
+    def train(state: Any, x: Any, y: Any) -> Any:
+        trained, others, optimizer = state
+        (loss, others), gradients = jax.value_and_grad(loss_of, has_aux=True)(trained, others, x, y)
+        trained, optimizer = model.optimizer.stateless_apply(optimizer, gradients, trained)
+        return loss, (trained, others, optimizer)
+
+    compiled = jax.jit(train) if model.jit_compile else train
+    state = [
+        [variable.value for variable in variables]
+        for variables in (
+            model.trainable_variables,
+            model.non_trainable_variables,
+            model.optimizer.variables,
+        )
+    ]
+
+    def step() -> Any:
+        loss, state[:] = compiled(tuple(state), x, y)
+        return loss
+
+    return step
+
+
+def _of_torch(model: Any, x: Any, y: Any) -> _Step:
+    torch, keras = sys.modules["torch"], sys.modules["keras"]
+    x, y = keras.tree.map_structure(keras.ops.convert_to_tensor, (x, y))
+    trained = model.trainable_weights
+
+    def step() -> Any:
+        model.zero_grad()
+        loss = model.compute_loss(x, y, model(x, training=True))
+        loss.backward()
+        with torch.no_grad():
+            model.optimizer.apply([weight.value.grad for weight in trained], trained)
+        return loss
+
+    return step

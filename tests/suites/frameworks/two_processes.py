@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pytest_tfperf.frameworks.jax_framework import Jax
+from pytest_tfperf.frameworks.jax import Jax
 
 jax.config.update("jax_cpu_collectives_implementation", "gloo")
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.in_use import in_use, other_frameworks
-from pytest_tfperf.frameworks.jax_framework import jax_computes
+from pytest_tfperf.frameworks.jax import jax_computes
 
 FEW = {"warmup": 2, "steps": 4, "trace_steps": 2}
 REFUSED = "^the step ran no TensorFlow op; PyTorch is loaded, and tfperf measures TensorFlow and JAX only$"

@@ -7,8 +7,7 @@ from tensorflow.python.framework import op_callbacks
 from pytest_tfperf.capture import self_check
 from pytest_tfperf.capture.self_check import _checked, xla_shown
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks.tensorflow_framework import TensorFlow
-from pytest_tfperf.frameworks.tensorflow_runtime import start_devices
+from pytest_tfperf.frameworks.tensorflow import TensorFlow
 from pytest_tfperf.plugin import profile_settings
 from pytest_tfperf.recording import XlaShown
 
@@ -30,7 +29,7 @@ def test_they_show_where_functions_run_eagerly(eager_functions):
     assert _checked(TensorFlow(), None) == XlaShown()
 
 
-def test_callbacks_of_the_user_see_the_step_alone(profile):
+def test_callbacks_of_the_user_see_the_step_alone(profile, monkeypatch):
     seen = []
 
     def seeing(op_type, *_, **__):
@@ -38,8 +37,9 @@ def test_callbacks_of_the_user_see_the_step_alone(profile):
 
     step, data = tf.function(lambda x: x @ x), [tf.ones((4, 4))] * 4
     op_callbacks.add_op_callback(seeing)
+    monkeypatch.setattr(TensorFlow, "has_started", False)
     try:
-        start_devices.__wrapped__()
+        TensorFlow().start_devices()
         assert _checked(TensorFlow(), None) == XlaShown()
         found = profile(step, data)
         assert (found.graph_ops, found.flops) == (1, 2 * 4**3)

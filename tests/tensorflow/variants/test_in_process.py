@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks import tensorflow_runtime
+from pytest_tfperf.frameworks import tensorflow
+from pytest_tfperf.frameworks.tensorflow import TensorFlow
 from pytest_tfperf.variants import in_process, rounds
 from pytest_tfperf.variants.comparison import Comparison
 from pytest_tfperf.variants.outputs import leaves_from_json, leaves_to_json
@@ -93,7 +94,7 @@ def test_disabled_each_variant_runs_once(profile):
 
 def test_whether_this_process_takes_all_memory_of_a_gpu(monkeypatch):
     monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
-    assert not tensorflow_runtime.takes_whole_gpus() or tf.config.list_physical_devices("GPU")
+    assert not TensorFlow().takes_whole_gpus() or tf.config.list_physical_devices("GPU")
     for grows, logical, variable, whole in (
         (False, None, None, True),
         (True, None, None, False),
@@ -106,12 +107,12 @@ def test_whether_this_process_takes_all_memory_of_a_gpu(monkeypatch):
             get_logical_device_configuration=lambda _, logical=logical: logical,
             experimental=SimpleNamespace(get_memory_growth=lambda _, grows=grows: grows),
         )
-        tensorflow = SimpleNamespace(config=config)
+        given = SimpleNamespace(config=config)
         with monkeypatch.context() as patch:
-            patch.setattr(tensorflow_runtime, "load_tensorflow", lambda tf=tensorflow: tf)
+            patch.setattr(tensorflow, "load_tensorflow", lambda tf=given: tf)
             if variable is not None:
                 patch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", variable)
-            found = tensorflow_runtime.takes_whole_gpus()
+            found = TensorFlow().takes_whole_gpus()
         assert found is whole, (grows, logical, variable)
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from helpers.tables import cells
 
 from pytest_tfperf.errors import CaptureError, UnknownMetric
-from pytest_tfperf.frameworks import in_use, unfinished_calls
+from pytest_tfperf.frameworks import in_use
 from pytest_tfperf.variants import in_process, rounds
 from pytest_tfperf.variants.in_process import compare_steps
 from pytest_tfperf.variants.outputs import Tolerance
@@ -49,7 +49,7 @@ def clock(monkeypatch):
     clock = Clock()
     for module in (in_process, rounds):
         monkeypatch.setattr(module, "perf_counter", lambda: clock.now)
-    for module in (in_process, unfinished_calls):
+    for module in (in_process, in_use):
         monkeypatch.setattr(module, "synchronise", clock.sync)
     monkeypatch.setattr(in_use, "sync_cost", lambda: 1e-6)
     monkeypatch.setattr(in_use, "_runs_behind_python", lambda: False)  # JAX may be loaded

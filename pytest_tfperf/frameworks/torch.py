@@ -1,4 +1,4 @@
-"""PyTorch under Keras as a framework of steps: it is timed and not traced."""
+"""PyTorch under Keras: it is timed and not traced."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.frameworks.interface import PYTORCH, Annotation
+from pytest_tfperf.frameworks.framework import PYTORCH, Framework
 from pytest_tfperf.function_traces import Change
 
 Report = Callable[[str, Sequence[Change]], None]
@@ -22,25 +21,14 @@ def keras_runs_on_torch() -> bool:
     return "torch" in sys.modules and config is not None and config.backend() == "torch"
 
 
-class PyTorch:
-    """PyTorch in this process; `Framework` describes its methods."""
+class PyTorch(Framework):
+    """PyTorch in this process."""
 
-    name, traces, marks_fetches = PYTORCH, False, False
+    name = PYTORCH
 
     def version(self) -> str:
         """Return its version."""
         return str(_torch().__version__)
-
-    def start_devices(self) -> None:
-        """Wait for the devices, which starts them."""
-        self.synchronise()
-
-    def can_compile(self) -> bool:
-        """Return False: XLA has no part in its steps."""
-        return False
-
-    def run_compiled(self) -> None:
-        """Do nothing."""
 
     def synchronise(self) -> None:
         """Wait for all GPUs; a CPU computes within the calls."""
@@ -48,36 +36,11 @@ class PyTorch:
         for number in range(self.n_gpus()):
             cuda.synchronize(number)
 
-    def most_unfinished(self) -> None:
-        """Return None: it has no bound."""
-
     def fetch(self, output: Any) -> None:
         """Copy the tensors of an output to the host."""
         for leaf in _tensors(output):
             leaf.detach().cpu()
         self.synchronise()
-
-    def start_trace(self, folder: Path) -> None:
-        """Do nothing: its profiler writes no XSpace."""
-
-    def stop_trace(self) -> None:
-        """Do nothing."""
-
-    def discard_trace(self) -> None:
-        """Do nothing."""
-
-    def is_tracing(self) -> bool:
-        """Return False: no session of it is in the way of another."""
-        return False
-
-    def annotation(self, name: str, metadata: Mapping[str, Any]) -> Annotation:
-        """
-        Raise an error, since nothing is traced.
-
-        Raises:
-            NotImplementedError: Always.
-        """
-        raise NotImplementedError(f"{self.name} is not traced: {name}")
 
     def n_gpus(self) -> int:
         """Return the number of GPUs."""
@@ -87,13 +50,6 @@ class PyTorch:
         """Return the bytes that tensors hold on GPUs."""
         n_gpus, cuda = self.n_gpus(), _torch().cuda
         return sum(cuda.memory_allocated(one) for one in range(n_gpus)) if n_gpus else None
-
-    def tensor_bytes(self) -> None:
-        """Return None: malloc tells what it holds on the CPU."""
-
-    def takes_whole_gpus(self) -> bool:
-        """Return False: it allocates what it needs."""
-        return False
 
     def accelerators(self) -> list[str]:
         """Return the names of GPUs."""

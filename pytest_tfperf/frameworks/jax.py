@@ -1,4 +1,4 @@
-"""JAX as a framework of steps: its profiler, marks and devices."""
+"""JAX: import, devices, profiler and marks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks.interface import JAX, Annotation
+from pytest_tfperf.frameworks.framework import JAX, Annotation, Framework
 from pytest_tfperf.values import WAITS
 
 __tracebackhide__ = True
@@ -107,18 +107,14 @@ class _WithoutJson:
             (run / f"{platform.node()}.xplane.pb").write_bytes(self._trace)
 
 
-class Jax:
-    """JAX in this process; `Framework` describes its methods."""
+class Jax(Framework):
+    """JAX in this process."""
 
-    name, traces, marks_fetches = JAX, True, False
+    name, traces, runs_behind_python = JAX, True, True
 
     def version(self) -> str:
         """Return its version."""
         return str(_jax().__version__)
-
-    def start_devices(self) -> None:
-        """Start devices, and compile the function that waits for them."""
-        self.synchronise()
 
     def can_compile(self) -> bool:
         """Return True: nothing changes how JAX compiles."""
@@ -196,9 +192,6 @@ class Jax:
         """Return the bytes in use on GPUs."""
         stats = [gpu.memory_stats() or {} for gpu in _gpus()]
         return sum(int(one.get("bytes_in_use", 0)) for one in stats) if stats else None
-
-    def tensor_bytes(self) -> None:
-        """Return None: malloc tells what it holds on the CPU."""
 
     def takes_whole_gpus(self) -> bool:
         """Return whether this process takes most memory of a GPU when it starts."""

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks.jax_framework import Jax, loaded_jax, why_refused
+from pytest_tfperf.frameworks.jax import Jax, loaded_jax, why_refused
 
 
 def test_versions_from_the_oldest_on_are_taken():

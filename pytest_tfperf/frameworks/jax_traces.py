@@ -1,4 +1,4 @@
-"""Report the traces of JAX functions and their causes as they happen, without a profiler."""
+"""Report what JAX traces, why, and what it compiles, as it happens and without a profiler."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 from weakref import WeakSet
 
+from pytest_tfperf.frameworks.jax import loaded_jax
 from pytest_tfperf.frameworks.jax_explanations import (
     FIRST_TRACE,
     FORGOTTEN,
@@ -23,7 +24,6 @@ from pytest_tfperf.frameworks.jax_explanations import (
     explained_place,
     is_first_trace,
 )
-from pytest_tfperf.frameworks.jax_framework import loaded_jax
 from pytest_tfperf.function_traces import KERAS_COMPILE, UNKNOWN, Change
 from pytest_tfperf.values import WAITS
 
@@ -31,6 +31,9 @@ _WITHIN = "DynamicJaxprTrace"
 """The kind of the trace in which a function becomes a program (jax/_src/interpreters)."""
 _TRACED = "/jax/core/compile/jaxpr_trace_duration"
 """The event that ends each trace of a function (jax/_src/dispatch.py)."""
+_EXECUTABLE_COMPILED = "/jax/core/compile/backend_compile_duration"
+"""The event that ends each compilation of an executable (jax/_src/dispatch.py)."""
+_NO_LETTER = re.compile(r"[^A-Za-z0-9_.-]")
 _LOGGERS = (
     "jax._src.interpreters.partial_eval",
     "jax._src.compiler",
@@ -76,6 +79,36 @@ def jax_traces_reported_to(report: Report) -> Iterator[bool]:
     explained = _Explanations(bool(jax.config.jax_explain_cache_misses), report)
     with _listening(jax, unregister, explained.traced), explained.read(jax.config):
         yield True
+
+
+@contextmanager
+def jax_compilations_reported_to(report: Callable[[str], None]) -> Iterator[None]:
+    """
+    Call `report` within the context with the module of each executable that JAX compiles.
+
+    Nothing is reported if JAX is not loaded, or lacks what this needs.
+    """
+    jax, unregister = loaded_jax(), unregistration()
+    if jax is None or unregister is None:
+        yield
+        return
+
+    def compiled(event: str, _: float, **of: Any) -> None:
+        name = str(of.get("fun_name") or "executable")
+        if event == _EXECUTABLE_COMPILED and WAITS not in name:
+            report(module_name(name))
+
+    jax.monitoring.register_event_duration_secs_listener(compiled)
+    try:
+        yield
+    finally:
+        unregister(compiled)
+
+
+def module_name(function: str) -> str:
+    """Return the name of the module of a function in an event, `jit(<lambda>)` → `jit__lambda`."""
+    name = function.replace("(", "_", 1).removesuffix(")") if "(" in function else f"jit_{function}"
+    return _NO_LETTER.sub("_", name).rstrip("_")
 
 
 def users_traced() -> Mapping[str, int]:

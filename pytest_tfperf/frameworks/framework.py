@@ -1,4 +1,4 @@
-"""The interface of a framework: all that a profile asks of what runs its steps."""
+"""A framework: all that a profile asks of what runs its steps, and the answers by default."""
 
 from __future__ import annotations
 
@@ -17,36 +17,47 @@ class Annotation(AbstractContextManager[Any], Protocol):
         """Add metadata to the event."""
 
 
-class Framework(Protocol):
-    """A framework that is loaded in this process."""
+class Framework:
+    """A framework that is loaded in this process; by default it does and knows nothing more."""
 
     name: str
     """Its name."""
-    traces: bool
+    traces = False
     """True if its profiler writes traces as XSpace; else sessions pass it over."""
-    marks_fetches: bool
+    marks_fetches = False
     """True if its traces show how iterators of its own make elements."""
+    runs_behind_python = False
+    """True if calls may return before their work has ended, on CPUs too."""
 
     def version(self) -> str:
         """Return its version."""
+        raise NotImplementedError
 
     def start_devices(self) -> None:
         """Start devices and thread pools once per process, so that no first step includes it."""
+        self.synchronise()
 
     def can_compile(self) -> bool:
         """Return whether `run_compiled` can be called now."""
+        return False
 
     def run_compiled(self) -> None:
         """Compile a new small function with XLA and run it."""
 
     def synchronise(self) -> None:
         """Wait for all devices of this process."""
+        raise NotImplementedError
+
+    def wait_for(self, output: Any) -> None:
+        """Raise the error of the step that made an output, if `synchronise` does not."""
 
     def most_unfinished(self) -> int | None:
         """Return the most calls of a step that may be unfinished, or None without a bound."""
+        return None
 
     def fetch(self, output: Any) -> None:
         """Copy its arrays in a step's output to the host, as an inference server does."""
+        raise NotImplementedError
 
     def start_trace(self, folder: Path) -> None:
         """Start the profiler, which writes below a folder."""
@@ -59,15 +70,19 @@ class Framework(Protocol):
 
     def is_tracing(self) -> bool:
         """Return whether the profiler of this process runs."""
+        return False
 
     def annotation(self, name: str, metadata: Mapping[str, Any]) -> Annotation:
         """Return an event of a name, for a running session."""
+        raise NotImplementedError
 
     def n_gpus(self) -> int:
         """Return the number of GPUs that it uses in this process."""
+        return 0
 
     def gpu_bytes(self) -> int | None:
         """Return the bytes that its allocators hold on GPUs, or None without GPUs."""
+        return None
 
     def tensor_bytes(self) -> int | None:
         """
@@ -75,12 +90,16 @@ class Framework(Protocol):
 
         Such an allocator takes memory from malloc in regions that double in size.
         """
+        return None
 
     def takes_whole_gpus(self) -> bool:
         """Return whether this process takes all memory of a GPU, which then no other can use."""
+        return False
 
     def accelerators(self) -> list[str]:
         """Return the names of its devices that are not CPUs."""
+        return []
 
     def precision(self) -> str:
         """Return the setting that chooses the types of computations."""
+        return ""
