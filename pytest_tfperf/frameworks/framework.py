@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
 TENSORFLOW, JAX, PYTORCH = "TensorFlow", "JAX", "PyTorch"
+
+
+def at_least(version: str, least: tuple[int, ...]) -> bool:
+    """Return whether a version is this one or newer; one that is unknown counts as newer."""
+    numbers = re.match(r"\d+(?:\.\d+)+", version)
+    return numbers is None or tuple(map(int, numbers[0].split("."))) >= least
 
 
 class Annotation(AbstractContextManager[Any], Protocol):

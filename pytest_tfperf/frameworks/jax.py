@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import platform
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks.framework import JAX, Annotation, Framework
+from pytest_tfperf.frameworks.framework import JAX, Annotation, Framework, at_least
 from pytest_tfperf.values import WAITS
 
 __tracebackhide__ = True
@@ -70,8 +69,7 @@ def jax_computes() -> bool:
 
 def why_refused(version: str) -> str | None:
     """Return why a version of JAX is refused, or None; an unknown one is not refused."""
-    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
-    if numbers is None or tuple(map(int, numbers.groups())) >= OLDEST:
+    if at_least(version, OLDEST):
         return None
     return (
         f"pytest-tfperf needs JAX {'.'.join(map(str, OLDEST))} or newer, and this is {version}, "

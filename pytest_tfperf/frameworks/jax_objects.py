@@ -21,7 +21,7 @@ from types import CodeType
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks.framework import JAX
+from pytest_tfperf.frameworks.framework import JAX, at_least
 from pytest_tfperf.frameworks.jax import function_type, loaded_jax
 from pytest_tfperf.frameworks.jax_traces import users_traced
 from pytest_tfperf.protobuf import Message, Record
@@ -204,8 +204,7 @@ def _why_unknown(alive: Sequence[Any]) -> str:
     jax = loaded_jax()
     if jax is None or program_type() is None:
         return _NOT_HERE
-    numbers = re.match(r"(\d+)\.(\d+)", str(jax.__version__))
-    if numbers is not None and tuple(map(int, numbers.groups())) < _OLDEST:
+    if not at_least(str(jax.__version__), _OLDEST):
         return _OLD.format(jax.__version__, *_OLDEST)
     parts = ("_name", "_executable", "_hlo")
     return _NOT_HERE if any(not hasattr(one, part) for one in alive for part in parts) else ""

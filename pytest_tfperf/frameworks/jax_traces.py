@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 from weakref import WeakSet
 
+from pytest_tfperf.frameworks.framework import at_least
 from pytest_tfperf.frameworks.jax import loaded_jax
 from pytest_tfperf.frameworks.jax_explanations import (
     FIRST_TRACE,
@@ -72,7 +73,7 @@ def jax_traces_reported_to(report: Report) -> Iterator[bool]:
     if jax is None or unregister is None or not _open_traces():
         yield False
         return
-    if not explains_first(str(jax.__version__)):
+    if not at_least(str(jax.__version__), _EXPLAINS_FIRST):
         with _listening(jax, unregister, lambda name: report(name, ())):
             yield True
         return
@@ -131,12 +132,6 @@ def unregistration() -> Callable[[Any], None] | None:
     return getattr(private, "unregister_event_duration_listener", None) or getattr(
         private, "_unregister_event_duration_listener_by_callback", None
     )
-
-
-def explains_first(version: str) -> bool:
-    """Return whether a version of JAX explains a trace before it begins."""
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    return numbers is None or tuple(map(int, numbers.groups())) >= _EXPLAINS_FIRST
 
 
 @contextmanager

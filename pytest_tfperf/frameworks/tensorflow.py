@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.frameworks.framework import TENSORFLOW, Annotation, Framework
+from pytest_tfperf.frameworks.framework import TENSORFLOW, Annotation, Framework, at_least
 
 __tracebackhide__ = True
 
@@ -58,8 +57,7 @@ def installed_version() -> str:
 
 def too_old(version: str) -> str | None:
     """Return why a version of TensorFlow is refused, or None; an unknown one is not refused."""
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers is None or (int(numbers[1]), int(numbers[2])) >= OLDEST:
+    if at_least(version, OLDEST):
         return None
     return (
         f"pytest-tfperf needs TensorFlow {'.'.join(map(str, OLDEST))} or newer, and this is "

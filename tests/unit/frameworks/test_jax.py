@@ -10,7 +10,7 @@ from pytest_tfperf.frameworks.jax import Jax, loaded_jax, why_refused
 
 
 def test_versions_from_the_oldest_on_are_taken():
-    for version in ["0.6.1", "0.6.10", "0.10.2", "1.0.0", "0.11.0.dev2026", "x"]:
+    for version in ["0.6.1", "0.6.1.1", "0.6.10", "0.10.2", "1.0.0", "0.11.0.dev2026", "x"]:
         assert why_refused(version) is None, version
 
 

@@ -1,17 +1,6 @@
-"""Versions of JAX whose explanations are read, and the modules of compilations."""
+"""The module of a compilation, as a trace names it."""
 
-from pytest_tfperf.frameworks.jax_traces import explains_first, module_name
-
-
-def test_jax_explains_first_from_0_9_on():
-    for version, first in [
-        ("0.8.3", False),
-        ("0.9.0", True),
-        ("0.9.0.1", True),
-        ("0.10.2", True),
-        ("1.0.0", True),
-    ]:
-        assert explains_first(version) == first, version
+from pytest_tfperf.frameworks.jax_traces import module_name
 
 
 def test_the_module_of_a_function():
