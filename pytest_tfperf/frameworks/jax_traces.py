@@ -16,16 +16,27 @@ from weakref import WeakSet
 
 from pytest_tfperf.frameworks.framework import at_least
 from pytest_tfperf.frameworks.jax import loaded_jax
-from pytest_tfperf.frameworks.jax_explanations import (
-    FIRST_TRACE,
+from pytest_tfperf.function_traces import (
+    CONTEXT,
+    DTYPE,
+    EYE,
+    FIRST,
     FORGOTTEN,
-    NEW,
-    changes_in,
-    explained_function,
-    explained_place,
-    is_first_trace,
+    FUNCTION_ARGUMENT,
+    KERAS_COMPILE,
+    LENGTH,
+    NEW_FUNCTION,
+    OBJECT,
+    SHAPE,
+    SHARDING,
+    STATIC,
+    STRUCTURE,
+    UNKNOWN,
+    WEAK_TYPE,
+    Change,
+    axes_of,
 )
-from pytest_tfperf.function_traces import KERAS_COMPILE, UNKNOWN, Change
+from pytest_tfperf.text import elide
 from pytest_tfperf.values import WAITS
 
 _WITHIN = "DynamicJaxprTrace"
@@ -53,6 +64,41 @@ _COMPILED = Change(KERAS_COMPILE, "model.compile was called again")
 _NOT_SEEN = Change(
     UNKNOWN, "what changed is not known: it was traced for other arguments before this profile"
 )
+# the texts are those of `explain` in jax/_src/interpreters/partial_eval.py, and of
+# `equality_errors_pytreedef` in jax/_src/tree_util.py (JAX 0.9 to 0.11)
+_FUNCTION = re.compile(
+    r"(?:\n  for |never seen function:\n    )(?P<name>\S+) "
+    r"(?:id=\d+ )?(?:defined at (?P<place>[^\n]+))?"
+)
+_DIFFERENCE = re.compile(
+    r"\n  \* (?:at )?(?P<at>[^\n]+?)(?:,| differs:) now (?P<now>.+?)(?=\n  \* |$(?!\n))", re.S
+)
+_NEVER_SEEN = "never seen function"
+"""Part of an explanation of a function without an earlier trace."""
+_NODE = "input path "
+_STATIC = re.compile(r"\.Static'> with pytree metadata Static\(val=(.*)\)$", re.S)
+_METADATA = re.compile(r"<class '(?:[^']*\.)?(?!dict')([^'.]+)'> with pytree metadata (.*)$", re.S)
+_SIZE = re.compile(r" (?:with \d+ child(?:ren)?|of length \d+)$")
+_KEYS = re.compile(r"symmetric difference of key sets: \{(.*)\}$")
+_PATH = re.compile(r"\[(?P<part>[01])\]\[(?P<key>\d+|'[^']*')\](?P<rest>.*)$")
+_ALL_ARGUMENTS = {"[0]": "its positional arguments", "[1]": "its keyword arguments"}
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_WEAK = {"{weak_type=True}": " (weakly typed)", "{weak_type=False}": ""}
+_TYPE = re.compile(r"(?P<dtype>\w+)\[(?P<sizes>[^\]]*)\](?P<rest>.*)", re.S)
+_URL = re.compile(r"https?://\S+")
+_FIRST_TRACE = Change(FIRST, "for the first time")
+_NEW = Change(NEW_FUNCTION, "a new function of a line that was traced before", "jax.jit function")
+_FORGOTTEN = Change(FORGOTTEN, "JAX had forgotten its traces, as after jax.clear_caches()")
+_WHOLE = {
+    "defined on the same line": _NEW,
+    _NEVER_SEEN: _FIRST_TRACE,
+    "explanation unavailable": Change(
+        UNKNOWN, "JAX does not say what changed; from 0.11 on it names no static argument"
+    ),
+}
+"""Explanations that name no difference, by what they contain."""
+_CONTEXT = "Tracing context doesn't match"
+_LONGEST = 60
 _seen: dict[tuple[str, str], list[Callable[[], Any]]] = {}
 """References to the functions that the last watch saw, by name and place of definition."""
 Report = Callable[[str, Sequence[Change]], None]
@@ -69,7 +115,7 @@ def jax_traces_reported_to(report: Report) -> Iterator[bool]:
     them. The result is False, and nothing is reported, if JAX is not loaded or lacks what this
     needs.
     """
-    jax, unregister = loaded_jax(), unregistration()
+    jax, unregister = loaded_jax(), _unregistration()
     if jax is None or unregister is None or not _open_traces():
         yield False
         return
@@ -89,7 +135,7 @@ def jax_compilations_reported_to(report: Callable[[str], None]) -> Iterator[None
 
     Nothing is reported if JAX is not loaded, or lacks what this needs.
     """
-    jax, unregister = loaded_jax(), unregistration()
+    jax, unregister = loaded_jax(), _unregistration()
     if jax is None or unregister is None:
         yield
         return
@@ -125,7 +171,7 @@ def users_traced() -> Mapping[str, int]:
     return found
 
 
-def unregistration() -> Callable[[Any], None] | None:
+def _unregistration() -> Callable[[Any], None] | None:
     """Return the function that ends the listening to durations of JAX, None if there is none."""
     private = sys.modules.get("jax._src.monitoring")
     # public from JAX 0.8.3 on; older ones have the private one alone
@@ -229,7 +275,7 @@ class _Explanations(logging.Filter):
         function = values.get("fun")
         is_forgotten = _was_traced(text, function)
         code = getattr(function, "__code__", None)
-        is_known = code in self._codes if code else NEW in changes_in(text)
+        is_known = code in self._codes if code else _NEW in changes_in(text)
         self._codes.add(code)
         earlier = self._earlier(function)
         try:  # private: `explain` of JAX 0.9 to 0.11
@@ -238,7 +284,7 @@ class _Explanations(logging.Filter):
             types = (values["in_avals"], values["debug_info"], *values["context"])
             key: Any = (context, types, {})
             is_seen = bool(earlier)
-            candidates = [] if is_first_trace(text) else [*(earlier or values["keys"])]
+            candidates = [] if _NEVER_SEEN in text else [*(earlier or values["keys"])]
             earlier.append(key)
             if len(candidates) > 1 and not is_seen:
                 return (_NOT_SEEN,)
@@ -248,15 +294,15 @@ class _Explanations(logging.Filter):
         except (AttributeError, KeyError, TypeError, ValueError):
             earlier.clear()
         if is_forgotten:
-            return (FORGOTTEN,)
-        if not is_first_trace(text):
+            return (_FORGOTTEN,)
+        if _NEVER_SEEN not in text:
             return changes_in(text, _positional(function))
         model = getattr(function, "__self__", None)
-        is_of_keras = model is not None and _KERAS in explained_place(text)
+        is_of_keras = model is not None and _KERAS in _explained_place(text)
         is_compiled = is_of_keras and model in self._models
         if is_of_keras:
             self._models.add(model)
-        return (_COMPILED if is_compiled else NEW if is_known else FIRST_TRACE,)
+        return (_COMPILED if is_compiled else _NEW if is_known else _FIRST_TRACE,)
 
     def _earlier(self, function: Any) -> list[Any]:
         """Return the keys of the traces of a function that this watch saw, to which it adds."""
@@ -275,14 +321,14 @@ def _severity(difference: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _was_traced(explanation: str, function: Any) -> bool:
     """Note the function of an explanation; return whether JAX has forgotten its traces."""
-    key = explained_function(explanation), explained_place(explanation)
+    key = explained_function(explanation), _explained_place(explanation)
     alive = [one for one in _seen.setdefault(key, []) if one() is not None]
     code = getattr(function, "__code__", None)
     if code is None or f"{code.co_filename}:{code.co_firstlineno}" != key[1]:
         return False  # JAX's own form of it, as under a derivative
     others = [one for one in alive if one() is not function]
     _seen[key] = [*others, weakref.ref(function)]
-    return is_first_trace(explanation) and len(others) < len(alive)
+    return _NEVER_SEEN in explanation and len(others) < len(alive)
 
 
 def _explaining() -> FrameType | None:
@@ -307,3 +353,134 @@ def _positional(function: Any) -> list[str]:
     except (TypeError, ValueError):  # a function in C without a signature
         return []
     return [one.name for one in found if one.kind in _POSITIONAL]
+
+
+def explained_function(explanation: str) -> str:
+    """Return the name of the function that an explanation is of."""
+    found = _FUNCTION.search(explanation)
+    return found["name"] if found else "function"
+
+
+def _explained_place(explanation: str) -> str:
+    """Return the file and line that define the function that an explanation is of."""
+    found = _FUNCTION.search(explanation)
+    return (found and found["place"]) or ""
+
+
+def changes_in(explanation: str, parameters: Sequence[str] = ()) -> tuple[Change, ...]:
+    """
+    Return the changes that JAX's explanation of a cache miss names, as `x f32[8] → f32[5]`.
+
+    Args:
+        explanation: The explanation.
+        parameters: Names of the function's positional parameters, as far as they are known.
+    """
+    text = _URL.sub("", explanation)
+    changes: list[Change] = []
+    for found in _DIFFERENCE.finditer(text):
+        now, _, before = found["now"].partition(" and before ")
+        if found["at"].startswith(_NODE):
+            before, _, why = before.partition(", so ")
+            changes.append(_of_node(found["at"].removeprefix(_NODE), before, now, why, parameters))
+        elif _CONTEXT in text:
+            setting = f"the setting {found['at']} {_type(before)} → {_type(now)}"
+            changes.append(Change(CONTEXT, setting, found["at"]))
+        else:
+            changes += _of_types(found["at"], before, now)
+    if changes:
+        return tuple(one._replace(text=elide(one.text, 2 * _LONGEST)) for one in changes)
+    if _CONTEXT in text:
+        setting = "a setting of JAX changed, in jax.config or by a context manager"
+        return (Change(CONTEXT, setting, "that setting"),)
+    whole = (change for part, change in _WHOLE.items() if part in text)
+    rest = _rest(text)
+    return (next(whole, None) or Change(UNKNOWN, rest),) if rest else ()
+
+
+def _of_types(path: str, before: str, now: str) -> list[Change]:
+    """Return the changes of an argument's type: that of the dtype, the shape and others."""
+    text = f"{path} {_type(before)} → {_type(now)}"
+    was, is_now = (_TYPE.match(one.strip().replace("({})", "")) for one in (before, now))
+    if not was or not is_now:
+        return [Change(STRUCTURE, text, path)]
+    changes = []
+    if was["dtype"] != is_now["dtype"]:
+        changes.append(Change(DTYPE, text, path))
+    if was["sizes"] != is_now["sizes"]:
+        sizes = (tuple(filter(None, one["sizes"].split(","))) for one in (was, is_now))
+        changes.append(Change(SHAPE, text, axes_of(path, *sizes)))
+    if was["rest"] != is_now["rest"] and "weak_type" in was["rest"] + is_now["rest"]:
+        changes.append(Change(WEAK_TYPE, text, path))
+    elif was["rest"] != is_now["rest"]:
+        changes.append(Change(SHARDING, text, path))
+    return changes or [Change(UNKNOWN, text, path)]
+
+
+def _type(text: str) -> str:
+    """Return a type or value; JAX adds `({})` for the layout of an array over no devices."""
+    text = elide(text.strip().replace("({})", ""), _LONGEST)
+    for weak, words in _WEAK.items():
+        text = text.replace(weak, words)
+    return text
+
+
+def _of_node(path: str, before: str, now: str, why: str, parameters: Sequence[str]) -> Change:
+    """
+    Return the change of an argument's structure.
+
+    Args:
+        path: Its path, `[0]` of all positional arguments, `[1]` of all keywords.
+        before: The former node, as JAX describes it.
+        now: The new node.
+        why: What JAX says of the two.
+        parameters: Names of positional parameters.
+    """
+    argument = _argument(path, parameters)
+    was, is_now = _STATIC.search(before), _STATIC.search(now)
+    if was and is_now:
+        return _of_values(f"static {argument}:", argument, was[1], is_now[1])
+    was, is_now = _METADATA.search(before), _METADATA.search(now)
+    if was and is_now:
+        return _of_values(f"{argument}: the metadata of {was[1]}:", argument, was[2], is_now[2])
+    if keys := _KEYS.search(why):
+        return Change(STRUCTURE, f"{argument}: keys differ by {keys[1]}", argument)
+    is_longer = path not in _ALL_ARGUMENTS and _SIZE.sub("", before) == _SIZE.sub("", now)
+    return Change(LENGTH if is_longer else STRUCTURE, f"{argument}: {before} → {now}", argument)
+
+
+def _argument(path: str, parameters: Sequence[str]) -> str:
+    """Return the name of an argument and the path in it, as `argument batch['image']`."""
+    found = _PATH.match(path)
+    if not found:
+        return _ALL_ARGUMENTS.get(path, f"argument {path}")
+    key = found["key"].strip("'")
+    if found["part"] == "0" and int(key) < len(parameters):
+        key = parameters[int(key)]
+    return f"argument {key}{found['rest']}"
+
+
+def _of_values(said: str, argument: str, before: str, now: str) -> Change:
+    """
+    Return the change of a static value; objects that differ by their address alone are new.
+
+    Args:
+        said: The start of its text.
+        argument: The argument that holds it.
+        before: The former value.
+        now: The new one.
+    """
+    before, now = (" ".join(value.split()) for value in (before, now))
+    plain = _ADDRESS.sub("", now)
+    if plain != _ADDRESS.sub("", before):
+        values = " → ".join(elide(value, _LONGEST) for value in (before, now))
+        return Change(STATIC, f"{said} {values}", argument)
+    is_function = plain.startswith(("<function", "<bound method", "functools.partial(<function"))
+    how = "which does not equal the one before" if plain != now else EYE
+    text = f"{said} another {elide(plain, _LONGEST)}, {how}"
+    return Change(FUNCTION_ARGUMENT if is_function else OBJECT, text, argument)
+
+
+def _rest(text: str) -> str:
+    """Return the last line of an explanation of another kind."""
+    lines = [line.strip(" *:") for line in text.splitlines() if line.strip()]
+    return elide(lines[-1], 2 * _LONGEST) if len(lines) > 1 else ""

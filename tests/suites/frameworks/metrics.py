@@ -169,7 +169,7 @@ def test_traces_under_derivatives_count_once(tf_profile):
         ),
         (
             [({"a": np.ones(3)}, 2), ({"a": np.ones(3), "b": np.ones(3)}, 2)],
-            "argument x: a dict gained the key 'b'",
+            "argument x: keys differ by 'b'",
         ),
         (
             [(2.0, 2), (np.float32(2), 2)],
