@@ -28,27 +28,14 @@ _CHANNEL = (
 )
 _LONGEST = 400
 """Characters of a server's own words."""
-_HOW_TO_SERVE = (
-    "is the job running, and did it call tf.profiler.experimental.server.start(port) or "
-    "jax.profiler.start_server(port)?"
+_HINT = (
+    "is the job running, are host, port and firewalls right, and did it call "
+    "tf.profiler.experimental.server.start(port) or jax.profiler.start_server(port)?"
 )
-
-_TOO_LARGE, _COMPRESSED = "Received message larger than max", "Compression algorithm"
-"""Parts of what gRPC says of an answer that it does not take."""
 _NOT_CONNECTED = "last error: "
 """Part of what gRPC says if it found no server; the reason follows."""
 _BROKEN = ("Socket closed", "Connection reset", "Broken pipe")
 """Parts of what gRPC says of a connection that was there, and has ended."""
-_OTHER_PROTOCOL = (
-    "what listens there does not speak gRPC without encryption, or is a tunnel to nothing; "
-    "check the port"
-)
-_ADVICE = {
-    **dict.fromkeys(("resolving", "lookup", "DNS"), "check the name of the machine"),
-    "timed out": "check the port and firewalls, and see whether the process hangs",
-    **dict.fromkeys(("HTTP/2", *_BROKEN), _OTHER_PROTOCOL),
-}
-"""What helps, by a part of what gRPC says of a server that cannot be reached; the first counts."""
 
 __tracebackhide__ = True
 
@@ -134,15 +121,6 @@ class Call:
                 f"did not answer within {self._longest_s:.0f} s; trace it for a shorter time, or "
                 "see whether the process hangs"
             )
-        if _TOO_LARGE in details:
-            return CaptureError(
-                f"its answer has more than {_MOST_BYTES:,} bytes; trace it for a shorter time or "
-                "in less detail, or see what listens there"
-            )
-        if _COMPRESSED in details:
-            return CaptureError(
-                "its answer is compressed, as that of no profiler server is; see what listens there"
-            )
         if code is codes.UNIMPLEMENTED:
             return CaptureError("serves something else than the profiler; check its port")
         if _ANOTHER_SESSION in details:
@@ -159,13 +137,10 @@ def _shown(details: str) -> str:
 
 def _unavailable(details: str) -> CaptureError:
     """Return the error of a call that reached no server, or lost it."""
-    is_connected = _NOT_CONNECTED not in details
-    if is_connected and any(part in details for part in _BROKEN):
+    if _NOT_CONNECTED not in details and any(part in details for part in _BROKEN):
         return CaptureError(
             f"ended the connection while it was traced ({details}); see whether the process has "
             "crashed, or a tunnel to it has ended"
         )
     reason = details.rpartition(_NOT_CONNECTED)[2]
-    reason = reason.removeprefix("UNKNOWN: ").removeprefix("UNAVAILABLE: ")
-    advice = next((text for part, text in _ADVICE.items() if part in reason), _HOW_TO_SERVE)
-    return NothingTracedError(f"cannot be reached: {reason}; {advice}")
+    return NothingTracedError(f"cannot be reached: {reason}; {_HINT}")

@@ -108,32 +108,24 @@ def _traced(
     Returns:
         Trace files, and why others have none, in the order of the workers.
     """
-    traces: dict[Worker, Path] = {}
-    errors: dict[Worker, CaptureError] = {}
+    found: dict[Worker, Path | CaptureError] = {}
     waiting = list(workers)
     for attempt in range(1, plan.attempts + 1):
-        found = _attempt(waiting, plan.options, folder)
-        for worker, result in found.items():
-            traces.pop(worker, None)
-            errors.pop(worker, None)
-            if isinstance(result, Path):
-                traces[worker] = result
-            else:
-                tried = f" (after {attempt} attempts)" if attempt > 1 else ""
-                errors[worker] = CaptureError(f"{worker.address}: {result}{tried}")
-        again = {w: result for w, result in found.items() if isinstance(result, NothingTracedError)}
-        if (
-            not again
-            or attempt == plan.attempts
-            or (plan.requires_all and len(again) < len(errors))
-        ):
+        tried = f" (after {attempt} attempts)" if attempt > 1 else ""
+        failed: dict[Worker, CaptureError] = {}
+        for worker, result in _attempt(waiting, plan.options, folder).items():
+            found[worker] = result
+            if isinstance(result, CaptureError):
+                failed[worker] = result
+                found[worker] = CaptureError(f"{worker.address}: {result}{tried}")
+        again = [w for w, error in failed.items() if isinstance(error, NothingTracedError)]
+        is_hopeless = plan.requires_all and len(again) < len(failed)
+        if not again or is_hopeless or attempt == plan.attempts:
             break
-        time.sleep(_pause_s(list(again.values()), plan.options))
-        waiting = list(workers if plan.requires_all else again)
-    in_order = [worker for worker in workers if worker in traces]
-    return [traces[worker] for worker in in_order], [
-        errors[worker] for worker in workers if worker in errors
-    ]
+        time.sleep(_pause_s(list(failed.values()), plan.options))
+        waiting = list(workers) if plan.requires_all else again
+    traces = [result for result in found.values() if isinstance(result, Path)]
+    return traces, [result for result in found.values() if isinstance(result, CaptureError)]
 
 
 def _lock_names(workers: Sequence[Worker]) -> list[str]:

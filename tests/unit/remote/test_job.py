@@ -212,7 +212,7 @@ def test_what_speaks_no_grpc_is_named(tmp_path):
         [error] = capture([f"127.0.0.1:{one.getsockname()[1]}"], tmp_path, attempts=1).errors
     assert "cannot be reached: " in str(error)
     assert "HTTP/2" in str(error)
-    assert "does not speak gRPC" in str(error)
+    assert "are host, port and firewalls right" in str(error)
 
 
 def test_what_closes_the_connection_at_once_is_named(tmp_path):
@@ -225,13 +225,13 @@ def test_what_closes_the_connection_at_once_is_named(tmp_path):
         threading.Thread(target=close, daemon=True).start()
         [error] = capture([f"127.0.0.1:{one.getsockname()[1]}"], tmp_path, attempts=1).errors
     assert "cannot be reached: " in str(error)
-    assert "does not speak gRPC without encryption, or is a tunnel to nothing" in str(error)
+    assert "are host, port and firewalls right" in str(error)
 
 
 def test_a_name_without_an_address_is_named(tmp_path):
     [error] = capture(["no-such-host.invalid:6009"], tmp_path, attempts=1).errors
     assert str(error).startswith("no-such-host.invalid:6009: cannot be reached: ")
-    assert str(error).endswith("; check the name of the machine")
+    assert "are host, port and firewalls right" in str(error)
 
 
 def test_a_machine_named_unix_is_no_socket_file(tmp_path, monkeypatch):
@@ -304,8 +304,8 @@ def test_a_listener_that_says_nothing_is_given_up(tmp_path, monkeypatch):
     )
     with socket.create_server(("127.0.0.1", 0)) as one:
         [error] = capture([f"127.0.0.1:{one.getsockname()[1]}"], tmp_path, attempts=1).errors
+    assert "cannot be reached: " in str(error)
     assert "timed out" in str(error)
-    assert str(error).endswith("; check the port and firewalls, and see whether the process hangs")
 
 
 def test_a_server_that_hangs_is_given_up_and_released(tmp_path, monkeypatch):
@@ -401,17 +401,13 @@ def test_a_large_trace_arrives(tmp_path):
 @pytest.mark.parametrize("more", [0, 1])
 def test_an_answer_may_be_as_large_as_the_limit(tmp_path, monkeypatch, more):
     most = len(answers(X)(None, None)) - more
-    monkeypatch.setattr(call, "_MOST_BYTES", most)
     channel = {**dict(call._CHANNEL), "grpc.max_receive_message_length": most}
     monkeypatch.setattr(call, "_CHANNEL", tuple(channel.items()))
     with serving(answers(X)) as one:
         found = capture([one], tmp_path)
         assert len(one.requests) == 1
-    assert len(found.traces) == 1 - more
-    assert [str(error) for error in found.errors] == more * [
-        f"127.0.0.1:{one.port}: its answer has more than {most:,} bytes; trace it for a shorter "
-        "time or in less detail, or see what listens there"
-    ]
+    assert (len(found.traces), len(found.errors)) == (1 - more, more)
+    assert all("received message larger than max" in str(one).lower() for one in found.errors)
 
 
 def test_what_interrupts_leaves_nothing(tmp_path, monkeypatch):
