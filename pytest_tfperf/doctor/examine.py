@@ -26,6 +26,7 @@ from pytest_tfperf.doctor.turn_sections import noise_section, resolution_section
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.frameworks.framework import Framework
 from pytest_tfperf.frameworks.in_use import load_installed, synchronise
+from pytest_tfperf.machine.conditions import conditions_noted
 from pytest_tfperf.machine.cores import (
     can_pin,
     can_stop,
@@ -34,7 +35,6 @@ from pytest_tfperf.machine.cores import (
     usable_cores,
 )
 from pytest_tfperf.machine.description import describe
-from pytest_tfperf.machine.interference import conditions_noted
 
 _N_STEPS = 5  # of a session of the profiler check
 _WATCHED_S = 2.0  # of steps, while the rest of the machine is watched

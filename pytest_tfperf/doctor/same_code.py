@@ -14,9 +14,8 @@ from pytest_tfperf.child.command import SAME_ENVIRONMENT, PytestRun
 from pytest_tfperf.child.process import ChildProcess
 from pytest_tfperf.doctor.turn_sections import SameCodeTurns
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.machine.conditions import Conditions, read_conditions
+from pytest_tfperf.machine.conditions import Conditions, read_cpu, remarks
 from pytest_tfperf.machine.cores import pinned
-from pytest_tfperf.machine.interference import remarks
 from pytest_tfperf.paired.coordinator import (
     PairedTurns,
     ReadyPair,
@@ -95,8 +94,8 @@ def same_code_turns(
 
 
 def _conditions() -> Conditions:
-    """Return the conditions between turns, when idle cores and GPUs have no clocks that matter."""
-    return replace(read_conditions(), clock_mhz=None, gpus=())
+    """Return the conditions between turns, when idle cores have no clocks that matter."""
+    return replace(read_cpu(), clock_mhz=None)
 
 
 def _run_turns(

@@ -1,5 +1,5 @@
 """
-Readings of conditions that disturb timing: other load, CPU clock, heat, CPU quota, GPUs, tracing.
+Conditions that disturb timing: other load, CPU clock, heat, CPU quota, GPUs, tracing; and remarks.
 
 Linux counts most of them anyway. Where a system does not show a value, it is unknown.
 """
@@ -18,10 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.machine.cores import load_average, usable_cores
-from pytest_tfperf.machine.gpu_conditions import Gpu, read_gpus
+from pytest_tfperf.machine.gpu_conditions import Gpu, gpu_remarks, read_gpus
 
 _MOST_CORES = 16  # whose clocks are read: one file each
 _ROOT = Path("/")
+_MATTERS = 0.05  # share of the cores; a step that keeps all of them busy takes as much longer
+_TICKS_S = 0.1  # ten ticks of /proc/stat, whose times come in hundredths of a second
+_CLOCK_MATTERS = 0.10  # single readings of a busy core differ by some percent
+_LOAD = 1.5  # waiting or running threads per core: TensorFlow itself keeps one per core busy
+_QUIET = (
+    "step_time is longer for it; stop what else runs there, children of the test too, or compare "
+    "with --tfperf-against"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +46,6 @@ class Conditions:
     """CPU seconds of all processes on these cores, since boot."""
     stolen_s: float | None = None
     """CPU seconds that the hypervisor took from these cores, since boot."""
-    interruptions: int | None = None
-    """Involuntary context switches of this process."""
     clock_mhz: float | None = None
     """Clock of the fastest core."""
     hot: int | None = None
@@ -77,12 +83,46 @@ def read_cpu(
         own_s=own_s,
         busy_s=cpu[0] if cpu else None,
         stolen_s=cpu[1] if cpu else None,
-        interruptions=_interruptions(),
         clock_mhz=_clock_mhz(root, cores),
         hot=_hot(root, cores),
         quota=_quota(root),
         load=None if cpu else load_average(),
     )
+
+
+@contextmanager
+def conditions_noted(notes: list[str]) -> Iterator[None]:
+    """Replace the contents of `notes` by remarks on interference within the context."""
+    before = read_conditions()
+    try:
+        yield
+    finally:
+        notes[:] = remarks(before, read_conditions())
+
+
+def remarks(before: Conditions, after: Conditions) -> tuple[str, ...]:
+    """Return remarks on interference between two readings, with figures and advice."""
+    found = (
+        _loaded(before, after),
+        _stolen(before, after),
+        _clock(before, after),
+        _heat(before, after),
+        _stopped(before, after),
+    )
+    return tuple(remark for remark in found if remark) + gpu_remarks(before.gpus, after.gpus)
+
+
+def other_load(before: Conditions, after: Conditions) -> float | None:
+    """
+    Return the share of the cores that other processes used between two readings.
+
+    It is None if it is unknown, or too small to matter.
+    """
+    if before.busy_s is None or after.busy_s is None:
+        return None
+    others = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
+    share = others / _available(before, after)
+    return None if others < _TICKS_S or share < _MATTERS else min(share, 1.0)
 
 
 def has_quota(root: Path = _ROOT) -> bool:
@@ -136,6 +176,72 @@ def coverage_paused() -> Iterator[None]:
                 restored.callback(monitoring.set_events, tool, monitoring.get_events(tool))
                 monitoring.set_events(tool, 0)
         yield
+
+
+def _loaded(before: Conditions, after: Conditions) -> str | None:
+    if after.load is not None and after.load > _LOAD * after.cores:
+        return (
+            f"the load average was {after.load:.1f} on {after.cores} cores in the timed window: "
+            f"{_QUIET}"
+        )
+    share = other_load(before, after)
+    if share is None:
+        return None
+    return f"other processes used {share:.0%} of the {_cores(after)} in the timed window: {_QUIET}"
+
+
+def _stolen(before: Conditions, after: Conditions) -> str | None:
+    if before.stolen_s is None or after.stolen_s is None:
+        return None
+    stolen = after.stolen_s - before.stolen_s
+    share = stolen / _available(before, after)
+    if stolen < _TICKS_S or share < _MATTERS:
+        return None
+    return (
+        f"the hypervisor gave {min(share, 1):.0%} of the {_cores(after)} to other machines in the "
+        "timed window: times of this machine are comparable in pairs only (--tfperf-against)"
+    )
+
+
+def _clock(before: Conditions, after: Conditions) -> str | None:
+    if not before.clock_mhz or not after.clock_mhz:
+        return None
+    if abs(after.clock_mhz / before.clock_mhz - 1) < _CLOCK_MATTERS:
+        return None
+    return (
+        f"the fastest core ran at {before.clock_mhz:.0f} MHz when the timed window began and at "
+        f"{after.clock_mhz:.0f} MHz when it ended: fix the frequency (cpupower frequency-set "
+        "--governor performance, turbo off), or give it more warm-up (warmup=)"
+    )
+
+
+def _heat(before: Conditions, after: Conditions) -> str | None:
+    if before.hot is None or after.hot is None or after.hot <= before.hot:
+        return None
+    return (
+        f"cores were slowed for heat {after.hot - before.hot} times in the timed window: let the "
+        "machine cool, or lower its frequency"
+    )
+
+
+def _stopped(before: Conditions, after: Conditions) -> str | None:
+    if before.quota is None or after.quota is None or after.quota[1] <= before.quota[1]:
+        return None
+    periods, stopped = after.quota[0] - before.quota[0], after.quota[1] - before.quota[1]
+    return (
+        f"the CPU quota of its container stopped this process in {stopped} of {periods} periods of "
+        "the timed window: raise the quota (cpu.max, limits.cpu), or use no more threads "
+        "than it allows"
+    )
+
+
+def _available(before: Conditions, after: Conditions) -> float:
+    """Return the CPU seconds that all cores had."""
+    return max((after.at_s - before.at_s) * after.cores, 1e-9)
+
+
+def _cores(conditions: Conditions) -> str:
+    return f"{conditions.cores} cores" if conditions.cores > 1 else "core"
 
 
 def _own_seconds() -> float:
@@ -220,14 +326,6 @@ def _quota(root: Path) -> tuple[int, int] | None:
             if int(stat.get("nr_periods", 0)):
                 return int(stat["nr_periods"]), int(stat.get("nr_throttled", 0))
     return None
-
-
-def _interruptions() -> int | None:
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 def _text(path: Path) -> str:

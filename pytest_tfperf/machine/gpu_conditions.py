@@ -1,5 +1,5 @@
 """
-Readings of NVIDIA GPUs by NVML: clocks, reasons that hold them down, and other processes.
+What disturbs NVIDIA GPUs, by NVML: reasons that hold their clocks down, and other processes.
 
 They need `pynvml` (nvidia-ml-py), which is optional. Missing answers are unknown.
 """
@@ -10,13 +10,22 @@ import functools
 import importlib
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pytest_tfperf.frameworks.in_use import n_gpus
 
 _CLOCK_SM = 1  # nvml.h: NVML_CLOCK_SM
+# nvml.h: nvmlClocksEventReason* (nvmlClocksThrottleReason* before driver 535). An idle GPU, and
+# clocks set by a user, are not among them.
+_REASONS: Mapping[int, str] = {
+    0x04: "its power limit (SW power cap)",
+    0x08: "the hardware (HW slowdown)",
+    0x20: "heat (SW thermal slowdown)",
+    0x40: "heat (HW thermal slowdown)",
+    0x80: "its power supply (HW power brake)",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +49,14 @@ def read_gpus() -> tuple[Gpu, ...]:
         return ()
     handles = _answer(lambda: _handles(nvml, os.environ.get("CUDA_VISIBLE_DEVICES"))) or {}
     return tuple(_read(nvml, name, handle) for name, handle in handles.items())
+
+
+def gpu_remarks(before: tuple[Gpu, ...], after: tuple[Gpu, ...]) -> tuple[str, ...]:
+    """Return remarks on interference with GPUs between two readings, with figures and advice."""
+    earlier = {gpu.label: gpu for gpu in before}
+    pairs = [(earlier[gpu.label], gpu) for gpu in after if gpu.label in earlier]
+    found = [remark(*pair) for pair in pairs for remark in (_held_down, _shared)]
+    return tuple(remark for remark in found if remark)
 
 
 @functools.cache
@@ -104,6 +121,29 @@ def _others(pids: list[int]) -> int:
     In a container NVML may give ids of the host; one of them is this process.
     """
     return len(set(pids) - {os.getpid()}) if os.getpid() in pids else max(len(set(pids)) - 1, 0)
+
+
+def _held_down(before: Gpu, after: Gpu) -> str | None:
+    bits = (before.reasons or 0) | (after.reasons or 0)
+    reasons = [reason for bit, reason in _REASONS.items() if bits & bit]
+    if not reasons:
+        return None
+    clock = f", at {after.clock_mhz} MHz," if after.clock_mhz else ""
+    return (
+        f"{after.label}{clock} was held down by {' and '.join(reasons)}: cool it, or lock its "
+        "clocks where it can keep them"
+    )
+
+
+def _shared(before: Gpu, after: Gpu) -> str | None:
+    n_others = max(before.others or 0, after.others or 0)
+    if not n_others:
+        return None
+    others = "another process has" if n_others == 1 else f"{n_others} other processes have"
+    return (
+        f"{others} a context on {after.label}: step_time is longer while they compute; give the "
+        "test a GPU of its own"
+    )
 
 
 def _answer(ask: Callable[[], Any]) -> Any:

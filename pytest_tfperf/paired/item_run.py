@@ -15,10 +15,9 @@ from pytest_tfperf.child.messages import Ended, Judged, Stopped
 from pytest_tfperf.child.process import ChildProcess
 from pytest_tfperf.child.reports import last_lines, report_from
 from pytest_tfperf.errors import CaptureError, PairedError
-from pytest_tfperf.machine.conditions import read_cpu
+from pytest_tfperf.machine.conditions import other_load, read_cpu
 from pytest_tfperf.machine.cores import pinned
 from pytest_tfperf.machine.gpu_share import visible_gpus
-from pytest_tfperf.machine.interference import other_load
 from pytest_tfperf.machine.locks import held
 from pytest_tfperf.paired.budget import LaterTurns, next_time, pair_estimates, time_when_ready
 from pytest_tfperf.paired.coordinator import (

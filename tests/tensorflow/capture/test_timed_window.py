@@ -6,7 +6,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.machine import interference
+from pytest_tfperf.machine import conditions
 
 DATA = [tf.ones((4,))] * 30
 
@@ -52,8 +52,8 @@ def test_conditions_are_read_around_the_timed_steps_and_noted(profile, monkeypat
         calls.append(x)
         return x + 1
 
-    monkeypatch.setattr(interference, "read_conditions", lambda: readings.append(len(calls)))
-    monkeypatch.setattr(interference, "remarks", lambda before, after: ("the machine was busy",))
+    monkeypatch.setattr(conditions, "read_conditions", lambda: readings.append(len(calls)))
+    monkeypatch.setattr(conditions, "remarks", lambda before, after: ("the machine was busy",))
     result = profile(step, DATA)
     assert readings[:2] == [4, 16]  # one cold step, 3 of warm-up, 12 timed
     assert result.notes.count("the machine was busy") == 1

@@ -7,8 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from pytest_tfperf.machine import gpu_conditions
-from pytest_tfperf.machine.gpu_conditions import Gpu, read_gpus
-from pytest_tfperf.machine.interference import gpu_remarks
+from pytest_tfperf.machine.gpu_conditions import Gpu, gpu_remarks, read_gpus
 
 QUIET = Gpu(label="GPU 0 (NVIDIA H100)", clock_mhz=1980, reasons=0, others=0)
 
@@ -143,15 +142,6 @@ def test_one_host_id_in_a_container_is_this_process(monkeypatch):
 
 def changed(**fields):
     return (Gpu(**{"label": QUIET.label, "clock_mhz": 1980, "reasons": 0, "others": 0} | fields),)
-
-
-def test_clock_change_is_remarked_from_a_twentieth():
-    for mhz in (1882, None):
-        assert gpu_remarks((QUIET,), changed(clock_mhz=mhz)) == (), mhz
-    for mhz in (1880, 2079):
-        [found] = gpu_remarks((QUIET,), changed(clock_mhz=mhz))
-        said = f"1980 MHz when the timed window began and at {mhz} MHz when it ended"
-        assert f"GPU 0 (NVIDIA H100) ran at {said}" in found
 
 
 def test_reasons_that_hold_a_gpu_down_are_named():

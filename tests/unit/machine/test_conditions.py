@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_tfperf.machine import conditions
-from pytest_tfperf.machine.conditions import read_conditions, read_cpu
-from pytest_tfperf.machine.interference import remarks
+from pytest_tfperf.machine.conditions import read_conditions, read_cpu, remarks
 
 # user nice system idle iowait irq softirq steal guest guest_nice, in hundredths of a second
 STAT = """cpu  0 0 0 0 0 0 0 0 0 0
