@@ -25,6 +25,7 @@ COMMANDS = {
     "report": "run_commands",
     "compare": "run_commands",
     "accept": "run_commands",
+    "bisect": "bisect_command",
     "history": "history.history_command",
     "metrics": "metric_list",
     "doctor": "doctor",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pytest_tfperf.child.plugin_names import CONTROLLER, registered
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.markers import is_whole
 from pytest_tfperf.plugin.options import TABLE, Options
@@ -148,20 +146,3 @@ class Controller:
             {**data, "outcome": "error"} if nodeid in self._died else data
             for nodeid, data in found.items()
         ]
-
-
-def status_for_bisect(config: pytest.Config, status: object) -> int:
-    """
-    Return the exit status of a run for `git bisect run`, and say why it is that.
-
-    Args:
-        config: Configuration of the run.
-        status: Exit status of pytest.
-    """
-    from pytest_tfperf.report.bisect_status import bisect_status
-
-    controller = registered(config, CONTROLLER, Controller)
-    records = controller.records() if controller is not None else []
-    found, why = bisect_status(records, int(status) if isinstance(status, int) else 0)
-    sys.stdout.write(f"tfperf: status {found} for git bisect: {why}\n")
-    return found

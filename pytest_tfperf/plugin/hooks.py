@@ -24,7 +24,6 @@ from pytest_tfperf.plugin.workers import is_distributed, is_worker, share_cpu
 
 if TYPE_CHECKING:
     from pytest_tfperf.checks.arguments import Wanted
-    from pytest_tfperf.child.exit_guard import ExitGuard
     from pytest_tfperf.plugin.fixture import TfProfile
     from pytest_tfperf.results import Check
     from pytest_tfperf.runs import ProfiledTest
@@ -37,7 +36,6 @@ _OPTIONS: pytest.StashKey[Options] = pytest.StashKey()
 _ON_TERMINAL: pytest.StashKey[bool] = pytest.StashKey()
 _REGISTRY: pytest.StashKey[Registry] = pytest.StashKey()
 _PREPARED: pytest.StashKey[bool] = pytest.StashKey()
-_EXIT_GUARD: pytest.StashKey[ExitGuard] = pytest.StashKey()
 
 _MARKER = (
     "tfperf(max_<metric>=, min_<metric>=, ...): limit the performance of the step that the test "
@@ -60,27 +58,12 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, object, object]:
-    """Guard the exit status for git bisect, before anything of the project is loaded."""
+    """Hand a run over to `tfperf bisect`, before anything of the project is loaded."""
     if early_config.known_args_namespace.tfperf_exit == "bisect":
-        from pytest_tfperf.child.exit_guard import guarded
+        from pytest_tfperf.report.bisect_status import run_for_option
 
-        if guard := guarded():
-            early_config.stash[_EXIT_GUARD] = guard
+        sys.exit(run_for_option(early_config.invocation_params.args))
     return (yield)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
-    """Return the exit status of the run, or that for git bisect."""
-    status = yield
-    guard = config.stash.get(_EXIT_GUARD, None)
-    if guard is None or status is None:
-        return status
-    from pytest_tfperf.plugin.controller import status_for_bisect
-
-    status = status_for_bisect(config, status)
-    guard.end_with(status)
-    return status
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -154,7 +154,7 @@ class Options:
         CHOICE,
         "pytest",
         flag="--tfperf-exit",
-        help="exit statuses: those of pytest, or 0, 1 and 125 as git bisect run understands them",
+        help="deprecated: use the command tfperf bisect",
         shown="pytest",
         choices=("pytest", "bisect"),
     )

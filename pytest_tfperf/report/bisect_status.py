@@ -1,33 +1,76 @@
-"""A run as an exit status that `git bisect run` understands."""
+"""A run of pytest whose exit status `git bisect run` understands, whatever becomes of pytest."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import warnings
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from pytest_tfperf.child.exit_guard import UNTESTABLE
+from pytest_tfperf.errors import PytestTfperfDeprecationWarning, TfperfError
 from pytest_tfperf.gates import NEVER, gate_of_value
 from pytest_tfperf.metric_registry import PLATFORM
+from pytest_tfperf.report.run_file import read_run
 from pytest_tfperf.results import Check, Verdict
 from pytest_tfperf.runs import ProfiledTest
-from pytest_tfperf.text import and_more
-from pytest_tfperf.values import Json
+from pytest_tfperf.text import and_more, for_terminal
 
 GOOD, BAD = 0, 1
+UNTESTABLE = 125
+"""
+The status of a commit that cannot be tested.
+
+Source: git-bisect(1), "bisect run": above 127, it stops.
+"""
 _BAD = frozenset({Verdict.FAIL, Verdict.REGRESSION})
 _GOOD = frozenset({Verdict.PASS, Verdict.IMPROVED})
 _OK, _TESTS_FAILED = 0, 1  # pytest.ExitCode
 _NAMED = 3
 
 
-def bisect_status(records: Sequence[Json], exit_status: int) -> tuple[int, str]:
+def run_for_bisect(arguments: Sequence[str]) -> int:
+    """Run pytest in a process, say what its results mean for git bisect, and return the status."""
+    interrupts: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))  # pytest has it too
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # which ends pytest
+    with TemporaryDirectory(prefix="tfperf-bisect-") as folder:
+        path = Path(folder, "run.json")
+        own = [f"--tfperf-report={path}", "--tfperf-exit=pytest"]
+        ended = subprocess.run([sys.executable, "-m", "pytest", *arguments, *own]).returncode
+        if interrupts:
+            return 128 + interrupts[0]
+        if ended < 0 or not path.exists():
+            how = f"exit status {ended}" if ended >= 0 else signal.Signals(-ended).name
+            status, why = UNTESTABLE, f"pytest ended with {how}"
+        else:
+            try:
+                status, why = bisect_status(read_run(path).tests, ended)
+            except TfperfError as error:
+                status, why = UNTESTABLE, str(error)
+    sys.stdout.write(for_terminal(f"tfperf: status {status} for git bisect: {why}\n"))
+    return status
+
+
+def run_for_option(arguments: Sequence[str]) -> int:
+    """Do for `--tfperf-exit bisect` what `tfperf bisect` does, and name that command."""
+    text = "use `tfperf bisect -- ARGS`: version 0.4.0 removes --tfperf-exit"
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # pytest shows none, since this process runs no test
+        warnings.warn(text, PytestTfperfDeprecationWarning, stacklevel=2)
+    return run_for_bisect(arguments)
+
+
+def bisect_status(tests: Sequence[ProfiledTest], exit_status: int) -> tuple[int, str]:
     """
     Return the status for `git bisect run`, and the reason.
 
     Args:
-        records: The profiled tests of the run, as JSON.
+        tests: The profiled tests of the run.
         exit_status: pytest's own.
     """
-    tests = [ProfiledTest.from_json(record) for record in records]
     if exit_status not in (_OK, _TESTS_FAILED):
         return UNTESTABLE, f"the run did not come to its end (pytest's status {exit_status})"
     failed = (test for test in tests if test.outcome in ("failed", "error"))

@@ -1,4 +1,4 @@
-"""`--tfperf-exit bisect` in processes: whatever becomes of pytest, the status is 0, 1 or 125."""
+"""`tfperf bisect` in processes: whatever becomes of pytest, the status is 0, 1 or 125."""
 
 import os
 import shutil
@@ -23,20 +23,14 @@ def test_a(tf_profile):
 """
 BAD = GOOD.replace("1.0, retraces=0", "1.0, retraces=2")
 N_COMMITS, PLANTED = 30, 19
+PYTHON = [sys.executable, "-m"]
+BISECT = [*PYTHON, "pytest_tfperf.cli.main", "bisect", "--", "-p", "helpers.fake_profiler"]
 
 
-def run(project, *arguments, **variables):
+def run(project, *arguments, command=BISECT, **variables):
     """Status and output of a run."""
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "helpers.fake_profiler",
-            "--tfperf-exit=bisect",
-            *arguments,
-        ],
+        [*command, *arguments],
         cwd=project.path,
         env=project.environment("bisect", **variables),
         capture_output=True,
@@ -61,8 +55,12 @@ def test_a_bad_commit_has_status_1(project):
 # what a test file holds, the status of its run, and why; the reasons of results are in tests/unit/report/test_bisect_status.py
 ENDINGS = [
     (GOOD, 0, "status 0 for git bisect: good"),
-    (GOOD + "    os._exit(0)\n", 125, "pytest ended with exit status 0: status 125"),
-    (GOOD + "    os.kill(os.getpid(), signal.SIGSEGV)\n", 125, "ended with SIGSEGV: status 125"),
+    (GOOD + "    os._exit(0)\n", 125, "status 125 for git bisect: pytest ended with exit status 0"),
+    (
+        GOOD + "    os.kill(os.getpid(), signal.SIGSEGV)\n",
+        125,
+        "status 125 for git bisect: pytest ended with SIGSEGV",
+    ),
     (GOOD + "    pytest.exit('no more', returncode=200)\n", 125, "pytest's status 200"),
     ("import none_such\n", 125, "the run did not come to its end (pytest's status 2)"),
     ("", 125, "the run did not come to its end (pytest's status 5)"),
@@ -81,10 +79,10 @@ def test_however_pytest_ends_the_status_is_one_of_three(project):
 @pytest.mark.full
 def test_a_run_that_cannot_begin_is_not_tested(project):
     for conftest, arguments, why in [
-        ("import none_such\n", (), "pytest ended with exit status 4: status 125"),
+        ("import none_such\n", (), "pytest ended with exit status 4"),
         ("def pytest_collection_modifyitems(): 1 / 0\n", (), "pytest's status 3"),
-        ("", ("--no-such-option",), "pytest ended with exit status 4: status 125"),
-        ("", ("--tfperf-against=none",), "pytest ended with exit status 4: status 125"),
+        ("", ("--no-such-option",), "pytest ended with exit status 4"),
+        ("", ("--tfperf-against=none",), "pytest ended with exit status 4"),
     ]:
         write(project.path, {"conftest.py": conftest})
         found, output = run(project, *arguments)
@@ -93,10 +91,12 @@ def test_a_run_that_cannot_begin_is_not_tested(project):
 
 
 @pytest.mark.full
-def test_without_the_option_the_status_is_that_of_pytest(project):
-    write(project.path, {"conftest.py": "import none_such\n"})
-    found, output = run(project, "--tfperf-exit=pytest")
-    assert (found, "git bisect" in output) == (4, False)
+def test_the_option_does_the_same_and_names_the_command(project):
+    write(project.path, {"test_step.py": BAD})
+    command = [*PYTHON, "pytest", "-p", "helpers.fake_profiler", "--tfperf-exit=bisect"]
+    found, output = run(project, command=command)
+    assert (found, output.count("for git bisect")) == (1, 1), output
+    assert "PytestTfperfDeprecationWarning: use `tfperf bisect -- ARGS`" in output
 
 
 @pytest.mark.full
@@ -107,25 +107,20 @@ def test_workers_run_the_tests_too(project):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGTERM, 125), (signal.SIGKILL, -signal.SIGKILL)]
-)
-def test_a_signal_to_end_it_reaches_the_run(project, tmp_path, number, status):
-    if number == signal.SIGKILL and sys.platform != "linux":
-        pytest.skip("a death signal is Linux's")
+def test_a_signal_to_end_it_ends_the_run_and_the_search(project, tmp_path):
     begun = tmp_path / "begun"
     text = f"\nimport time\ndef test_b():\n    open({str(begun)!r}, 'w').close()\n    time.sleep(100)\n"
     write(project.path, {"test_step.py": HEAD + text})
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-p", "helpers.fake_profiler", "--tfperf-exit=bisect"],
+        BISECT,
         cwd=project.path,
         env=project.environment("ended"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     until(begun.exists)
-    process.send_signal(number)
-    assert process.wait(60) == status
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 128 + signal.SIGTERM  # above 127, git bisect stops
     until(lambda: not with_variable("TFPERF_TEST_RUN", "ended"))
 
 
@@ -144,18 +139,8 @@ def test_git_bisect_finds_a_planted_slow_down_among_thirty_commits(tmp_path):
         write(one.path, {"src/model.py": f"{broken}SECONDS = {seconds}\nN = {n}\n"})
         git(one.path, "commit", "-qam", f"change {n}")
     git(one.path, "bisect", "start", "HEAD", "good")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "helpers.fake_profiler",
-        "--tfperf-against=good",
-        "--tfperf-exit=bisect",
-    ]
     done = subprocess.run(
-        ["git", "bisect", "run", *command],
+        ["git", "bisect", "run", *BISECT, "-q", "--tfperf-against=good"],
         cwd=one.path,
         env={**one.environment("git"), "GIT_CONFIG_GLOBAL": os.devnull},
         capture_output=True,

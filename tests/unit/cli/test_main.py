@@ -267,7 +267,7 @@ def test_version(capsys):
 def test_the_help_of_a_command_says_its_exit_status_and_has_an_example(capsys):
     for name in (
         *("analyze", "check", "padding", "export", "show", "report", "compare", "accept"),
-        *("metrics", "doctor", "completion"),
+        *("bisect", "metrics", "doctor", "completion"),
     ):
         with pytest.raises(SystemExit):
             main([name, "--help"])

@@ -18,7 +18,7 @@ def check(verdict, metric="step_time", kind="against"):
 
 
 def status_of(*tests, pytest_status=OK):
-    return bisect_status([test.to_json() for test in tests], pytest_status)
+    return bisect_status(tests, pytest_status)
 
 
 def a_test(*checks, outcome="passed", **fields):
