@@ -8,16 +8,20 @@ wrapped while the loop runs. A step lasts from before the user's `on_*_batch_beg
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pytest_tfperf.capture.keras_loops.epoch_work import EpochWorkTimer
 from pytest_tfperf.capture.keras_loops.keras_data import KerasCall, steps_per_execution
-from pytest_tfperf.capture.keras_loops.keras_epochs import FurtherEpochs
 from pytest_tfperf.capture.keras_loops.keras_library import epoch_iterators, libraries_in_use
+from pytest_tfperf.capture.state import restored
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.in_use import leaves
@@ -28,6 +32,7 @@ __tracebackhide__ = True
 KINDS = {"fit": "train", "evaluate": "test", "predict": "predict"}
 _STOP = {"fit": "stop_training", "evaluate": "stop_evaluating", "predict": "stop_predicting"}
 """Flags that end a loop; Keras 2 reads the first alone, and runs the others to their end."""
+_MANY = 10**9  # epochs: more than any windows need
 
 Open = Callable[[int | None, int], Windows]
 """Opens the windows, given the executions of the loop (None: unknown) and the steps of one."""
@@ -43,7 +48,7 @@ def run_keras(
         call: The loop.
         open_windows: Opens the windows when the loop begins.
         stop: Whether to end the loop, by Keras' own flag, when the windows are full.
-        goes_on: Whether to let the loop go on until then, beyond the epochs asked for.
+        goes_on: Whether to repeat the call until then.
 
     Returns:
         The result of the loop, and the windows.
@@ -56,9 +61,7 @@ def run_keras(
     loop = _Loop(call, open_windows, stop)
     try:
         with loop.hooked():
-            result = (
-                FurtherEpochs(call, loop.n_steps, loop.wants_steps).run() if goes_on else call.run()
-            )
+            result = _run_again(call, loop) if goes_on else call.run()
     except BaseException:
         if loop.windows is not None:
             loop.windows.close()
@@ -73,6 +76,81 @@ def run_keras(
             "full; give it more data or epochs"
         )
     return result, loop.windows
+
+
+def _run_again(call: KerasCall, loop: _Loop) -> Any:
+    """
+    Run a call, and once more while the windows are not full, a `fit` for many epochs.
+
+    Of what runs again, callbacks see batches, which are part of the steps, and nothing else. They
+    see the end of the loop behind it. No validation runs, and a trained model gets its state back.
+
+    Returns:
+        The result of the first run.
+    """
+    model, kind, owner = call.model, KINDS[call.method], call.library.callbacks.CallbackList
+    begin, end = f"on_{kind}_begin", f"on_{kind}_end"
+    at_end: list[Callable[[], Any]] = []
+    params: Any = None
+
+    def deferred(original: Any, callbacks: Any, *args: Any, **kwargs: Any) -> None:
+        nonlocal params
+        params = getattr(callbacks, "params", None)
+        at_end.append(lambda: original(callbacks, *args, **kwargs))
+
+    def silent(original: Any, callbacks: Any, *args: Any, **kwargs: Any) -> None:
+        kept, callbacks.callbacks = callbacks.callbacks, []
+        original(callbacks, *args, **kwargs)
+        callbacks.callbacks = kept
+
+    def as_before(original: Any, callbacks: Any, _: Any) -> None:
+        original(callbacks, params)
+
+    def hooked(name: str, hook: Callable[..., None]) -> AbstractContextManager[None]:
+        original = vars(owner)[name]
+
+        def replacement(callbacks: Any, *args: Any, **kwargs: Any) -> None:
+            its = partial(hook, original) if callbacks.model is model else original
+            its(callbacks, *args, **kwargs)
+
+        return replaced(owner, name, replacement)
+
+    with hooked(end, deferred):
+        result = call.run()
+    again, n_before = _for_many_epochs(call), 0
+    with ExitStack() as stack:
+        if again is not None and loop.wants_steps():
+            stack.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore")  # the first run has shown them
+            stack.enter_context(hooked("set_params", as_before))
+            for name in (begin, "on_epoch_begin", "on_epoch_end", end):
+                stack.enter_context(hooked(name, silent))
+            if call.method == "fit":
+                stack.callback(setattr, model, "history", model.history)
+                stack.enter_context(restored(model))
+            while loop.wants_steps() and loop.n_steps() > n_before:
+                n_before = loop.n_steps()
+                again.run()
+    for run in at_end:
+        run()
+    return result
+
+
+def _for_many_epochs(call: KerasCall) -> KerasCall | None:
+    """Return a `fit` for many epochs without validation, None if it is the user's own without."""
+    if call.method != "fit":
+        return call
+    signature = inspect.signature(call.bound)
+    bound = signature.bind(*call.args, **call.kwargs)
+    others = [name for name, one in signature.parameters.items() if one.kind is one.VAR_KEYWORD]
+    for name in ("epochs", "validation_freq"):
+        if name in signature.parameters:
+            bound.arguments[name] = _MANY
+        elif others:
+            bound.arguments.setdefault(others[0], {})[name] = _MANY
+        else:
+            return None
+    return replace(call, args=bound.args, kwargs=bound.kwargs)
 
 
 @contextmanager

@@ -197,6 +197,7 @@ class Recorder(keras.callbacks.Callback):
 
     def on_train_end(self, logs=None):
         self.over += 1
+        self.at_end = self.n_batches, self.params["epochs"], self.model.get_weights()
 
     on_test_begin = on_predict_begin = lambda self, logs=None: self.begun.append("pass")
     on_test_end = on_predict_end = lambda self, logs=None: setattr(self, "over", self.over + 1)
@@ -250,8 +251,11 @@ def test_fit_goes_on_for_turns_and_shows_only_what_it_was_asked_for(coordinated,
     assert len(profile.result.history["loss"]) == len(asked)
     assert recorder.n_batches >= 3 * 32 + 1 + 3 + 12
     assert recorder.over == 1 + n_validations
-    for found, expected in zip(model.get_weights(), recorder.weights, strict=True):
-        np.testing.assert_array_equal(found, expected)
+    assert recorder.at_end[:2] == (recorder.n_batches, arguments["epochs"])
+    for weights in (model.get_weights(), recorder.at_end[2]):
+        for found, expected in zip(weights, recorder.weights, strict=True):
+            np.testing.assert_array_equal(found, expected)
+    assert model.history is profile.result
     assert not model.stop_training
 
 
