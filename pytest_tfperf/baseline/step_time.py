@@ -209,10 +209,11 @@ def next_step(text: str) -> tuple[Labelled, ...]:
 def _found(value: Value, result: HistoryComparison, stored: StoredRuns) -> str:
     """Return the change since the stored runs, and both times."""
     assert value.number is not None
-    return _change(result.ratio, stored.name, result.typical_s, value.number)
+    return change_text(result.ratio, stored.name, result.typical_s, value.number)
 
 
-def _change(ratio: float, name: str, before_s: float, now_s: float) -> str:
+def change_text(ratio: float, name: str, before_s: float, now_s: float) -> str:
+    """Write a change of the step time since what has a name, and both times."""
     times = [format_quantity(time_s, SECONDS) for time_s in (before_s, now_s)]
     return f"step_time is {format_slowdown(ratio)} than {name}: {' to '.join(times)}"
 
@@ -224,7 +225,7 @@ def _limit(result: HistoryComparison) -> str:
 def _details(result: HistoryComparison, stored: StoredRuns) -> Iterator[Labelled]:
     """Say what the change is measured from, and why the tolerance is larger than requested."""
     if result.recent is not None:
-        yield "measured", f"{_bounds(result.recent)}, against {stored.runs}"
+        yield "measured", f"{_interval(result.recent)}, against {stored.runs}"
     if result.requested_tolerance < result.tolerance:
         requested = format_quantity(result.requested_tolerance, RATIO)
         least = format_quantity(LEAST_SECONDS, SECONDS)
@@ -256,11 +257,11 @@ def _slower(
     bound, recent, anchor = 1 + result.tolerance, result.recent, result.anchor
     found, details = _found(value, result, stored), tuple(_details(result, stored))
     if recent is not None and anchor is not None and recent.low <= bound < anchor.low:
-        found = _change(anchor.ratio, stored.anchor, value.number / anchor.ratio, value.number)
+        found = change_text(anchor.ratio, stored.anchor, value.number / anchor.ratio, value.number)
         alone = f"{format_slowdown(recent.ratio)} than {stored.runs} alone"
         drift = f"{alone}, which would {'pass' if result.drift else 'not decide it'}"
         details = (
-            ("measured", f"{_bounds(anchor)}, against {stored.anchor}"),
+            ("measured", f"{_interval(anchor)}, against {stored.anchor}"),
             ("slow drift" if result.drift else "", drift),
             *details[1:],
         )
@@ -284,6 +285,10 @@ def _why_undecided(result: HistoryComparison, stored: StoredRuns) -> str:
     return f"{why}, so only a slow-down of {smallest} would show in 9 of 10 cases"
 
 
-def _bounds(interval: Interval) -> str:
-    slowdowns = format_slowdowns(interval.low, interval.high)
-    return f"{slowdowns} ({100 * interval.confidence:.3g} % interval)"
+def _interval(of: Interval) -> str:
+    return interval_text(of.low, of.high, of.confidence)
+
+
+def interval_text(low: float, high: float, confidence: float) -> str:
+    """Write an interval of a change."""
+    return f"{format_slowdowns(low, high)} ({100 * confidence:.3g} % interval)"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pytest_tfperf.baseline.step_time import Judgement, change_text, interval_text
 from pytest_tfperf.baseline.structure import against_profile, lost_compilation, structure_of
 from pytest_tfperf.checks.limits import STRUCTURAL, TIMING, tolerated
 from pytest_tfperf.differences.profiles import (
     CAST,
+    LOOK_FURTHER,
     differences,
     dtype_change,
     setting_differences,
@@ -23,7 +26,6 @@ from pytest_tfperf.paired.budget import (
     pair_estimates,
 )
 from pytest_tfperf.paired.coordinator import PairedTest, PairedTurns
-from pytest_tfperf.paired.decision_message import decision_message
 from pytest_tfperf.quantities import RATIO, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.stats.process_spread import (
@@ -33,17 +35,31 @@ from pytest_tfperf.stats.process_spread import (
     residuals,
 )
 from pytest_tfperf.stats.sequential import (
+    MOST_PAIRS,
+    SINGLE_RATIO_BOUND,
     Decision,
     PairEstimate,
     StoppingRule,
     decide,
     planned_pairs,
 )
-from pytest_tfperf.text import Labelled, headline
+from pytest_tfperf.text import Labelled, format_slowdown, format_slowdowns, headline, plural
 from pytest_tfperf.turns import TURNS_WITH
 from pytest_tfperf.values import Json
 
 KIND = "against"
+
+_SLOWER_HELP = (
+    LOOK_FURTHER,
+    ("if intended", "a larger max_regression"),
+)
+_SUSPECTED_HELP = "run it again, so that more pairs of processes can say the same"
+_TOLERANCE_HELP = "a quieter machine, or a max_regression further than {} from what was found"
+_NOISE_HELP = "a larger --tfperf-budget, or a quieter machine"
+_BUDGET_HELP = "--tfperf-budget {}, or a quieter machine"
+# the distance to the tolerance ÷ half of the interval, for a decision in 9 of 10 cases:
+# (2.9 + 1.28) ÷ 2.9, with 2.9 for the critical value and 1.28 for the quantile of 90 %
+_MARGIN = 1.44
 
 _NO_TURNS = (
     "this form of profiling gives no times; "
@@ -267,7 +283,7 @@ def _timing(
     pair_s = statistics.fmean(one.spent_s + one.waited_s for one in every)
     spread = terms.spread(decision.pairs)
     figures = _figures(decision, every, spread)
-    message = decision_message(decision, "step_time", terms.ref, figures["before"], pair_s)
+    message = judge(decision, terms.ref, figures["before"], pair_s)
     versions = ((terms.here, profile), (terms.ref, ref))
     hides_waits = not turns.covers_epochs
     draining = [name for name, one in versions if hides_waits and _is_draining(one)]
@@ -286,6 +302,91 @@ def _timing(
         advice=message.advice,
         detail=figures,
     )
+
+
+def judge(decision: Decision, ref: str, before_s: float, pair_s: float) -> Judgement:
+    """
+    Put a decision on the step time into words.
+
+    Args:
+        decision: The decision.
+        ref: Name of the git ref.
+        before_s: Median time on the ref, in seconds.
+        pair_s: Mean seconds that a process pair took, with its start.
+    """
+    found = change_text(decision.ratio, ref, before_s, before_s * decision.ratio)
+    return Judgement(
+        verdict=decision.verdict,
+        sentence=f"{found}{_limit(decision)}",
+        details=tuple(_details(decision)),
+        advice=_advice(decision, pair_s),
+    )
+
+
+def _limit(decision: Decision) -> str:
+    """Return the tolerance, and of an undecided time what it may be."""
+    limit = f", limit {format_quantity(decision.tolerance, RATIO)}"
+    if decision.verdict is Verdict.IMPROVED:
+        return ""
+    if decision.verdict is not Verdict.INCONCLUSIVE:
+        return limit
+    if decision.low is None or decision.high is None:
+        return f"{limit}; too few pairs of turns for a decision"
+    if decision.is_suspected:
+        return f"{limit}; too few pairs of processes show it"
+    return f"{limit}; it may be {format_slowdowns(decision.low, decision.high)}"
+
+
+def _details(decision: Decision) -> Iterator[Labelled]:
+    yield "measured", _measured(decision)
+    if decision.requested_tolerance < decision.tolerance:
+        requested = format_quantity(decision.requested_tolerance, RATIO)
+        yield "limit", f"raised from {requested}: two processes of the same code differ too much"
+    if decision.verdict is not Verdict.INCONCLUSIVE:
+        return
+    if decision.minimum_detectable_change is not None:
+        smallest = format_quantity(decision.minimum_detectable_change, RATIO)
+        yield "", f"a slow-down of {smallest} would have been found in 9 of 10 cases"
+
+
+def _measured(decision: Decision) -> str:
+    """Return the interval, the pairs of turns, and the change in each process pair."""
+    turns = plural(decision.n, "pair")
+    text = f"{turns} of turns"
+    if len(decision.pairs) > 1:
+        each = ", ".join(format_slowdown(one.ratio) for one in decision.pairs)
+        text = f"{text} in {len(decision.pairs)} pairs of processes ({each})"
+    if decision.by_single_ratios:
+        one = "it" if decision.n == 1 else "each of them"
+        differ = f"pairs of turns of the same code differ by up to {SINGLE_RATIO_BOUND:g} times"
+        return f"{text}, decided by {one} alone: {differ}"
+    if decision.low is None or decision.high is None:
+        return f"{text}, too few for an interval"
+    return f"{interval_text(decision.low, decision.high, decision.confidence)}, {text}"
+
+
+def _advice(decision: Decision, pair_s: float) -> tuple[Labelled, ...]:
+    if decision.verdict is Verdict.REGRESSION:
+        return _SLOWER_HELP
+    if decision.verdict is Verdict.INCONCLUSIVE:
+        return (("try", _undecided_help(decision, pair_s)),)
+    return ()
+
+
+def _undecided_help(decision: Decision, pair_s: float) -> str:
+    """Return the budget for as many process pairs as decide, unless no number would."""
+    if decision.is_suspected:
+        return _SUSPECTED_HELP
+    if decision.low is None or decision.high is None:
+        return _NOISE_HELP
+    half_width = math.log(decision.high / decision.low) / 2
+    distance = abs(math.log(decision.ratio) - math.log1p(decision.tolerance))
+    n = len(decision.pairs)
+    if distance * math.sqrt(MOST_PAIRS / n) < _MARGIN * half_width:
+        enough = math.expm1(_MARGIN * half_width / math.sqrt(MOST_PAIRS / n))
+        return _TOLERANCE_HELP.format(format_quantity(enough, RATIO))
+    needed = max(n + 1, math.ceil(n * (_MARGIN * half_width / distance) ** 2))
+    return _BUDGET_HELP.format(math.ceil(needed * pair_s))
 
 
 def _circumstances(

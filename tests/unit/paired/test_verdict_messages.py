@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from pytest_tfperf.paired.decision_message import decision_message
+from pytest_tfperf.paired.verdicts import judge
 from pytest_tfperf.stats.sequential import StoppingRule, decide, pair_estimate
 
 
@@ -106,7 +106,7 @@ def test_the_message_has_change_times_limit_and_advice():
     ]
     for pairs, asked, said in cases:
         decision = decide_turns(pairs, asked, final=True)
-        found = decision_message(decision, "step_time", "main", 0.010, 12.0)
+        found = judge(decision, "main", 0.010, 12.0)
         details = [f"{label}: {text}" if label else text for label, text in found.details]
         advice = [f"{label}: {text}" for label, text in found.advice]
         assert [found.sentence, *details, *advice] == said, said
@@ -114,7 +114,7 @@ def test_the_message_has_change_times_limit_and_advice():
 
 def test_a_noisy_pair_may_be_faster_and_slower():
     decision = decide_turns([turns(1.02, 32, sd=0.1)], rule(), final=True)
-    found = decision_message(decision, "step_time", "main", 0.010, 12.0)
+    found = judge(decision, "main", 0.010, 12.0)
     assert found.sentence.endswith("limit 2 %; it may be 2.2 % faster to 6.4 % slower")
     [(_, advice)] = found.advice
     assert advice.startswith("a quieter machine, or a max_regression further than")
