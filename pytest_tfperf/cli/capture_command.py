@@ -17,7 +17,7 @@ from pytest_tfperf.cli.traces.trace_analysis import report_errors
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.quantities import SECONDS, parse_quantity
 from pytest_tfperf.remote.addresses import read_workers
-from pytest_tfperf.remote.trace_options import TraceOptions, check_duration
+from pytest_tfperf.remote.profiler_service import TraceOptions, check_duration
 from pytest_tfperf.text import for_terminal
 
 if TYPE_CHECKING:

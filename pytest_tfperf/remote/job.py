@@ -14,8 +14,7 @@ from pytest_tfperf.files import on_disk
 from pytest_tfperf.machine.locks import held
 from pytest_tfperf.remote.addresses import Worker
 from pytest_tfperf.remote.call import BeingTracedError, Call, NothingTracedError, load_grpc
-from pytest_tfperf.remote.profiler_service import Destination, encode_request
-from pytest_tfperf.remote.trace_options import TraceOptions
+from pytest_tfperf.remote.profiler_service import Destination, TraceOptions, encode_request
 from pytest_tfperf.temporary import TemporaryFolder
 from pytest_tfperf.trace.logdir import name_run
 from pytest_tfperf.trace.xspace import decode_trace, read_trace

@@ -18,7 +18,7 @@ from pytest_tfperf.plugin.forms.compare_backends import Backends, compare_backen
 from pytest_tfperf.plugin.profiles import Profiles
 from pytest_tfperf.remote.addresses import Worker, read_workers
 from pytest_tfperf.remote.job import CapturePlan, capture_job
-from pytest_tfperf.remote.trace_options import TraceOptions, check_duration
+from pytest_tfperf.remote.profiler_service import TraceOptions, check_duration
 from pytest_tfperf.results import Profile
 from pytest_tfperf.variants.comparison import Comparison
 

@@ -26,7 +26,7 @@ from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.remote import call, job
 from pytest_tfperf.remote.addresses import read_workers
 from pytest_tfperf.remote.job import CapturePlan, capture_job
-from pytest_tfperf.remote.trace_options import TraceOptions
+from pytest_tfperf.remote.profiler_service import TraceOptions
 
 ONE, TWO, OLD, X, Y = (space(plane(name)) for name in ("one", "two", "old", "x", "y"))
 BUSY = fails(grpc.StatusCode.INTERNAL, "Another profiling session active.")

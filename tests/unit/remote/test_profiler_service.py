@@ -5,12 +5,14 @@ from helpers.xspace import field
 
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.remote.profiler_service import (
+    LONGEST_MS,
     Destination,
     Response,
+    TraceOptions,
+    check_duration,
     decode_response,
     encode_request,
 )
-from pytest_tfperf.remote.trace_options import LONGEST_MS, TraceOptions, check_duration
 
 
 def test_protobuf_reads_the_request():
