@@ -244,8 +244,6 @@ PAGES = {
 
 if __name__ == "__main__":
     import generate_cli
-    import generate_properties
 
-    generate_properties.TARGET.write_text(generate_properties.module(), encoding="utf-8")
     for name, make in {**PAGES, **generate_cli.PAGES}.items():
         (Path(__file__).parent / name).write_text(make(), encoding="utf-8")

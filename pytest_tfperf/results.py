@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.json_file import plain_strings
-from pytest_tfperf.metric_properties import MetricProperties
 from pytest_tfperf.metric_registry import METRICS, Metric, nearest
 from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.summary import summary
@@ -60,8 +59,54 @@ DECIDED = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.REGRESSION, Verdict.IMP
 BROKEN = frozenset({Verdict.FAIL, Verdict.REGRESSION, Verdict.UNKNOWN, Verdict.MISSING})
 
 
+class _BuiltIn:
+    """Types of the built-in metrics; `Profile.__getattr__` reads their numbers."""
+
+    __slots__ = ()
+
+    step_time: float
+    step_time_p90: float
+    step_time_p99: float
+    first_step_time: float
+    throughput: float
+    epoch_gap: float
+    input_bound: float
+    input_wait: float
+    input_capacity: float
+    input_bound_at_target: float
+    input_python_stages: int
+    host_overhead: float
+    device_busy: float
+    collective_time: float
+    step_skew: float
+    xla_clusters: int
+    xla_launches: int
+    xla_compiles: int
+    xla_compile_time: float
+    xla_coverage: float
+    fusions: int
+    retraces: int
+    eager_ops: int
+    python_calls: int
+    graph_ops: int
+    graph_reduction: float
+    padding_overhead: float
+    mxu_padding_overhead: float
+    batch_padding: float
+    op_guide_findings: int
+    peak_memory: float
+    memory_growth: float
+    half_precision: float
+    flops: float
+    flops_utilization: float
+    host_device_copies: int
+    host_device_bytes: float
+    kernel_launches: int
+    tensor_core_time: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile(MetricProperties):
+class Profile(_BuiltIn):
     """
     Measurements of one step, with every metric as an attribute.
 
@@ -137,10 +182,10 @@ class Profile(MetricProperties):
         number = self._number(metric)
         return int(number) if number.is_integer() else cast("int", number)
 
-    if not TYPE_CHECKING:  # type checkers know the properties, and find misspelt names
+    if not TYPE_CHECKING:  # type checkers know the built-in metrics, and find misspelt names
 
         def __getattr__(self, name: str) -> float:
-            """Return the number of a custom metric."""
+            """Return the number of a metric."""
             # copy and pickle look for special methods before there are any fields
             if name.startswith("_") or name == "metrics":
                 raise AttributeError(f"a profile has no {name!r}")
@@ -149,7 +194,7 @@ class Profile(MetricProperties):
             return self._count(name) if is_count else self._number(name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*object.__dir__(self), *self.metrics})
+        return sorted({*object.__dir__(self), *METRICS, *self.metrics})
 
     def __str__(self) -> str:
         title = f"{self.name or 'profile'}: {plural(len(self.steps), 'traced step')}"

@@ -21,7 +21,6 @@ LAYERS = (
         "json_file",
         "markers",
         "metric_evidence",
-        "metric_properties",
         "metric_registry",
         "op_types",
         "protobuf_fields",
