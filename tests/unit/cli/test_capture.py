@@ -269,7 +269,7 @@ def test_without_a_cache_a_command_removes_its_own_samples(logdir, monkeypatch):
 
 
 def test_a_sample_that_cannot_be_removed_is_named(logdir, monkeypatch):
-    def refuse(path):
+    def refuse(path, **_):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(sampling.shutil, "rmtree", refuse)
