@@ -16,7 +16,7 @@ from pathlib import Path
 from analyze import cost, tfperf
 from tabulate import tabulate
 
-from pytest_tfperf.protobuf_fields import text_field, varint
+from pytest_tfperf.protobuf import text_field, varint
 
 
 def head(number, size):

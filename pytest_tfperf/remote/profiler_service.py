@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.protobuf import Message, Record
-from pytest_tfperf.protobuf_fields import number_field, sized_field, text_field
+from pytest_tfperf.protobuf import Message, Record, number_field, sized_field, text_field
 
 __tracebackhide__ = True
 

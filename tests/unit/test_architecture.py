@@ -23,7 +23,6 @@ LAYERS = (
         "metric_evidence",
         "metric_registry",
         "op_types",
-        "protobuf_fields",
         "quantities",
         "recorded_graphs",
         "replaced",
