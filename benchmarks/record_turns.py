@@ -19,11 +19,11 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_tfperf.child.cleanup import Cleanup
-from pytest_tfperf.child.command import PytestRun, start_pytest
 from pytest_tfperf.machine.cores import pinnable_cores, pinned
 from pytest_tfperf.machine.description import describe
-from pytest_tfperf.paired.coordinator import TurnTime, run_paired_test, run_turns
+from pytest_tfperf.turns.cleanup import Cleanup
+from pytest_tfperf.turns.paired_test import TurnTime, run_paired_test, run_turns
+from pytest_tfperf.turns.pytest_child import PytestRun, start_pytest
 
 SUITE = Path(__file__).parent / "paired_steps"
 FILE = "test_steps.py"

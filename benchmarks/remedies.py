@@ -26,9 +26,9 @@ from pathlib import Path
 import scipy.stats
 from record_turns import SUITE, one_pair, pytest_run
 
-from pytest_tfperf.child.cleanup import Cleanup
 from pytest_tfperf.machine.cores import pinnable_cores
 from pytest_tfperf.stats.sequential import pair_estimate
+from pytest_tfperf.turns.cleanup import Cleanup
 
 CONFIDENCE = 0.95
 

@@ -163,7 +163,7 @@ def place(tmp_path):
 @pytest.fixture
 def cleanup():
     """A cleanup process, ended with the test."""
-    from pytest_tfperf.child.cleanup import Cleanup
+    from pytest_tfperf.turns.cleanup import Cleanup
 
     one = Cleanup()
     yield one

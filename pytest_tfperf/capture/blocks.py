@@ -15,7 +15,7 @@ from pytest_tfperf.frameworks.in_use import least_block, synchronise
 from pytest_tfperf.machine.idle_task import core_kept_awake
 from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.recording import Fetches
-from pytest_tfperf.turns import Ready, TurnClient
+from pytest_tfperf.turn import Ready, TurnClient
 
 __tracebackhide__ = True
 

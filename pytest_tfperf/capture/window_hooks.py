@@ -10,7 +10,7 @@ from pytest_tfperf.capture.sessions import ReadTraces
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.recording import Fetches
 from pytest_tfperf.stats.slope import FEWEST
-from pytest_tfperf.turns import TurnClient
+from pytest_tfperf.turn import TurnClient
 
 _LONG_S = 1.0
 

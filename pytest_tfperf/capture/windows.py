@@ -38,7 +38,7 @@ from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.machine.thread_times import any_ran, cpu_ns
 from pytest_tfperf.recording import Kept, Recording
 from pytest_tfperf.trace.host_events import n_events, runs_functions
-from pytest_tfperf.turns import Ready
+from pytest_tfperf.turn import Ready
 from pytest_tfperf.values import Unknown
 
 __tracebackhide__ = True

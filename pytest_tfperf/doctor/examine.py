@@ -9,8 +9,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.child.cleanup import Cleanup
-from pytest_tfperf.child.command import SAME_ENVIRONMENT
 from pytest_tfperf.doctor.fitness import fitness_section
 from pytest_tfperf.doctor.profiler_check import SelfCheck, check_traces, reads_admin_only
 from pytest_tfperf.doctor.same_code import BUDGET_S, Say, same_code_turns
@@ -35,6 +33,8 @@ from pytest_tfperf.machine.cores import (
     usable_cores,
 )
 from pytest_tfperf.machine.description import describe
+from pytest_tfperf.turns.cleanup import Cleanup
+from pytest_tfperf.turns.pytest_child import SAME_ENVIRONMENT
 
 _N_STEPS = 5  # of a session of the profiler check
 _WATCHED_S = 2.0  # of steps, while the rest of the machine is watched

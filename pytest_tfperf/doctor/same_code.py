@@ -8,22 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_tfperf.child.children import running
-from pytest_tfperf.child.cleanup import Cleanup
-from pytest_tfperf.child.command import SAME_ENVIRONMENT, PytestRun
-from pytest_tfperf.child.process import ChildProcess
 from pytest_tfperf.doctor.turn_sections import SameCodeTurns
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine.conditions import Conditions, read_cpu, remarks
 from pytest_tfperf.machine.cores import pinned
-from pytest_tfperf.paired.coordinator import (
-    PairedTurns,
-    ReadyPair,
-    TurnTime,
-    run_paired_test,
-    run_turns,
-)
-from pytest_tfperf.paired.spread_store import store_residuals, stored_residuals
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
 from pytest_tfperf.stats.process_spread import (
     constant_spread,
@@ -32,6 +20,17 @@ from pytest_tfperf.stats.process_spread import (
     residuals,
 )
 from pytest_tfperf.stats.sequential import StoppingRule, pair_estimate, planned_pairs
+from pytest_tfperf.turns.children import running
+from pytest_tfperf.turns.cleanup import Cleanup
+from pytest_tfperf.turns.paired_test import (
+    PairedTurns,
+    ReadyPair,
+    TurnTime,
+    run_paired_test,
+    run_turns,
+)
+from pytest_tfperf.turns.pytest_child import SAME_ENVIRONMENT, ChildProcess, PytestRun
+from pytest_tfperf.turns.spread_store import store_residuals, stored_residuals
 from pytest_tfperf.values import Unknown
 
 TOLERANCES = (0.01, 0.02, 0.05)

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.child.children import Spec, children, test_key
-from pytest_tfperf.child.messages import Judged
-from pytest_tfperf.child.process import ChildProcess
-from pytest_tfperf.child.reports import last_lines, report_from
 from pytest_tfperf.errors import CaptureError, PairedError
 from pytest_tfperf.frameworks.in_use import takes_whole_gpus
 from pytest_tfperf.machine.locks import Exclusive
-from pytest_tfperf.paired.coordinator import run_paired_test
 from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.text import headline
+from pytest_tfperf.turns.children import Spec, children, test_key
+from pytest_tfperf.turns.messages import Judged
+from pytest_tfperf.turns.paired_test import run_paired_test
+from pytest_tfperf.turns.pytest_child import ChildProcess
+from pytest_tfperf.turns.reports import last_lines, report_from
 from pytest_tfperf.values import Unknown
 from pytest_tfperf.variants.in_processes import can_start_processes
 

@@ -82,7 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if used or is_distributed(config):
         _prepare(config, used)
     if config.option.tfperf_against or config.option.tfperf_against_python:
-        from pytest_tfperf.child.plugin_names import COORDINATOR
+        from pytest_tfperf.turns.names import COORDINATOR
 
         if not config.pluginmanager.is_blocked(COORDINATOR):  # its child processes block it
             from pytest_tfperf.plugin.paired_run import coordinate
@@ -107,8 +107,8 @@ def _prepare(config: pytest.Config, used: bool) -> None:
         spread_gpus()
         share_cpu(config)
     else:
-        from pytest_tfperf.child.plugin_names import CONTROLLER
         from pytest_tfperf.plugin.controller import Controller
+        from pytest_tfperf.turns.names import CONTROLLER
 
         config.pluginmanager.register(Controller(config, _options, used), CONTROLLER)
 
@@ -159,7 +159,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """Run a test with autocluster=True in its own process: XLA reads its flags at the start."""
     if not is_profiled(item) or not _has_own_flags(item):
         return None
-    from pytest_tfperf.child.isolation import can_isolate, run_test
+    from pytest_tfperf.turns.own_flags import can_isolate, run_test
 
     if not can_isolate(item.config):
         return None

@@ -11,12 +11,6 @@ import pytest
 
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.roots import with_causes
-from pytest_tfperf.child.calls import Replay
-from pytest_tfperf.child.isolation import differing_flags_of
-from pytest_tfperf.child.node_names import as_folder_name, file_of, key_in_file, plain_nodeid
-from pytest_tfperf.child.plugin_names import CHILD_SERVER, registered
-from pytest_tfperf.child.server import ChildServer, CoordinatedServer
-from pytest_tfperf.cluster.worker_processes import RunWorkers, WorkerProcesses, work_here
 from pytest_tfperf.errors import CaptureError, LimitError, PairedError
 from pytest_tfperf.frameworks.in_use import has_accelerators
 from pytest_tfperf.machine.gpu_share import is_to_share
@@ -44,6 +38,18 @@ from pytest_tfperf.plugin.workers import shares_cpu
 from pytest_tfperf.report.ci import PREFIX, properties
 from pytest_tfperf.results import Check, without_praise
 from pytest_tfperf.runs import ProfiledTest
+from pytest_tfperf.turns.calls import Replay
+from pytest_tfperf.turns.child_plugin import ChildServer, CoordinatedServer
+from pytest_tfperf.turns.names import (
+    CHILD_SERVER,
+    as_folder_name,
+    file_of,
+    key_in_file,
+    plain_nodeid,
+    registered,
+)
+from pytest_tfperf.turns.own_flags import differing_flags_of
+from pytest_tfperf.turns.workers import RunWorkers, WorkerProcesses, work_here
 from pytest_tfperf.values import Unknown
 from pytest_tfperf.variants.comparison import CompareInProcesses
 from pytest_tfperf.variants.in_processes import (

@@ -16,24 +16,23 @@ from dataclasses import dataclass
 import pytest
 
 from pytest_tfperf.checks.limits import STRUCTURAL
-from pytest_tfperf.child.children import naming_awaited
-from pytest_tfperf.child.plugin_names import COORDINATOR
-from pytest_tfperf.child.process import ProcessLost
-from pytest_tfperf.child.reports import failed_report, log_reports, record_warning, report_from
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine.cores import format_cores
 from pytest_tfperf.markers import is_profiled, is_whole
-from pytest_tfperf.paired.item_run import ItemRun
-from pytest_tfperf.paired.processes import ProcessPair, VersionProcesses
-from pytest_tfperf.paired.spread_store import store_residuals, stored_residuals
-from pytest_tfperf.paired.verdicts import Terms
-from pytest_tfperf.paired.versions import Target, Versions
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.plugin.progress import announcer
 from pytest_tfperf.plugin.workers import n_workers
 from pytest_tfperf.report.other_python import describe_other_python
 from pytest_tfperf.stats.process_spread import Residuals, constant_spread
 from pytest_tfperf.text import and_more
+from pytest_tfperf.turns.against import ItemRun, ProcessPair, VersionProcesses
+from pytest_tfperf.turns.children import naming_awaited
+from pytest_tfperf.turns.names import COORDINATOR
+from pytest_tfperf.turns.pytest_child import ProcessLost
+from pytest_tfperf.turns.reports import failed_report, log_reports, record_warning, report_from
+from pytest_tfperf.turns.spread_store import store_residuals, stored_residuals
+from pytest_tfperf.turns.verdicts import Terms
+from pytest_tfperf.turns.versions import Target, Versions
 from pytest_tfperf.values import Unknown
 
 _NAMED = 5  # tests that exist on the ref alone

@@ -13,7 +13,6 @@ from pytest_tfperf.capture.self_check import xla_shown
 from pytest_tfperf.capture.sessions import ReadTraces, keep_trace, read_session
 from pytest_tfperf.capture.window_hooks import WindowHooks
 from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.cluster.worker_processes import RunWorkers
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.facts.host_activity import frameworks_of
 from pytest_tfperf.frameworks.framework import TENSORFLOW
@@ -25,7 +24,8 @@ from pytest_tfperf.metrics.shares import settling_steps
 from pytest_tfperf.metrics.step_code import TPU_METRICS
 from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.recording import Fetches, Recording
-from pytest_tfperf.turns import TurnClients
+from pytest_tfperf.turn import TurnClients
+from pytest_tfperf.turns.workers import RunWorkers
 from pytest_tfperf.variants.comparison import CompareInProcesses
 
 __tracebackhide__ = True

@@ -41,7 +41,7 @@ def n_workers(config: pytest.Config) -> int:
 
 def share_cpu(config: pytest.Config) -> None:
     """Share the CPU with the other workers; where steps are timed, run profiled tests alone."""
-    from pytest_tfperf.child.command import is_child
+    from pytest_tfperf.turns.pytest_child import is_child
 
     if n_workers(config) <= 1 or is_child(config):
         return  # a child does as its parent

@@ -18,17 +18,17 @@ from typing import TypeVar
 import pytest
 
 from pytest_tfperf.checks.limits import SHARED_CPU
-from pytest_tfperf.child.calls import Calls, Replay
-from pytest_tfperf.child.children import Spec, children, ended_early
-from pytest_tfperf.child.messages import AtProfile, Measured
-from pytest_tfperf.child.process import ChildProcess
-from pytest_tfperf.child.turn_runner import NoMoreSteps, run_turn, turn_size
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.in_use import takes_whole_gpus
 from pytest_tfperf.machine.cores import format_cores, pinned, split_cores
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.results import Profile
-from pytest_tfperf.turns import TURNS_WITH, Ready
+from pytest_tfperf.turn import TURNS_WITH, Ready
+from pytest_tfperf.turns.calls import Calls, Replay
+from pytest_tfperf.turns.children import Spec, children, ended_early
+from pytest_tfperf.turns.messages import AtProfile, Measured
+from pytest_tfperf.turns.pytest_child import ChildProcess
+from pytest_tfperf.turns.rounds import NoMoreSteps, run_turn, turn_size
 from pytest_tfperf.values import Json
 from pytest_tfperf.variants.comparison import BARE, Comparison, ComparisonCall
 from pytest_tfperf.variants.outputs import check_outputs, leaves_from_json, leaves_to_json

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from time import perf_counter
 
-from pytest_tfperf.child.turn_runner import Rounds, run_rounds
 from pytest_tfperf.text import plural
+from pytest_tfperf.turns.rounds import Rounds, run_rounds
 from pytest_tfperf.variants.comparison import NEEDED_ROUNDS, Comparison
 
 SECONDS = 10.0

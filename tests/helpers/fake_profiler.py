@@ -11,8 +11,8 @@ import pytest
 from helpers import quick_start, without_capture
 from helpers.stand_in import FakeProfiler
 
-from pytest_tfperf.child import process
 from pytest_tfperf.machine.locks import measuring_anyway
+from pytest_tfperf.turns import pytest_child as process
 
 IS_CHILD = any(argument.startswith("--tfperf-child") for argument in sys.argv)
 AHEAD = "TFPERF_TEST_AHEAD"
@@ -22,8 +22,8 @@ without_capture.replace_modules()
 if IS_CHILD:
     without_capture.replace_variants()  # they start faster
 elif any(argument.startswith("--tfperf-against") for argument in sys.argv):
-    from pytest_tfperf.paired.processes import VersionProcesses
     from pytest_tfperf.plugin import paired_run
+    from pytest_tfperf.turns.against import VersionProcesses
 
     pinned = paired_run.constant_spread(pinned=True)
     paired_run.constant_spread = lambda _: pinned  # one core is enough for these

@@ -11,9 +11,9 @@ pytest_sessionstart = quick_start.pytest_sessionstart
 without_capture.replace_modules()
 
 import pytest_tfperf.plugin.items  # noqa: E402
-from pytest_tfperf.child import process  # noqa: E402
 from pytest_tfperf.machine import locks  # noqa: E402
-from pytest_tfperf.turns import Ready  # noqa: E402
+from pytest_tfperf.turn import Ready  # noqa: E402
+from pytest_tfperf.turns import pytest_child as process  # noqa: E402
 from pytest_tfperf.variants import in_processes  # noqa: E402
 from pytest_tfperf.variants.comparison import ComparisonCall  # noqa: E402
 from pytest_tfperf.variants.outputs import Tolerance  # noqa: E402

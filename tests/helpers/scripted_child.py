@@ -4,15 +4,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_tfperf.child.messages import Task
-from pytest_tfperf.child.process import Launch
+from pytest_tfperf.turns.messages import Task
+from pytest_tfperf.turns.pytest_child import Launch
 
 _PRELUDE = """
 import os, signal, socket, subprocess, sys, time
 sys.path[:] = PATH
-from pytest_tfperf.child.channel import Channel
-from pytest_tfperf.child.messages import *
-from pytest_tfperf.turns import Ready
+from pytest_tfperf.turns.messages import Channel
+from pytest_tfperf.turns.messages import *
+from pytest_tfperf.turn import Ready
 channel = Channel(socket.socket(fileno=FD), ToChild)
 send = channel.send
 def receive():
@@ -49,6 +49,6 @@ def task(*files):
         options={},
         workerinput=None,
         coordinated=True,
-        extension=None,
+        version=None,
         scratch="",
     )

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from helpers.builders import LAPTOP, WORKLOAD, profile
 
-from pytest_tfperf.turns import Ready
+from pytest_tfperf.turn import Ready
 
 
 class FakeProfiler:

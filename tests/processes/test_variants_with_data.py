@@ -283,7 +283,7 @@ ENDS = {
     "test_another_way": [
         "the process of variant 'a' came to the end of the test without this call of compare"
     ],
-    "test_other_variants": ["run again, this call of compare has other variants: a, c and no b"],
+    "test_other_variants": ["run again, this call of compare has other profiles: a, c and no b"],
     "test_of_another_name": [
         "the process of variant 'a' has no test of this name:",
         "collected a second time",
@@ -401,7 +401,7 @@ def test_pipelines(tf_profile):
 def test_real_pipelines(tmp_path):
     project = Project(tmp_path, test_live=LIVE)
     (project.path / "conftest.py").write_text(
-        "from pytest_tfperf.child import turn_runner\n"
+        "from pytest_tfperf.turns import rounds as turn_runner\n"
         "turn_runner._PIPELINE_S = turn_runner._PIPELINE_UNTIMED_S = 0.02\n"
     )
     outcomes, output = project.run("-o", "tfperf_max_seconds=1", "--tfperf-trace-dir=traces")

@@ -27,10 +27,10 @@ CONNECTS = {"socket", "ssl", "http", "urllib.request", "urllib3", "requests", "h
     "ftplib", "smtplib", "xmlrpc", "telnetlib", "grpc", "websockets", "asyncio",
 }  # fmt: skip
 LOCAL = {
-    "child/channel.py": "a pair of sockets",
-    "child/process.py": "makes that pair",
-    "child/server.py": "has its other end",
-    "cluster/worker_processes.py": "finds free ports for TensorFlow",
+    "turns/messages.py": "a pair of sockets",
+    "turns/pytest_child.py": "makes that pair",
+    "turns/child_plugin.py": "has its other end",
+    "turns/workers.py": "finds free ports for TensorFlow",
 }
 
 

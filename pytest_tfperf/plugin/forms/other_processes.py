@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.cluster.worker_processes import WorkersCall, who
-from pytest_tfperf.cluster.worker_summary import summarised
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.metric_evidence import TRACED_TIMES
 from pytest_tfperf.metrics.multi_host import analyse_job
@@ -20,6 +18,7 @@ from pytest_tfperf.remote.addresses import Worker, read_workers
 from pytest_tfperf.remote.job import CapturePlan, capture_job
 from pytest_tfperf.remote.profiler_service import TraceOptions, check_duration
 from pytest_tfperf.results import Profile
+from pytest_tfperf.turns.workers import WorkersCall, summarised, who
 from pytest_tfperf.variants.comparison import Comparison
 
 __tracebackhide__ = True

@@ -13,7 +13,7 @@ from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.profile_settings import Settings
-from pytest_tfperf.turns import Ready, Turn
+from pytest_tfperf.turn import Ready, Turn
 
 pytestmark = pytest.mark.imports("keras")
 

@@ -1,1 +1,0 @@
-"""pytest in a child process: start, messages, shutdown."""

@@ -1,1 +1,0 @@
-"""`tf_profile.workers`: the workers of a MultiWorkerMirroredStrategy on this machine."""

@@ -1,0 +1,556 @@
+"""Run one profiled test in both versions, and give the working tree's process its checks."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+from pytest_tfperf.checks.limits import STRUCTURAL
+from pytest_tfperf.errors import CaptureError, PairedError
+from pytest_tfperf.machine.conditions import other_load, read_cpu
+from pytest_tfperf.machine.cores import pinned, split_cores
+from pytest_tfperf.machine.gpu_share import visible_gpus
+from pytest_tfperf.machine.locks import held
+from pytest_tfperf.results import Check, Verdict
+from pytest_tfperf.stats.process_spread import Residuals, for_other_tests, residuals
+from pytest_tfperf.stats.sequential import LEAST_TURNS, has_enough_turns
+from pytest_tfperf.turns.children import naming_awaited
+from pytest_tfperf.turns.cleanup import Cleanup
+from pytest_tfperf.turns.messages import Ended, Judged, Stopped
+from pytest_tfperf.turns.names import node_key
+from pytest_tfperf.turns.paired_test import (
+    LaterTurns,
+    PairedTest,
+    PairedTurns,
+    ReadyPair,
+    TakeTurns,
+    TurnTime,
+    next_time,
+    pair_estimates,
+    run_paired_test,
+    run_turns,
+    time_when_ready,
+)
+from pytest_tfperf.turns.pytest_child import ChildProcess, PytestRun, start_pytest
+from pytest_tfperf.turns.reports import last_lines, report_from
+from pytest_tfperf.turns.verdicts import Terms, absent_check, undecided, verdicts
+from pytest_tfperf.turns.versions import Target, find_versions, pytest_run
+from pytest_tfperf.values import Json, Unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemRun:
+    """One profiled test of a paired run."""
+
+    item: pytest.Item
+    """The test."""
+    companions: Sequence[pytest.Item]
+    """All tests that run in the same process pairs, this one included."""
+    processes: VersionProcesses
+    """Starts processes of both versions."""
+    clustered: bool
+    """True with autocluster=True."""
+    terms: Terms
+    """What the run compares."""
+    announce: Callable[[str], None]
+    """Shows what runs."""
+    note_residuals: Callable[[Residuals], None]
+    """Keeps what the test shows of the spread between process pairs."""
+
+    def run(self, pair: ProcessPair, following: str | None) -> str | None:
+        """
+        Run the test, decide, and let the working tree's process end it.
+
+        Args:
+            pair: The first processes, of which the working tree's has collected the test.
+            following: Node key of the test that runs next in them.
+
+        Returns:
+            Why the test stopped the run, if it did.
+
+        Raises:
+            PairedError: If the working tree's process ended, hung or ran the test again.
+        """
+        try:
+            return self._run(pair, following)
+        finally:
+            self.announce("")
+
+    def _run(self, pair: ProcessPair, following: str | None) -> str | None:
+        test = self.processes.key(self.item)
+        ref = pair.ref_with(test)
+        names = following, following if pair.ref_with(following) else None
+        seconds = self.terms.budget_s / self.terms.n_pairs
+        # a slow step may have half of the budget; the other half is a second pair's
+        time = TurnTime(seconds=seconds, most_s=self.terms.budget_s / 2, least=LEAST_TURNS)
+        with _measuring_alone(self.announce):
+            taking_turns = self._taking_turns(pair, lambda _: time)
+            paired = run_paired_test(pair.tree, ref, test, names, taking_turns)
+        if ref is not None and isinstance(paired.ref_profiles, Sequence):
+            with suppress(PairedError):  # all that is needed of it is known
+                _end_test(ref)
+        if paired.tree_profiles is None:
+            return paired.stopped
+        absent = self._absent(pair, ref, paired)
+        later = self._later_turns(paired) if absent is None else {}
+        for name, turns in later.items():
+            self._note_spread(paired.turns[name], turns)
+        checks = verdicts(paired, later, self.terms, absent)
+        return _end_test(pair.tree, [check.to_json() for check in checks])
+
+    def _taking_turns(
+        self, pair: ProcessPair, time_of: Callable[[str], TurnTime | None]
+    ) -> TakeTurns:
+        """
+        Return what runs turns until further ones would not change the verdict.
+
+        Args:
+            pair: The processes.
+            time_of: Returns the time for the turns of a profile; None if it takes none.
+        """
+
+        def take_turns(ready: ReadyPair) -> PairedTurns | None:
+            time = time_of(ready.profile)
+            if time is None or self.terms.only == STRUCTURAL:
+                return None
+            if ready.tree.workload != ready.ref.workload:
+                return None
+            assert not isinstance(pair.ref, Unknown)
+            rule = self.terms.rule(ready.tolerance)
+            self.announce(f"taking turns with {self.terms.ref}, about {time.seconds:.0f} s")
+            groups = [process.pid for process in pair.processes]
+            cores = self.processes.cores
+            before = read_cpu(cores=cores, groups=groups)
+            with pinned(self.processes.coordinator_cores):
+                turns = run_turns(
+                    pair.tree, pair.ref, ready, time, lambda logs: has_enough_turns(logs, rule)
+                )
+            load = other_load(before, read_cpu(cores=cores, groups=groups))
+            return replace(turns, other_load=load)
+
+        return take_turns
+
+    def _later_turns(self, paired: PairedTest) -> dict[str, LaterTurns]:
+        """Return the turns of further process pairs, one pair after the other, up to a decision."""
+        later = {name: LaterTurns() for name, turns in paired.turns.items() if turns.pairs}
+        budget_s, n_pairs = self.terms.budget_s, self.terms.n_pairs
+        for n in range(1, n_pairs):
+            times = {
+                name: time
+                for name, decision in undecided(paired, later, self.terms).items()
+                if (
+                    time := next_time(
+                        paired.turns[name], later[name], budget_s, n_pairs, decision.is_suspected
+                    )
+                )
+            }
+            if not times:
+                break
+            self.announce(f"undecided so far: process pair {n + 1} of at most {n_pairs}")
+            try:
+                found = self._turns_of_pair(n, times, paired.turns)
+            except PairedError as error:
+                why = f"process pair {n + 1} could not run: {error}"
+                return later | {name: replace(later[name], why=why) for name in times}
+            for name, turns in found.items():
+                later[name] = replace(later[name], turns=(*later[name].turns, turns))
+            if not found:  # its test has not come to these profiles
+                break
+        return later
+
+    def _note_spread(self, first: PairedTurns, later: LaterTurns) -> None:
+        """Keep the residuals of a profile, unless other processes used the cores meanwhile."""
+        if all(turns.other_load is None for turns in (first, *later.turns)):
+            pairs = pair_estimates(first, later)
+            constant = self.terms.constant
+            self.note_residuals(for_other_tests(residuals(pairs, constant), constant))
+
+    def _turns_of_pair(
+        self, n: int, times: Mapping[str, TurnTime], firsts: Mapping[str, PairedTurns]
+    ) -> dict[str, PairedTurns]:
+        """
+        Run the test in another process pair, with turns of some profiles.
+
+        Args:
+            n: Number of the pair among those of the test, from 0.
+            times: The time for the turns of each profile.
+            firsts: The turns of each profile in the first process pair.
+
+        Raises:
+            PairedError: If a process could not start, ended or hung.
+        """
+        began = perf_counter()
+        found: dict[str, PairedTurns] = {}
+        # processes that stay hold the memory of a GPU, which the first pair needs
+        stays = n == 1 and not visible_gpus()
+        try:
+            items = self.companions if stays else [self.item]
+            pair = self.processes.pair(self.clustered, items, n)
+            if isinstance(pair.ref, Unknown):
+                raise PairedError(pair.ref.why)
+
+            def time_of(name: str) -> TurnTime | None:
+                if name not in times:
+                    return None
+                return time_when_ready(times[name], perf_counter() - began, firsts[name])
+
+            take_turns = self._taking_turns(pair, time_of)
+
+            def take_again(ready: ReadyPair) -> PairedTurns | None:
+                waited_s = perf_counter() - began
+                if (turns := take_turns(ready)) is not None and turns.pairs:
+                    found[ready.profile] = replace(turns, waited_s=waited_s)
+                return turns
+
+            with naming_awaited(pair.processes), _measuring_alone(self.announce):
+                self._repeat(pair, take_again)
+        except BaseException:
+            self.processes.end_pairs(self.clustered, since=n)
+            raise
+        if not stays:
+            self.processes.end_pairs(self.clustered, since=n)
+        return found
+
+    def _repeat(self, pair: ProcessPair, take_turns: TakeTurns) -> None:
+        """Run the test in a process pair that is not judged, up to its end."""
+        test = self.processes.key(self.item)
+        ref = pair.ref_with(test)
+        for process in pair.processes:
+            process.require(test)
+        assert ref is not None
+        paired = run_paired_test(pair.tree, ref, test, (None, None), take_turns)
+        if isinstance(paired.ref_profiles, Unknown):
+            raise PairedError(paired.ref_profiles.why)
+        for process, profiles in ((pair.tree, paired.tree_profiles), (ref, paired.ref_profiles)):
+            if profiles is not None:
+                _end_test(process)
+
+    def _absent(
+        self, pair: ProcessPair, ref: ChildProcess | None, paired: PairedTest
+    ) -> Check | None:
+        """Return the check of all profiles where the ref has nothing to compare with."""
+        name, here, otherwise = self.terms.ref, self.terms.here, self.terms.otherwise
+        if isinstance(pair.ref, Unknown):
+            return _unknown(f"on {name} no test can run: {pair.ref.why}", otherwise)
+        if ref is None:
+            errors = pair.ref.errors_of(self.processes.key(self.item))
+            if errors:
+                return _unknown(f"on {name} the test cannot be collected:\n{errors}", otherwise)
+            return _new(f"the test is on {here} alone: {name} has none of this name")
+        if paired.void:
+            return _unknown(f"the comparison would be void: {'; '.join(paired.void)}")
+        if isinstance(paired.ref_profiles, Unknown):
+            why = paired.ref_profiles.why
+            return _unknown(f"on {name} the test did not end: {why}", otherwise)
+        if paired.ref_profiles is None:
+            reports = [report_from(self.item, report) for report in ref.reports]
+            return _outcome(reports, self.terms)
+        return None
+
+
+@contextmanager
+def _measuring_alone(announce: Callable[[str], None]) -> Iterator[None]:
+    """
+    Hold the locks of all devices that both versions have, the CPU and all GPUs, within the context.
+
+    Raises:
+        PairedError: If there can be no lock.
+    """
+    try:
+        with held(sorted(["cpu", *(f"gpu-{gpu}" for gpu in visible_gpus())]), announce):
+            yield
+    except CaptureError as error:
+        raise PairedError(str(error)) from error
+
+
+def _end_test(child: ChildProcess, checks: list[Json] | None = None) -> str | None:
+    """
+    Let a process end its test, and return why that stopped the run, if it did.
+
+    Args:
+        child: The process.
+        checks: The checks of the test; None for a process in which it is not judged.
+
+    Raises:
+        PairedError: If the process ended, hung or ran the test again.
+    """
+    child.send(Judged(checks=checks))
+    event = child.next_event()
+    if not isinstance(event, (Ended, Stopped)):
+        child.kill()
+        raise PairedError(
+            f"{child.label} runs the test again after its verdict, "
+            "as a plugin for flaky tests does: run without it"
+        )
+    return event.why if isinstance(event, Stopped) else None
+
+
+def _outcome(reports: list[pytest.TestReport], terms: Terms) -> Check:
+    """Return the check of a test that did not come to its end on the ref, from its reports."""
+    ref, here = terms.ref, terms.here
+    bad = [report for report in reports if report.failed]
+    if bad:
+        lines = last_lines(bad[0].longreprtext)
+        return _unknown(f"on {ref} the test fails:\n{lines}", terms.otherwise)
+    if any(report.skipped for report in reports):
+        return _new(f"the test runs on {here} alone: on {ref} it is skipped")
+    return _new(f"the test is profiled on {here} alone: on {ref} it profiles nothing")
+
+
+def _unknown(text: str, advice: str = "") -> Check:
+    return absent_check(Verdict.UNKNOWN, text, advice)
+
+
+def _new(text: str) -> Check:
+    return absent_check(Verdict.NEW, text)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessPair:
+    """A process for each version; that of the ref is Unknown if it could not start."""
+
+    tree: ChildProcess
+    """The working tree's process."""
+    ref: ChildProcess | Unknown
+    """The ref's process."""
+
+    @property
+    def processes(self) -> list[ChildProcess]:
+        """The processes that could start."""
+        return [self.tree] if isinstance(self.ref, Unknown) else [self.tree, self.ref]
+
+    @property
+    def is_whole(self) -> bool:
+        """True if none of the processes has ended."""
+        return not any(process.has_ended for process in self.processes)
+
+    def ref_with(self, test: str | None) -> ChildProcess | None:
+        """Return the ref's process if it has collected a test."""
+        if isinstance(self.ref, Unknown) or test not in self.ref.collected:
+            return None
+        return self.ref
+
+    def close(self) -> None:
+        """End the processes in order, or else at once."""
+        for process in self.processes:
+            process.close()
+
+    def interrupt(self) -> None:
+        """End the processes as Ctrl-C does."""
+        for process in self.processes:
+            process.interrupt()
+
+
+class VersionProcesses:
+    """
+    Writes the ref's files, starts processes for both versions, and keeps pairs for later tests.
+
+    TensorFlow reads XLA's flags when it starts. So tests with autocluster=True (`clustered`) have
+    pairs of their own. Their first pair runs all tests. The second one runs those that the first
+    leaves undecided; it starts together with the first, so that TensorFlow's start costs little
+    time. Further pairs run one test each.
+
+    Args:
+        config: The run's configuration.
+        target: What is compared with.
+        starts_ahead: Whether a second pair starts with the first.
+
+    Raises:
+        PairedError: If the ref's files cannot be written, or another Python is not fit.
+    """
+
+    def __init__(self, config: pytest.Config, target: Target, starts_ahead: bool = False) -> None:
+        self.coordinator_cores, self.cores = split_cores()
+        self._config, self._starts_ahead = config, starts_ahead
+        self._pairs: dict[tuple[bool, int], ProcessPair] = {}
+        self._cleanup = Cleanup()
+        try:
+            self.versions = find_versions(config, target, self._cleanup.folder)
+        except BaseException:
+            self._cleanup.close()
+            raise
+        self._order = [True, False]  # is the working tree's, for each process of a pair
+        random.SystemRandom().shuffle(self._order)
+
+    def key(self, item: pytest.Item) -> str:
+        """Return the node key of a test in both versions."""
+        return node_key(item, self.versions.tree.root)
+
+    def pair(self, clustered: bool, items: Sequence[pytest.Item], n: int = 0) -> ProcessPair:
+        """
+        Return the pair of the test before, or a new one if there is none or a process has ended.
+
+        Args:
+            clustered: True for tests with autocluster=True.
+            items: All tests that run in the pair.
+            n: Number of the pair among those of a test, from 0.
+
+        Raises:
+            PairedError: If the working tree's process cannot start.
+        """
+        pair = self._pairs.get((clustered, n))
+        if pair is None or not pair.is_whole:
+            if pair is not None:
+                pair.close()
+            pair = self._pairs[clustered, n] = self._new_pair(clustered, items, n)
+        return pair
+
+    def end_pairs(self, clustered: bool, since: int) -> None:
+        """End the pairs from this number on, as Ctrl-C does."""
+        for key in [key for key in self._pairs if key[0] == clustered and key[1] >= since]:
+            self._pairs.pop(key).interrupt()
+
+    def _new_pair(self, clustered: bool, items: Sequence[pytest.Item], n: int) -> ProcessPair:
+        """Start a pair and await it; the first one together with the second."""
+        first = self._start(clustered, items, n, self.cores)
+        if n > 0 or not self._starts_ahead or (clustered, 1) in self._pairs:
+            return first.ready()
+        with first.killed_on_error():
+            second = self._start(clustered, items, 1, self._cores_ahead())
+        with ExitStack() as unless_ready:
+            unless_ready.callback(first.kill)
+            unless_ready.callback(second.kill)
+            pair = first.ready()
+            with suppress(PairedError):  # it shows again where the second pair is wanted
+                self._pairs[clustered, 1] = second.ready()
+                for process in self._pairs[clustered, 1].processes:
+                    process.move_to(self.cores)
+            unless_ready.pop_all()
+        return pair
+
+    def _cores_ahead(self) -> Sequence[int]:
+        """
+        Return the cores on which the second pair starts while the first one does.
+
+        TensorFlow sizes its thread pools by the number of cores that it starts on. So the
+        coordinator's core serves only where the pairs have no more cores than that.
+        """
+        alike = len(self.coordinator_cores) == len(self.cores)
+        return self.coordinator_cores if alike else self.cores
+
+    def _start(
+        self, clustered: bool, items: Sequence[pytest.Item], n: int, cores: Sequence[int]
+    ) -> _StartingPair:
+        """
+        Start two processes that collect the files of some tests at the same time.
+
+        The first pair starts in random order, each later one in reverse. Of two processes of the
+        same code, the one that started well before the other was 0.3 % slower (22 pairs of either
+        order). So a second pair does not favour the version that the first one did.
+
+        Args:
+            clustered: True for tests with autocluster=True.
+            items: The tests.
+            n: Number of the pair among those of a test.
+            cores: Cores that the processes start on; empty for any.
+
+        Raises:
+            PairedError: If the working tree's process cannot start.
+        """
+        root = self.versions.tree.root
+        files = sorted({Path(os.path.relpath(item.path, root)).as_posix() for item in items})
+        self._order.reverse()
+        starting = _StartingPair()
+        with starting.killed_on_error():
+            for is_tree in self._order:
+                run = pytest_run(self._config, self.versions, is_tree, files, clustered, n == 0)
+                starting.start(is_tree, replace(run, cores=cores), self._cleanup)
+        return starting
+
+    def only_on_ref(self) -> list[str]:
+        """Return the profiled tests that the ref's processes alone have collected."""
+        return sorted(
+            {
+                test
+                for (_, n), pair in self._pairs.items()
+                if n == 0 and not isinstance(pair.ref, Unknown)
+                for test in pair.ref.profiled
+                if test not in pair.tree.collected
+            }
+        )
+
+    def interrupt(self) -> None:
+        """End all processes as Ctrl-C does."""
+        for pair in self._pairs.values():
+            pair.interrupt()
+        self._pairs.clear()
+
+    def close(self) -> None:
+        """End all processes in order, or else at once, and remove the ref's files."""
+        try:
+            for pair in self._pairs.values():
+                pair.close()
+        finally:
+            self._cleanup.close()
+
+
+class _StartingPair:
+    """Two processes that start, and collect at the same time."""
+
+    def __init__(self) -> None:
+        self._started: dict[bool, ChildProcess] = {}
+        self._why = ""
+
+    def start(self, is_tree: bool, run: PytestRun, cleanup: Cleanup) -> None:
+        """
+        Start the process of a version; that of the ref may fail.
+
+        Args:
+            is_tree: True for the working tree.
+            run: How its process is started.
+            cleanup: Ends it if this process cannot.
+
+        Raises:
+            PairedError: If the working tree's process cannot start.
+        """
+        try:
+            self._started[is_tree] = start_pytest(run, cleanup)
+        except PairedError as error:
+            if is_tree:
+                raise
+            self._why = str(error)
+
+    def ready(self) -> ProcessPair:
+        """
+        Return the pair when both have collected.
+
+        Raises:
+            PairedError: If the working tree's process cannot start.
+        """
+        with self.killed_on_error():
+            ours = self._started[True]
+            ours.await_collected()
+            return ProcessPair(ours, self._ref())
+
+    def kill(self) -> None:
+        """End the processes at once."""
+        for process in self._started.values():
+            process.kill()
+
+    @contextmanager
+    def killed_on_error(self) -> Iterator[None]:
+        """End the processes at once if the context fails, as by a limit of time or Ctrl-C."""
+        try:
+            with naming_awaited(self._started.values()):
+                yield
+        except BaseException:
+            self.kill()
+            raise
+
+    def _ref(self) -> ChildProcess | Unknown:
+        """Return the ref's process after it has collected, or why there is none."""
+        ref = self._started.get(False)
+        if ref is None:
+            return Unknown(self._why)
+        try:
+            ref.await_collected()
+        except PairedError as error:
+            return Unknown(str(error))
+        return ref

@@ -1,0 +1,232 @@
+"""The messages between a run and its child processes, each with its kind."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from pytest_tfperf.turn import Ready, Turn
+from pytest_tfperf.turns.worktree import Version
+from pytest_tfperf.values import Json
+
+
+class Message(Struct, kw_only=True, tag_field="kind", tag=str.lower):
+    """A message; its kind is the name of its class."""
+
+
+class Part(Struct, kw_only=True):
+    """What a process runs the test for, where it is for one call in it."""
+
+    call: str
+    """Name of the call: `compare` or `workers`."""
+    name: str
+    """The variant; of a worker, the name of its profile."""
+    profile: str | None = None
+    """Name of the profile that takes turns; None for workers, which run at the same time."""
+    earlier: Sequence[Json] = []
+    """Results of the earlier calls of that name."""
+
+
+class Task(Message):
+    """What a process that starts is to collect, and how."""
+
+    root: str
+    """Folder that node keys and `files` start from."""
+    files: Sequence[str]
+    """Test files to collect; those that do not exist are left out."""
+    basetemp: str | None
+    """Base folder of `tmp_path`; None for pytest's own."""
+    argv: Sequence[str]
+    """The `sys.argv` of this run."""
+    options: Mapping[str, Any]
+    """Options that override those of the arguments, by their names in `config.option`."""
+    workerinput: Json | None
+    """The `workerinput` of xdist, if this run is one of its workers."""
+    coordinated: bool
+    """True if profiles take turns and are judged by the parent."""
+    version: Version | None
+    """The version that the process is in a paired run; None in others."""
+    scratch: str
+    """A folder that is removed even if the process crashes."""
+
+
+class Run(Message):
+    """Run a test."""
+
+    test: str
+    """Its node key."""
+    following: str | None
+    """Node key of the test that runs next; fixtures which it uses stay set up."""
+    part: Part | None = None
+    """What it runs for, if it runs for one call."""
+
+
+class Play(Message):
+    """Run a turn of the profile that waits; None ends its turns."""
+
+    turn: Turn | None
+
+
+class Judged(Message):
+    """The checks of the test that waits for them; None where it is not judged in that process."""
+
+    checks: Sequence[Json] | None
+
+
+class Done(Message):
+    """End the test."""
+
+
+class Collected(Message):
+    """The process has collected."""
+
+    tests: Sequence[str]
+    """Node keys of all tests."""
+    profiled: Sequence[str]
+    """Those of the tests that are profiled."""
+    errors: Mapping[str, str]
+    """Collection errors by node."""
+
+
+class Reported(Message):
+    """A report of the running test, as pytest serialises it."""
+
+    report: Json
+
+
+class Warned(Message):
+    """A warning of the running test."""
+
+    message: str
+    module: str
+    category: str
+    filename: str
+    lineno: int
+    location: tuple[str, int, str] | None
+
+
+class AtProfile(Message):
+    """A profile waits for its first turn."""
+
+    profile: str
+    """Its name."""
+    ready: Ready
+    """What a turn of it needs."""
+    tolerance: float | None
+    """The slow-down that its test allows; None if it names none."""
+
+
+class Ran(Message):
+    """A turn has ended."""
+
+    step_s: float
+    """Seconds of a step in it."""
+
+
+class Profiled(Message):
+    """The test has made its profiles and waits for its checks."""
+
+    profiles: Sequence[Json]
+    tolerance: float | None
+    """The slow-down that the test allows; None if it names none."""
+    setting: Json
+    """Setting of the environment, as `description.describe` has it."""
+    void: Sequence[str] = ()
+    """Reasons why a comparison of the code that was loaded is void."""
+
+
+class Measured(Message):
+    """The profile that the process is for is complete."""
+
+    profile: Json
+    outputs: Any = None
+    """The outputs of its first step, where they are compared."""
+
+
+class Ended(Message):
+    """The test has ended."""
+
+
+class Stopped(Message):
+    """The test stopped the run."""
+
+    why: str
+
+
+ToChild = Task | Run | Play | Judged | Done
+FromChild = Collected | Reported | Warned | AtProfile | Ran | Profiled | Measured | Ended | Stopped
+
+
+Received = TypeVar("Received")
+
+
+class Channel(Generic[Received]):
+    """
+    One end of the pair. Nobody else can connect to it, and it leaves nothing behind.
+
+    Args:
+        end: The socket.
+        receives: The messages that the other end sends.
+        patience_s: Longest wait until the other end takes a message, in seconds; None for any.
+    """
+
+    def __init__(self, end: socket.socket, receives: Any, patience_s: float | None = None) -> None:
+        if patience_s is not None:
+            limit = struct.pack("ll", int(patience_s), int(patience_s % 1 * 1e6))
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        self._connection = Connection(end.detach())
+        self._decoder = msgspec.msgpack.Decoder(receives, dec_hook=_of_type)
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
+
+    def send(self, message: msgspec.Struct) -> None:
+        """
+        Send a message.
+
+        Raises:
+            EOFError: If the other end is closed.
+            TimeoutError: If the other end does not take it in time.
+        """
+        try:
+            self._connection.send_bytes(self._encoder.encode(message))
+        except BlockingIOError as error:
+            raise TimeoutError(str(error)) from error
+        except OSError as error:
+            raise EOFError(str(error)) from error
+
+    def receive(self, seconds: float | None = None) -> Received:
+        """
+        Receive a message.
+
+        Raises:
+            EOFError: If the other end is closed.
+            TimeoutError: If none begins to arrive within `seconds`.
+        """
+        try:
+            if not self._connection.poll(seconds):
+                raise TimeoutError(f"no answer within {seconds:g} s")
+            message: Received = self._decoder.decode(self._connection.recv_bytes())
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise EOFError(str(error)) from error
+        return message
+
+    def close(self) -> None:
+        """Close this end, which tells the other one that nothing more comes."""
+        self._connection.close()
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy as one of Python, and what else MessagePack has not as text."""
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+def _of_type(kind: type, value: Any) -> Any:
+    """Return a value of a type that MessagePack has not; paths alone come as text."""
+    return kind(value)

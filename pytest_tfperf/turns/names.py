@@ -1,0 +1,75 @@
+"""Names of tests: the same in every process, and as files and folders take them."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+
+def names_in_file(item: pytest.Item) -> list[str]:
+    """Return the names of a test and of what holds it, from below the file on."""
+    return [
+        node.name
+        for node in item.listchain()
+        if not isinstance(node, (pytest.Session, pytest.Directory, pytest.File))
+    ]
+
+
+def node_key(item: pytest.Item, root: Path) -> str:
+    """Return a test's key, the same in every process: its file below `root`, and its names."""
+    return "::".join([_relative(item, root), *names_in_file(item)])
+
+
+def file_of(item: pytest.Item) -> str:
+    """Return the test's file relative to the rootdir, with forward slashes."""
+    return _relative(item, item.config.rootpath)
+
+
+def key_in_file(item: pytest.Item) -> str:
+    """Return the names of the test below its module, which xdist does not change."""
+    return "::".join(names_in_file(item))
+
+
+def plain_nodeid(item: pytest.Item) -> str:
+    """Return the node id of the test without the group that workers of xdist append."""
+    before, key, _ = item.nodeid.rpartition(key_in_file(item))
+    return f"{before}{key}" if key else item.nodeid
+
+
+def as_folder_name(nodeid: str) -> str:
+    """Return a node id as the name of a folder."""
+    text = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in nodeid)
+    return text if len(text) <= 120 else f"{text[:110]}-{zlib.crc32(nodeid.encode()):08x}"
+
+
+def _relative(item: pytest.Item, root: Path) -> str:
+    return Path(os.path.relpath(item.path, root)).as_posix()
+
+
+CONTROLLER = "tfperf-controller"
+"""Collects the results of a run, and writes its summary and reports."""
+COORDINATOR = "tfperf-coordinator"
+"""Runs the tests of a paired run in child processes."""
+CHILD_SERVER = "tfperf-child"
+"""Serves the parent of a child process."""
+SILENCE = "tfperf-silence"
+"""Silences the terminal's reporter of a child process."""
+
+PluginType = TypeVar("PluginType")
+
+
+def registered(config: pytest.Config, name: str, kind: type[PluginType]) -> PluginType | None:
+    """
+    Return a plugin object, or None if there is none of this class.
+
+    Args:
+        config: The run's configuration.
+        name: Name of the plugin object.
+        kind: Its class.
+    """
+    plugin = config.pluginmanager.get_plugin(name)
+    return plugin if isinstance(plugin, kind) else None

@@ -1,0 +1,400 @@
+"""The checks of a paired test, from its turns and profiles; no process runs."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+from helpers.builders import profile, value
+
+from pytest_tfperf.plugin.decide import undecided as shown_as
+from pytest_tfperf.plugin.options import Options
+from pytest_tfperf.results import Verdict
+from pytest_tfperf.stats.process_spread import Residuals, constant_spread
+from pytest_tfperf.turn import Ready
+from pytest_tfperf.turns.paired_test import LaterTurns, PairedTest, PairedTurns, ReadyPair
+from pytest_tfperf.turns.verdicts import Terms, absent_check, undecided, verdicts
+from pytest_tfperf.values import PARTS, Step
+
+PINNED = constant_spread(pinned=True)
+TERMS = Terms(ref="main", n_tests=1, constant=PINNED, budget_s=30)
+READY = Ready(workload={}, call_s=0.001, least_s=0.02, most_calls=None)
+
+
+def turns_of(ratio, n=32, noise=0.001, **fields):
+    """Turns whose middle ratio is this; above and below it by turns."""
+    signs = itertools.islice(itertools.cycle([1, -1]), n)
+    return PairedTurns(
+        pairs=tuple((ratio * math.exp(sign * noise), 1.0, sign > 0) for sign in signs), **fields
+    )
+
+
+def paired_of(here, there, turns=None, tolerance=0.05, **fields):
+    """Two sides with these profiles; the one without a name has these turns."""
+    by_name = {} if turns is None else {"": turns}
+    ready_pairs = {
+        name: ReadyPair(profile=name, tree=READY, ref=READY, tolerance=tolerance)
+        for name in by_name
+    }
+    return PairedTest(
+        turns=by_name,
+        ready_pairs=ready_pairs,
+        tree_profiles=[one.to_json() for one in here],
+        ref_profiles=None if there is None else [one.to_json() for one in there],
+        tolerance=tolerance,
+        **fields,
+    )
+
+
+def later_of(*turns, why=""):
+    """Turns of the profile without a name in further process pairs."""
+    return {"": LaterTurns(turns=turns, why=why)}
+
+
+def timing(turns, *again, why="", tolerance=0.05, terms=TERMS, **fields):
+    """The check of step_time."""
+    paired = paired_of(
+        [profile(step_time=1.0)], [profile(step_time=1.0)], turns, tolerance, **fields
+    )
+    later = later_of(*again, why=why)
+    [check] = [
+        check for check in verdicts(paired, later, terms, None) if check.metric == "step_time"
+    ]
+    return check
+
+
+def test_a_regression_takes_two_pairs_of_processes():
+    cases = [
+        (1.0, None, "PASS"),
+        (1.02, None, "PASS"),
+        (0.9, None, "PASS"),  # no second pair ran
+        (0.9, 0.9, "PASS"),
+        (0.7, 0.7, "IMPROVED"),
+        (1.05, None, "INCONCLUSIVE"),
+        (1.2, None, "INCONCLUSIVE"),  # no second pair ran
+        (1.4, 1.4, "REGRESSION"),
+        (1.2, 1.2, "INCONCLUSIVE"),  # not so clear that two suffice
+        (1.06, 1.045, "INCONCLUSIVE"),
+        (1.05, 1.05, "INCONCLUSIVE"),
+        (1.04, 1.02, "PASS"),
+        (1.05, 1.02, "INCONCLUSIVE"),  # they differ more than processes of the same code do
+    ]
+    for ratio, again, verdict in cases:
+        check = timing(turns_of(ratio), *([turns_of(again)] if again else []))
+        assert check.verdict is Verdict(verdict), (ratio, again)
+        assert "main" in check.message, (ratio, again)
+        assert check.wanted == "at most 5 % slower", (ratio, again)
+        assert check.kind == "against", (ratio, again)
+
+
+def test_no_second_pair_is_said():
+    check = timing(turns_of(1.4))
+    assert check.verdict is Verdict.INCONCLUSIVE
+    assert "too few pairs of processes show it" in check.message
+
+
+def test_a_pair_that_could_not_run_says_why():
+    why = "process pair 2 could not run: the process on main ended with SIGKILL"
+    check = timing(turns_of(1.4), why=why)
+    assert check.verdict is Verdict.INCONCLUSIVE
+    assert f"\n  {why}" in check.message
+
+
+def test_the_message_says_how_the_time_was_spent_unless_the_check_passed():
+    first, second = turns_of(1.4, spent_s=7.0), turns_of(1.4, spent_s=8.0, waited_s=5.0)
+    assert "spent 15 s on turns in 2 pairs of processes, 5 s on their start" in (
+        timing(first, second).message
+    )
+    assert (
+        "spent 7 s on turns in one pair of processes" in timing(turns_of(1.05, spent_s=7)).message
+    )
+    assert "spent" not in timing(turns_of(1.0, spent_s=7.0)).message
+
+
+def test_the_message_and_the_detail_name_the_assumed_spread():
+    check = timing(turns_of(1.4), turns_of(1.4))
+    assert "differ by 0.45 %: the constant for pinned processes" in check.message
+    assert check.detail["process_sd"] == 0.0045
+    wide = replace(TERMS, stored=Residuals(total=0.002, degrees=20))  # a variance of 1 %²
+    check = timing(turns_of(1.4), turns_of(1.4), terms=wide)
+    assert "differ by 1 %: earlier runs on this machine" in check.message
+    assert check.detail["process_sd_source"] == "earlier runs on this machine"
+
+
+def test_five_pairs_of_a_test_widen_its_interval():
+    ratios = [1.05, 1.11, 0.99, 1.11, 0.99]
+    check = timing(*map(turns_of, ratios), terms=replace(TERMS, budget_s=60))
+    assert check.detail["process_sd"] > 0.03
+    assert "this run, with the constant for pinned processes before it" in check.message
+
+
+def test_the_figures_agree_with_each_other():
+    first, second = turns_of(1.4, spent_s=7.0), turns_of(1.3, spent_s=8.0, waited_s=5.0)
+    detail = timing(first, second).detail
+    assert detail["ratio"] == pytest.approx(math.sqrt(1.4 * 1.3), rel=1e-6)
+    assert detail["after"] == pytest.approx(detail["before"] * detail["ratio"])
+    assert len(detail["turns"]) == 64
+    pairs = [(one["n"], one["spent_s"], one["waited_s"]) for one in detail["process_pairs"]]
+    assert pairs == [(32, 7.0, 0.0), (32, 8.0, 5.0)]
+    assert [one["ratio"] for one in detail["process_pairs"]] == pytest.approx([1.4, 1.3])
+
+
+def test_load_of_other_processes_is_shown_unless_the_check_passed():
+    cases = [
+        (1.0, 0.3, None, None),
+        (1.05, 0.3, None, "30 %"),
+        (1.05, None, None, None),
+        (1.2, 0.1, 0.25, "25 %"),
+        (1.2, None, 0.25, "25 %"),
+    ]
+    for ratio, first, second, said in cases:
+        message = timing(
+            turns_of(ratio, other_load=first), turns_of(ratio, other_load=second)
+        ).message
+        assert ("other processes used" in message) == (said is not None), (ratio, first)
+        assert (
+            said is None
+            or f"other processes used {said} of the cores meanwhile"
+            in message.replace("%", " %").replace("  ", " ")
+        ), (ratio, first)
+
+
+def test_a_setting_that_differs_is_among_the_differences():
+    settings = (
+        {"precision": "mixed_float16", "xla_flags": ""},
+        {"precision": "float32", "xla_flags": ""},
+    )
+    check = timing(turns_of(1.4), turns_of(1.4), settings=settings)
+    assert "\n  precision float32 → mixed_float16" in check.message
+    assert check.detail["differences"] == [
+        {"what": "precision float32 → mixed_float16", "seconds": None}
+    ]
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_tenfold_time_is_a_regression_after_few_rounds(n):
+    check = timing(turns_of(10, n, spent_s=3.0), turns_of(9, n, spent_s=3.0))
+    assert check.verdict is Verdict.REGRESSION
+    assert "pairs of turns of the same code differ by up to 3 times" in check.message
+    assert "--tfperf-budget" not in check.message
+    assert check.detail["ratio"] == pytest.approx(math.sqrt(90), rel=0.01)
+
+
+def test_too_few_turns_for_an_interval_say_which_budget_would_have_been_enough():
+    cases = [
+        (turns_of(1.0, 4, spent_s=3.0), [], 9),  # 12 of 0.75 s
+        (turns_of(1.5, 4, spent_s=3.0), [turns_of(1.0, 3, spent_s=3.0, waited_s=5.5)], 15),
+        (turns_of(1.0, 4, spent_s=3.0, exhausted=True), [], None),  # seconds give no more turns
+        (turns_of(1.05, spent_s=3.0), [], None),
+    ]
+    for first, again, budget in cases:
+        message = timing(first, *again).message
+        said = "a pair of turns took 750 ms, and 6 are needed in each of two pairs of processes"
+        assert (f"\n  {said}: --tfperf-budget {budget} at least" in message) == bool(budget), (
+            first,
+            again,
+            budget,
+        )
+        assert ("are needed" in message) == bool(budget), (first, again, budget)
+
+
+def test_profiles_without_a_verdict_are_undecided():
+    names = {"same": 1.0, "slower": 1.4, "faster": 0.7, "near": 1.05}
+    turns = {name: turns_of(ratio) for name, ratio in names.items()} | {"none": PairedTurns()}
+    ready_pairs = {
+        name: ReadyPair(profile=name, tree=READY, ref=READY, tolerance=0.05) for name in turns
+    }
+    paired = PairedTest(turns=turns, ready_pairs=ready_pairs)
+    later = {name: LaterTurns() for name in names}
+    assert list(undecided(paired, later, TERMS)) == ["slower", "faster", "near"]
+    later |= {name: LaterTurns(turns=(turns_of(names[name]),)) for name in ("slower", "faster")}
+    assert list(undecided(paired, later, TERMS)) == ["near"]
+
+
+def test_a_test_without_a_tolerance_has_the_default_one():
+    assert timing(turns_of(1.0), tolerance=None).wanted == "at most 5 % slower"
+
+
+def test_a_tolerance_below_the_resolvable_one_is_raised_and_named():
+    check = timing(*[turns_of(0.98)] * 3, tolerance=0.001)
+    assert "raised from 0.1 %" in check.message
+    assert check.verdict is Verdict.IMPROVED
+
+
+def test_a_profile_without_times_names_the_reason():
+    cases = [
+        (None, (), "UNKNOWN", "this form of profiling gives no times"),
+        (PairedTurns(exhausted=True), (), "UNKNOWN", "too few steps left for a turn"),
+        (
+            turns_of(1.05, 3, exhausted=True),
+            (),
+            "INCONCLUSIVE",
+            "the loop ended after 3 pairs of turns",
+        ),
+        (turns_of(1.0, 3), (), "INCONCLUSIVE", "too few for an interval"),
+        (None, ("",), "INCONCLUSIVE", "never measured side by side"),
+    ]
+    for turns, missed, verdict, text in cases:
+        check = timing(turns, missed=frozenset(missed))
+        assert check.verdict is Verdict(verdict), text
+        assert text in check.message, text
+
+
+def test_the_steps_that_are_left_are_told_where_they_run_out():
+    cases = [(3, 0, ": 3 on here, 0 on HEAD"), (None, 1, ": 1 on HEAD"), (None, None, "")]
+    for on_tree, on_ref, said in cases:
+        tree, ref = (replace(READY, most_calls=n_left) for n_left in (on_tree, on_ref))
+        pair = ReadyPair(profile="", tree=tree, ref=ref, tolerance=None)
+        assert pair.steps_left("here", "HEAD") == said, on_ref
+
+
+def test_no_times_fail_a_test_only_where_it_has_asked_for_them():
+    assert timing(None, tolerance=None).verdict is Verdict.INCONCLUSIVE
+    assert timing(None, tolerance=0.05).verdict is Verdict.UNKNOWN
+
+
+DRAINING = profile(step_time=value("step_time", 1.0, settled=False))
+
+
+def test_buffers_that_still_drain_on_either_side_leave_it_open():
+    heres = [
+        (DRAINING, profile(step_time=1.0), "the working tree"),
+        (profile(step_time=1.0), DRAINING, "main"),
+        (DRAINING, DRAINING, "the working tree and main"),
+    ]
+    for ratio in [1.0, 1.2]:
+        for here, there, sides in heres:
+            paired = paired_of([here], [there], turns_of(ratio))
+            [check] = [
+                check
+                for check in verdicts(paired, later_of(turns_of(ratio)), TERMS, None)
+                if check.metric == "step_time"
+            ]
+            assert check.verdict is Verdict.INCONCLUSIVE, (ratio, sides)
+            assert f"buffers were still draining on {sides}, so" in check.message, (ratio, sides)
+
+
+def test_buffers_that_still_drain_are_given_no_other_pair():
+    still = profile(step_time=1.0)
+    for here, there, names in ((still, still, [""]), (DRAINING, still, []), (still, DRAINING, [])):
+        paired = paired_of([here], [there], turns_of(1.4))
+        assert list(undecided(paired, {"": LaterTurns()}, TERMS)) == names
+
+
+def test_turns_of_whole_epochs_decide_while_buffers_drain():
+    turns = turns_of(1.4, covers_epochs=True)
+    paired = paired_of([DRAINING], [DRAINING], turns)
+    assert list(undecided(paired, {"": LaterTurns()}, TERMS)) == [""]
+    found = by_metric(verdicts(paired, later_of(turns), TERMS, None))
+    assert found["step_time"].verdict is Verdict.REGRESSION
+    assert "draining" not in found["step_time"].message
+
+
+def by_metric(checks):
+    return {check.metric: check for check in checks}
+
+
+def test_structure_is_compared_too():
+    here, there = profile(step_time=1.0, retraces=3), profile(step_time=1.0, retraces=0)
+    found = by_metric(verdicts(paired_of([here], [there], turns_of(1.0)), {}, TERMS, None))
+    assert found["step_time"].verdict is Verdict.PASS
+    assert found["retraces"].verdict is Verdict.REGRESSION
+    assert {check.kind for check in found.values()} == {"against"}
+
+
+def test_only_requested_metrics_are_compared():
+    cases = [
+        ("timing", {"step_time"}),
+        ("structural", {"retraces"}),
+        (None, {"retraces", "step_time"}),
+    ]
+    for only, metrics in cases:
+        here = profile(step_time=1.0, retraces=0)
+        terms = Terms(ref="main", n_tests=1, constant=PINNED, budget_s=30, only=only)
+        assert (
+            set(by_metric(verdicts(paired_of([here], [here], turns_of(1.0)), {}, terms, None)))
+            == metrics
+        ), only
+
+
+def test_a_profile_in_one_version_only_is_new():
+    paired = paired_of([profile("a"), profile("b")], [profile("a"), profile("old")])
+    found = [
+        (check.profile, check.verdict)
+        for check in verdicts(
+            paired,
+            {},
+            Terms(ref="main", n_tests=1, constant=PINNED, budget_s=30, only="structural"),
+            None,
+        )
+    ]
+    assert found == [("b", Verdict.NEW), ("old", Verdict.NEW)]
+
+
+def test_another_workload_is_not_compared_and_shown():
+    paired = paired_of(
+        [profile(workload={"inputs": ["f32[9]"], "batch": 9})],
+        [profile(workload={"inputs": ["f32[8]"], "batch": 9})],
+        turns_of(9),
+    )
+    [check] = verdicts(paired, {}, TERMS, None)
+    assert check.verdict is Verdict.INCOMPARABLE
+    assert "inputs: ['f32[8]'] on main, now ['f32[9]']" in check.message
+    assert "batch" not in check.message
+
+
+def test_inputs_of_another_dtype_than_on_the_ref_are_named_and_undecided():
+    paired = paired_of(
+        [profile(workload={"inputs": ["float64[8]"]})],
+        [profile(workload={"inputs": ["float32[8]"]})],
+        turns_of(9),
+    )
+    found = verdicts(paired, {}, TERMS, None)
+    assert found[0].message.splitlines() == [
+        "inputs are float64 now, float32 on main (float32[8] → float64[8])",
+        "  nothing is compared: its workload is on the working tree alone "
+        "(inputs: ['float32[8]'] on main, now ['float64[8]'])",
+        "  try: cast them where the data are made or loaded",
+    ]
+    assert shown_as(tuple(found), Options()) == "INCOMPARABLE"
+
+
+def test_a_workload_that_says_less_than_on_the_ref_is_another_one():
+    paired = paired_of(
+        [profile(workload={"batch": 9})],
+        [profile(workload={"batch": 9, "replicas": 2})],
+        turns_of(9),
+    )
+    [check] = verdicts(paired, {}, TERMS, None)
+    assert check.verdict is Verdict.INCOMPARABLE
+    assert "(replicas: 2 on main, now None)" in check.message
+
+
+def test_an_absent_ref_gives_every_profile_the_same_check():
+    absent = absent_check(Verdict.UNKNOWN, "on main the test fails")
+    checks = verdicts(paired_of([profile("a"), profile("b")], None), {}, TERMS, absent)
+    assert [(check.profile, check.verdict, check.message) for check in checks] == [
+        ("a", Verdict.UNKNOWN, "on main the test fails"),
+        ("b", Verdict.UNKNOWN, "on main the test fails"),
+    ]
+
+
+def traced(input_s, retraces=0):
+    parts = {part: input_s if part == "input" else 0.0 for part in PARTS}
+    return profile(
+        step_time=1.0, retraces=retraces, steps=(Step(name="step 1", period_s=0.1, parts_s=parts),)
+    )
+
+
+@pytest.mark.parametrize(("ratio", "said"), [(1.4, True), (1.0, False)])
+def test_trace_differences_are_in_the_detail_and_in_a_regression_s_message(ratio, said):
+    paired = paired_of([traced(0.03)], [traced(0.01)], turns_of(ratio))
+    [check] = [
+        one
+        for one in verdicts(paired, later_of(turns_of(ratio)), TERMS, None)
+        if one.metric == "step_time"
+    ]
+    assert check.detail["differences"] == [
+        {"what": "input, of the traced step 10 ms → 30 ms", "seconds": pytest.approx(0.02)}
+    ]
+    assert ("\n  +20 ms: input, of the traced step 10 ms → 30 ms" in check.message) is said
