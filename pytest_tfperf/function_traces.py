@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 SHAPE = "shape"
 DTYPE = "dtype"
@@ -45,6 +46,10 @@ class Change(NamedTuple):
     """The change, as in `x f32[8] → f32[5]`."""
     of: str = ""
     """What changed, as in `axis 0 of x`."""
+
+
+Report: TypeAlias = Callable[[str, Sequence[Change]], None]
+"""Receives the name of a traced function, and what changed since its last trace, if known."""
 
 
 class FunctionTrace(NamedTuple):

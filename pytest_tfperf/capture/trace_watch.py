@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from pytest_tfperf.capture.windows import Windows
@@ -10,7 +10,7 @@ from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.frameworks.framework import JAX, PYTORCH, TENSORFLOW
 from pytest_tfperf.frameworks.jax_traces import jax_compilations_reported_to, jax_traces_reported_to
 from pytest_tfperf.frameworks.torch import torch_traces_reported_to
-from pytest_tfperf.function_traces import Change
+from pytest_tfperf.function_traces import Report
 
 __tracebackhide__ = True
 
@@ -33,13 +33,8 @@ def traces_watched(windows: Windows) -> Iterator[None]:
 
 
 @contextmanager
-def traces_reported(report: Callable[[str, Sequence[Change]], None]) -> Iterator[frozenset[str]]:
-    """
-    Report what frameworks trace in the context, and give the frameworks that do.
-
-    Args:
-        report: Receives the name of a function, and what changed since its last trace, if known.
-    """
+def traces_reported(report: Report) -> Iterator[frozenset[str]]:
+    """Report what frameworks trace in the context, and give the frameworks that do."""
     with ExitStack() as stack:
         watched = {
             name: stack.enter_context(reported_to(report))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import reprlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
@@ -27,6 +27,7 @@ from pytest_tfperf.function_traces import (
     UNKNOWN,
     VALUE,
     Change,
+    Report,
     axes_of,
 )
 from pytest_tfperf.replaced import replaced
@@ -55,9 +56,6 @@ _LONGEST, _FEW = 60, 3
 _SHOWN = reprlib.Repr()
 _SHOWN.maxother = _SHOWN.maxstring = _LONGEST
 """Shows objects of the user, also those whose `__repr__` raises."""
-
-Report = Callable[[str, Sequence[Change]], None]
-"""Receives the name of a traced function, and what changed since its last trace."""
 
 
 class _Parts(NamedTuple):

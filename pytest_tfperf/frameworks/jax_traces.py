@@ -34,6 +34,7 @@ from pytest_tfperf.function_traces import (
     UNKNOWN,
     WEAK_TYPE,
     Change,
+    Report,
     axes_of,
 )
 from pytest_tfperf.text import elide
@@ -101,8 +102,6 @@ _CONTEXT = "Tracing context doesn't match"
 _LONGEST = 60
 _seen: dict[tuple[str, str], list[Callable[[], Any]]] = {}
 """References to the functions that the last watch saw, by name and place of definition."""
-Report = Callable[[str, Sequence[Change]], None]
-"""Receives the name of a traced function, and what changed since its last trace, if known."""
 
 
 @contextmanager

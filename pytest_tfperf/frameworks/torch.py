@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from pytest_tfperf.frameworks.framework import PYTORCH, Framework
-from pytest_tfperf.function_traces import Change
-
-Report = Callable[[str, Sequence[Change]], None]
-"""Receives the name of a traced function, and what changed since its last trace, if known."""
+from pytest_tfperf.function_traces import Report
 
 
 def keras_runs_on_torch() -> bool:
