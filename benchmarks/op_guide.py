@@ -24,12 +24,10 @@ import tensorflow as tf
 from keras import layers
 
 from pytest_tfperf.compiler.lower import lower
-from pytest_tfperf.compiler.op_graph import graph_of
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.op_guide.rules import RULES, findings
 from pytest_tfperf.padding.overhead import padding_values
-from pytest_tfperf.recorded_graphs import op_lines
 from pytest_tfperf.recording import Recording
 
 BATCH, SIZE, CLASSES, LENGTH, VOCABULARY = 8, 64, 10, 32, 1000
@@ -76,15 +74,13 @@ def step_of(make):
     return tf.function(model.train_step).get_concrete_function(data), data
 
 
-def padding_of(step, data, graph):
+def lowered_of(step, data):
+    """The HLO of the step, or the reason why XLA does not make it."""
     calls = Calls()
     calls.add(step, data, step.captured_inputs)
     calls.end_step()
     done = lower(calls, {}, MOST_S)
-    recording = Recording(
-        name="", trace=None, workload={}, lowered=getattr(done, "modules", done), ops=graph
-    )
-    return padding_values(recording, Evidence(recording).inlined, op_lines(graph))
+    return getattr(done, "modules", done)
 
 
 def shown(found, verbose):
@@ -111,14 +107,23 @@ def told(name, verbose):
     started = time.perf_counter()
     step, data = step_of(MODELS[name])
     traced = time.perf_counter()
-    graph = graph_of([step.graph])
-    found = findings(graph)
+    recording = Recording(name="", trace=None, workload={}, lowered=lowered_of(step, data))
+    inlined = Evidence(recording).inlined
+    modules = [module for module, _ in inlined]
+    in_hlo = time.perf_counter()
+    found = findings(modules)
     guided = time.perf_counter()
-    padding = padding_of(step, data, graph)
-    seconds = f"{traced - started:.1f} s traced, {guided - traced:.1f} s for its findings, {time.perf_counter() - guided:.1f} s for its padding"
+    padding = padding_values(recording, inlined, {})
+    n_instructions = sum(
+        len(part.instructions) for module in modules for part in module.computations.values()
+    )
+    seconds = (
+        f"{traced - started:.1f} s traced, {in_hlo - traced:.1f} s lowered, "
+        f"{guided - in_hlo:.1f} s for its findings, {time.perf_counter() - guided:.1f} s for its padding"
+    )
     return "\n".join(
         [
-            f"\n{name}: {len(graph.ops):,} ops; {seconds}",
+            f"\n{name}: {n_instructions:,} instructions; {seconds}",
             *shown(found, verbose),
             *shown_padding(*padding),
         ]

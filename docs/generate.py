@@ -60,8 +60,8 @@ OP_GUIDE_HEAD = """# The TPU op guide as findings
 
 `op_guide_findings` counts where a step breaks the rules of the [Cloud TPU performance
 guide](https://cloud.google.com/tpu/docs/performance-guide); no TPU is needed. It is computed if `tpu=` or `tfperf_tpu` is set, a limit,
-`findings=` or `ignore_findings=` asks for it, or the step ran on a TPU. The rules look at the graphs of the functions that the step
-calls, as Python traced them. They include gradients, loops, branches and called functions, and leave out dead code.
+`findings=` or `ignore_findings=` asks for it, or the step ran on a TPU. The rules look at the programs of the step as XLA gets
+them, before it optimises them. They include gradients, loops, branches and called functions, and leave out dead code.
 
 ```python
 @pytest.mark.tfperf(
@@ -81,10 +81,11 @@ def test_train_step(tf_profile):
   table shows them as `suppressed`. A note names suppressed codes that were never found.
 - Each op that breaks a rule is a finding. A function called twice in the step's functions counts twice. A function that Python calls
   counts once. Of the replicas of tf.distribute the first counts.
-- An unknown shape breaks no rule. `batch(…, drop_remainder=True)` makes the shape of a dataset's elements known. A step that calls no
-  tf.function is UNKNOWN. So is a step whose ops take longer to read than `tfperf_max_seconds` (0.1 to 0.2 ms an op).
-- In JAX, the rules look at the programs of a step before optimisation, whose ops get their names in TensorFlow. A dot is an einsum there.
-  CATEGORICAL, NO_TPU_KERNEL, NORMAL_SAMPLING, SPACE_BATCH and UNFUSED_BN find nothing, since JAX makes simpler ops of these.
+- In TensorFlow, these are the programs of `flops`: every tf.function is lowered, with `jit_compile` or without. NO_TPU_KERNEL comes from the
+  step's graph (`xla_coverage`). Of a step with such an op that XLA cannot lower, the number is a lower bound. Other steps that it cannot lower are
+  UNKNOWN, and so are those that call no tf.function, and those whose lowering takes longer than `tfperf_max_seconds` (0.4 to 3 ms an op).
+- In JAX, a dot is an einsum. CATEGORICAL, NO_TPU_KERNEL, NORMAL_SAMPLING, SPACE_BATCH and UNFUSED_BN find nothing, since JAX makes simpler ops
+  of these.
 - Sizes are compared with tiles of 8 x 128 elements in row-major order. Data of convolutions have the order of [Padding](../explanation/padding.md).
   XLA may choose another order, or remove a transpose or a reshape. The cost of a finding was not measured on a TPU.
 
@@ -148,7 +149,7 @@ def page() -> str:
 
 def rule(row: Rule) -> str:
     """Return the section of a rule."""
-    level = f"{row.level}{'; on in a loop within the step' if row.level_of else ''}"
+    level = f"{row.level}{'; on in a loop within the step' if row.in_loop else ''}"
     parts = (
         ("Detects", row.detects),
         ("Why", row.why),
@@ -171,7 +172,7 @@ def finding_message() -> str:
         op="transpose",
         op_type="Transpose",
         line="model.py:31",
-        what="float32[8,32,64] by (0,2,1)",
+        what="f32[8,32,64] by (0,2,1)",
         why=broken.why,
         rewrite=broken.rewrite,
     )

@@ -144,7 +144,7 @@ EVIDENCE: dict[str, Known] = {
     "batch_padding": Known(
         BATCHES, "batches that `tf_profile` or a Keras loop fed, with padding told from data"
     ),
-    "op_guide_findings": Known(CODE, f"the ops of {_CODE}"),
+    "op_guide_findings": Known(CODE, f"the HLO of {_CODE}, and of TensorFlow their graphs"),
     "peak_memory": Known(
         RUNS,
         "XLA's plan of an executable that alone ran the steps, events of allocators, or on a CPU "

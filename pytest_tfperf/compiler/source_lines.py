@@ -12,6 +12,7 @@ from typing import Any
 
 from pytest_tfperf.files import is_installed
 from pytest_tfperf.graphs import reached
+from pytest_tfperf.op_types import FUNCTION_CALLS
 
 _PYTHON_OPS = "tensorflow/python/ops/script_ops.py"
 CALLBACKS = ("keras/src/callbacks/callback_list.py", "keras/src/callbacks.py")
@@ -56,27 +57,48 @@ def places(graphs: Iterable[Any], names: Iterable[str]) -> dict[str, tuple[str, 
     """
     Return the user's line and function (`model.py:12`, `model.py:block`) of ops by name.
 
+    A name that means ops of several lines has no place.
+
     Args:
         graphs: The FuncGraphs whose ops they are, or whose callees'.
-        names: The names, without those of calls.
+        names: The names, with those of calls that were inlined (`PartitionedCall_1/MatMul`).
     """
-    owners = [owner for graph in graphs for owner in (graph, *_graphs(graph).values())]
+    callers = list(graphs)
+    callees = [inner for graph in callers for inner in _graphs(graph).values()]
     found = {}
     for name in names:
-        ops = (op for owner in owners if (op := _op(owner, name)) is not None)
-        for frame in reversed(getattr(next(ops, None), "traceback", None) or ()):
-            if line := user_line_of(frame.filename, frame.lineno):
-                function = frame.name.replace("<lambda>", "")  # AutoGraph leaves its name empty
-                found[name] = line, f"{line.rpartition(':')[0]}:{function}".rstrip(":")
-                break
+        ops = [_op(graph, name) for graph in callers]
+        if not any(ops):
+            ops = [_op(graph, name) for graph in callees]
+        lines = set(filter(None, map(_place, filter(None, ops))))
+        if len(lines) == 1:
+            found[name] = lines.pop()
     return found
 
 
 def _op(graph: Any, name: str) -> Any:
-    try:
-        return graph.get_operation_by_name(name)
-    except (AttributeError, KeyError, ValueError):
-        return None
+    """Return the op of a name in a graph, or in a function that the graph calls; None without."""
+    parts = name.split("/")
+    for length in range(len(parts), 0, -1):
+        try:
+            op = graph.get_operation_by_name("/".join(parts[:length]))
+        except (AttributeError, KeyError, ValueError):
+            continue
+        if length == len(parts):
+            return op
+        if op.type in FUNCTION_CALLS:
+            # private: the functions that a graph knows
+            called = getattr(graph, "_functions", {}).get(op.get_attr("f").name)
+            return _op(getattr(called, "graph", None), "/".join(parts[length:]))
+    return None
+
+
+def _place(op: Any) -> tuple[str, str] | None:
+    for frame in reversed(op.traceback or ()):
+        if line := user_line_of(frame.filename, frame.lineno):
+            function = frame.name.replace("<lambda>", "")  # AutoGraph leaves its name empty
+            return line, f"{line.rpartition(':')[0]}:{function}".rstrip(":")
+    return None
 
 
 def user_line_of(file: str, line: int) -> str | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from pytest_tfperf.facts.hlo_ops import ops_of_hlo
+from dataclasses import replace
+
 from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.op_guide import findings as op_guide
+from pytest_tfperf.op_guide.rules import findings
 from pytest_tfperf.padding.gpu_alignment import gpu_alignment
 from pytest_tfperf.padding.measured import trace_generation
 from pytest_tfperf.padding.overhead import (
@@ -13,8 +15,7 @@ from pytest_tfperf.padding.overhead import (
     MEMORY,
     padding_values,
 )
-from pytest_tfperf.recorded_graphs import OpGraph, op_lines
-from pytest_tfperf.recording import UNSEEN
+from pytest_tfperf.recorded_graphs import StepGraph
 from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.values import Unknown, Value
 
@@ -32,7 +33,7 @@ def analyse_padding(evidence: Evidence) -> Findings:
     if _is_left_out(evidence, MEMORY) and _is_left_out(evidence, MATRIX_UNIT):
         return _left_out(MEMORY, MATRIX_UNIT)
     trace, recording, lowered = evidence.trace, evidence.recording, evidence.inlined
-    lines = op_lines(UNSEEN if evidence.framework == JAX else evidence.code.ops)
+    lines = _lines(evidence)
     if trace is None:
         values, tables = padding_values(recording, lowered, lines)
         return Findings(values=values, tables=tables)
@@ -65,23 +66,34 @@ def analyse_op_guide(evidence: Evidence) -> Findings:
     """Find the rules of the Cloud TPU op guide that the step breaks."""
     if _is_left_out(evidence, op_guide.METRIC):
         return _left_out(op_guide.METRIC)
-    ops = _ops_of_jax(evidence) if evidence.framework == JAX else evidence.code.ops
-    recording = evidence.recording
-    found = op_guide.shown_findings(ops, recording.findings, recording.ignore_findings)
-    whys = [one.why for one in (ops, recording.graph) if isinstance(one, Unknown)]
-    values = {op_guide.METRIC: op_guide.value(found, next(filter(None, whys), ""))}
+    recording, lowered = evidence.recording, evidence.inlined
+    graph = StepGraph(before={}, after={}) if evidence.framework == JAX else evidence.code.graph
+    if isinstance(graph, Unknown):
+        return Findings(values={op_guide.METRIC: op_guide.value((), graph)})
+    unseen = lowered if isinstance(lowered, Unknown) else None
+    if unseen and evidence.framework == JAX and not unseen.why:
+        unseen = Unknown(_NO_PROGRAM)
+    modules = () if isinstance(lowered, Unknown) else [module for module, _ in lowered]
+    found = findings(modules, graph.outside)
+    if evidence.framework != JAX:
+        lines = evidence.code.places({one.op for one in found if not one.line})
+        found = [replace(one, line=one.line or lines.get(one.op, (None,))[0]) for one in found]
+    shown = op_guide.shown_findings(found, recording.findings, recording.ignore_findings)
+    values = {op_guide.METRIC: op_guide.value(shown, unseen, sum(graph.before.values()))}
     return Findings(
         values=evidence.on_its_platform(values),
-        tables=op_guide.table(found),
-        notes=op_guide.notes(found, recording.ignore_findings),
+        tables=op_guide.table(shown),
+        notes=() if unseen else op_guide.notes(shown, recording.ignore_findings),
     )
 
 
-def _ops_of_jax(evidence: Evidence) -> OpGraph | Unknown:
-    """Return the ops of the programs of a step of JAX, before optimisation."""
-    if isinstance(evidence.inlined, Unknown):
-        return Unknown(evidence.inlined.why or _NO_PROGRAM)
-    return ops_of_hlo(module for module, _ in evidence.inlined)
+def _lines(evidence: Evidence) -> dict[str, str]:
+    """Return the user's lines of the ops of TensorFlow in a step's programs, by name."""
+    if evidence.framework == JAX or isinstance(evidence.inlined, Unknown):
+        return {}
+    parts = (part for module, _ in evidence.inlined for part in module.computations.values())
+    names = {op.op_name.partition(";")[0] for part in parts for op in part.instructions.values()}
+    return {name: line for name, (line, _) in evidence.code.places(names).items()}
 
 
 def _is_left_out(evidence: Evidence, metric: str) -> bool:

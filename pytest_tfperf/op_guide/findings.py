@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from pytest_tfperf.op_guide.rules import ALL, INFO, OFF, ON, SUPPRESSED, Finding, findings
-from pytest_tfperf.recorded_graphs import OpGraph
+from pytest_tfperf.op_guide.rules import ALL, INFO, OFF, ON, SUPPRESSED, Finding
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
@@ -17,30 +16,37 @@ _RANK = {ON: 0, INFO: 1, SUPPRESSED: 2}
 
 
 def shown_findings(
-    ops: OpGraph | Unknown, counted: Collection[str] = (), ignored: Collection[str] = ()
-) -> list[Finding] | None:
+    found: Iterable[Finding], counted: Collection[str] = (), ignored: Collection[str] = ()
+) -> list[Finding]:
     """
-    Return the findings to show, those that count first; None if the step's graph is unknown.
+    Return the findings to show, those that count first.
 
     `counted` names codes that count as well, "all" every code. `ignored` suppresses codes in any
     case.
     """
-    if isinstance(ops, Unknown):
-        return None
-    leveled = [replace(one, level=_level(one, counted, ignored)) for one in findings(ops)]
+    leveled = [replace(one, level=_level(one, counted, ignored)) for one in found]
     return sorted((one for one in leveled if one.level != OFF), key=lambda one: _RANK[one.level])
 
 
-def value(found: Sequence[Finding] | None, why: str = "") -> Value:
-    """Return op_guide_findings: the number of findings that count; unknown for this reason."""
-    if found is None:
-        return Value.unknown(METRIC, why or _NOT_SEEN)
+def value(found: Sequence[Finding], unseen: Unknown | None = None, n_ops: int = 0) -> Value:
+    """
+    Return op_guide_findings: the number of findings that count.
+
+    Args:
+        found: The findings to show.
+        unseen: The reason why other rules are not checked; without a finding, nothing is known.
+        n_ops: The number of ops of the step, each of which may break them.
+    """
     counted = [one for one in found if one.level == ON]
+    if unseen is not None and not counted:
+        return Value.unknown(METRIC, unseen.why or _NOT_SEEN)
     detail = {"where": _where(counted), "try": counted[0].rewrite} if counted else {}
-    return Value.of(METRIC, len(counted), Source.GRAPH, **detail)
+    n = len(counted)
+    bounds = {} if unseen is None else {"low": n, "high": n + n_ops, "bounds": unseen.why}
+    return Value.of(METRIC, n, Source.GRAPH, **bounds, **detail)
 
 
-def table(found: Sequence[Finding] | None) -> dict[str, Table]:
+def table(found: Sequence[Finding]) -> dict[str, Table]:
     """Return the table of all findings that are shown, by its key; empty if there are none."""
     if not found:
         return {}
@@ -61,10 +67,8 @@ def table(found: Sequence[Finding] | None) -> dict[str, Table]:
     return {TABLE: made}
 
 
-def notes(found: Sequence[Finding] | None, ignored: Collection[str]) -> tuple[str, ...]:
+def notes(found: Sequence[Finding], ignored: Collection[str]) -> tuple[str, ...]:
     """Return a note on suppressed codes that the step does not break."""
-    if found is None:
-        return ()
     idle = sorted(set(ignored) - {one.code for one in found if one.level == SUPPRESSED})
     return (
         (f"ignore_findings names {', '.join(idle)}, and the step has no such finding",)

@@ -1,28 +1,31 @@
 """
-The Cloud TPU op guide as rules: patterns in a step's graph, their costs and rewrites.
+The Cloud TPU op guide as rules: patterns in a step's HLO, their costs and rewrites.
 
 After https://cloud.google.com/tpu/docs/performance-guide and
-https://cloud.google.com/tpu/docs/tensorflow-ops, in our own words. A rule has no findings where
-shapes are unknown.
+https://cloud.google.com/tpu/docs/tensorflow-ops, in our own words. The HLO is that before
+optimisation.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 
+from pytest_tfperf.hlo.module import HloModule, source_line
 from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.op_guide import compute_rules as compute
 from pytest_tfperf.op_guide import layout_rules as layout
-from pytest_tfperf.op_guide.graph import Found, Links
+from pytest_tfperf.op_guide.graph import Body, Found, bodies_of, kind, named
 from pytest_tfperf.op_guide.layout_rules import transposes
-from pytest_tfperf.recorded_graphs import OpGraph, OpNode
+from pytest_tfperf.op_types import NO_KERNEL, PYTHON, TEXT
+from pytest_tfperf.recorded_graphs import GraphOp
 
 ON, INFO, OFF, SUPPRESSED = "on", "info", "off", "suppressed"
 ALL = "all"
 _OTHER_REPLICA = re.compile(r"(^|/)replica_[1-9]\d*/")
 """Names of ops of later replicas: tensorflow/python/distribute/mirrored_run.py."""
+_DROPPED = frozenset({"Assert"})  # XLA drops them (tensorflow/compiler/tf2xla/kernels/assert_op.cc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,8 @@ class Rule:
     """Code of the rule, such as TRANSPOSE."""
     level: str
     """`on` findings are counted, `info` findings are shown, `off` ones only on request."""
-    find: Callable[[Links], Found]
-    """Yields the indices of ops that break the rule, each with its description."""
+    find: Callable[[Body], Found]
+    """Yields an instruction of each op that breaks the rule, with a description."""
     _: KW_ONLY
     detects: str
     """The pattern, for the reader."""
@@ -44,8 +47,8 @@ class Rule:
     """The better pattern."""
     example: str
     """Code that breaks the rule."""
-    level_of: Callable[[OpNode], str] | None = None
-    """Level of a finding, if it differs by op."""
+    in_loop: str = ""
+    """Level of a finding in a loop, if it is another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +167,7 @@ _ROWS = (
         "CATEGORICAL",
         INFO,
         compute.categorical,
-        level_of=lambda op: ON if op.in_loop else INFO,
+        in_loop=ON,
         detects=(
             "tf.random.categorical and stateless_categorical; the level is on if they run in a loop"
             " within the step"
@@ -206,9 +209,9 @@ _ROWS = (
     Rule(
         "NO_TPU_KERNEL",
         ON,
-        compute.without_kernel,
+        compute.not_on_tpus,
         detects=(
-            "an op or type without an XLA kernel (the last of several in a row);"
+            "an op without an XLA kernel, or one that handles text (the last one of a line);"
             " an op that is not in the public list of Cloud TPU ops"
             f" ({compute.TPU_OPS_DATE}: {', '.join(sorted(compute.NOT_ON_TPUS))})"
         ),
@@ -262,29 +265,54 @@ def parse_codes(value: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-def findings(graph: OpGraph) -> list[Finding]:
+def findings(modules: Iterable[HloModule], outside: Iterable[GraphOp] = ()) -> list[Finding]:
     """
-    List all findings of a step, of any level, by rule and then by position in the graph.
+    List all findings of a step, of any level, by rule and then by position in the program.
 
     If tf.distribute runs the step on several devices, only the first replica counts, so that the
     number is the same on every machine.
+
+    Args:
+        modules: The step's programs before optimisation, with functions inlined.
+        outside: The ops of the step's graph that XLA does not compile.
     """
-    links = Links.of(graph)
-    found = (
-        (rule, graph.ops[index], what) for rule in _ROWS for index, what in sorted(rule.find(links))
-    )
-    return [
-        _finding(rule, op, what) for rule, op, what in found if not _OTHER_REPLICA.search(op.name)
-    ]
+    every = [body for module in modules for body in bodies_of(module)]
+    found = []
+    for rule in _ROWS:
+        for body in every:
+            level = (rule.in_loop if body.in_loop else "") or rule.level
+            found += [
+                _finding(rule, level, named(op), kind(op), source_line(op), what)
+                for op, what in rule.find(body)
+            ]
+        if rule.code == "NO_TPU_KERNEL":
+            found += [
+                _finding(rule, rule.level, op.name, op.op_type, op.line, op.why)
+                for op in _without_kernel(outside)
+            ]
+    return [one for one in found if not _OTHER_REPLICA.search(one.op)]
 
 
-def _finding(rule: Rule, op: OpNode, what: str) -> Finding:
+def _without_kernel(outside: Iterable[GraphOp]) -> Iterable[GraphOp]:
+    """
+    Return the ops of the graph that XLA has no kernel for, the last of each line and scope.
+
+    So the text that tf.print prints is part of its finding.
+    """
+    return {
+        (op.line, op.name.rpartition("/")[0]) if op.line else (op.name,): op
+        for op in outside
+        if op.why in (TEXT, PYTHON, NO_KERNEL) and op.op_type not in _DROPPED
+    }.values()
+
+
+def _finding(rule: Rule, level: str, op: str, op_type: str, line: str | None, what: str) -> Finding:
     return Finding(
         code=rule.code,
-        level=rule.level if rule.level_of is None else rule.level_of(op),
-        op=op.name,
-        op_type=op.op_type,
-        line=op.line,
+        level=level,
+        op=op,
+        op_type=op_type,
+        line=line,
         what=what,
         why=rule.why,
         rewrite=rule.rewrite,

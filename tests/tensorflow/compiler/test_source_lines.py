@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import tensorflow as tf
 
-from pytest_tfperf.compiler.source_lines import user_line, user_line_now
+from pytest_tfperf.compiler.source_lines import places, user_line, user_line_now
 
 
 def here():
@@ -32,6 +32,26 @@ def test_ops_of_graphs_know_their_line_also_under_autograph():
     first = step.python_function.__code__.co_firstlineno
     assert user_line(graph.get_operation_by_name("Sum")) == f"test_source_lines.py:{first + 2}"
     assert user_line(graph.get_operation_by_name("Relu")) == f"test_source_lines.py:{first + 4}"
+
+
+def test_places_of_ops_in_called_functions():
+    @tf.function
+    def one(x):
+        return tf.tanh(tf.exp(x))
+
+    @tf.function
+    def other(x):
+        return tf.exp(x)
+
+    step = tf.function(lambda x: one(x) + other(x))
+    graph = step.get_concrete_function(tf.TensorSpec([2])).graph
+    lines = [
+        f"test_source_lines.py:{function.python_function.__code__.co_firstlineno + 2}"
+        for function in (one, other)
+    ]
+    names = ["PartitionedCall/Exp", "PartitionedCall_1/Exp", "Tanh", "Exp", "PartitionedCall/Log"]
+    found = {name: line for name, (line, _) in places([graph], names).items()}
+    assert found == dict(zip(names, [*lines, lines[0]], strict=False))  # which Exp is not known
 
 
 def test_library_files_are_not_the_users():

@@ -142,7 +142,7 @@ def test_a_dear_table_is_computed_when_it_is_read_or_looked_for():
 def test_one_dear_analysis_does_not_run_another():
     found, code, _ = waiting()
     found.value("op_guide_findings")
-    assert set(code.read) == {"ops"}
+    assert set(code.read) == {"lowered", "graph"}
     assert so_far(found).metrics["flops"].why == NOT_COMPUTED
 
 
@@ -150,8 +150,8 @@ def test_what_a_limit_asks_for_is_there_at_once():
     cases = [
         ({"flops"}, {"lowered"}),
         ({"half_precision", "xla_launches"}, {"lowered"}),
-        ({"op_guide_findings"}, {"ops"}),
-        ({"padding_overhead"}, {"lowered", "ops"}),
+        ({"op_guide_findings"}, {"lowered", "graph"}),
+        ({"padding_overhead"}, {"lowered"}),
         ({"optimizers"}, {"grappler"}),
         ({"xla_coverage"}, {"graph"}),
         ({"step_time", "device_busy"}, set()),

@@ -7,11 +7,13 @@ from helpers.traces import SYNTHETIC, real_trace
 
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.step_code import TPU_METRICS, analyse_op_guide, analyse_padding
-from pytest_tfperf.recorded_graphs import OpGraph
+from pytest_tfperf.recorded_graphs import StepGraph
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import read_trace
 
-RECORDING = Recording(name="step", trace=None, workload={}, ops=OpGraph(ops=()))
+RECORDING = Recording(
+    name="step", trace=None, workload={}, lowered=(), graph=StepGraph(before={}, after={})
+)
 CPU = SYNTHETIC / "c1_cpu_basic.xplane.pb"
 
 

@@ -9,7 +9,6 @@ from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.padding.overhead import padding_values, values_of
 from pytest_tfperf.padding.tiles import generation
 from pytest_tfperf.quantities import BYTES
-from pytest_tfperf.recorded_graphs import OpGraph, OpNode, op_lines
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Column, Source, Unknown
 
@@ -24,8 +23,8 @@ def recording(*modules, **more):
     )
 
 
-def padded(found, *more):
-    return padding_values(found, Evidence(found).inlined, op_lines(found.ops), *more)
+def padded(found, *more, lines=None):
+    return padding_values(found, Evidence(found).inlined, lines or {}, *more)
 
 
 ADD = module(
@@ -61,24 +60,10 @@ def test_the_range_of_a_parameter_spans_its_best_order_and_its_own():
     )
 
 
-def test_source_lines_come_from_the_graph():
-    graph = OpGraph(
-        ops=(
-            OpNode(name="net/sum", op_type="Sum", line="model.py:3"),
-            OpNode(name="other", op_type="Sum"),
-        )
-    )
-    values, tables = padded(recording(ADD, ops=graph))
+def test_source_lines_are_those_of_the_ops():
+    values, tables = padded(recording(ADD), lines={"net/sum": "model.py:3"})
     assert cells(tables["padding"], "line")[0] == "model.py:3"
     assert " at model.py:3: " in values["padding_overhead"].detail["where"]
-
-
-def test_source_lines_are_found_without_the_name_of_the_call():
-    graph = OpGraph(
-        ops=(OpNode(name="StatefulPartitionedCall/net/sum", op_type="Sum", line="model.py:4"),)
-    )
-    _, tables = padded(recording(ADD, ops=graph))
-    assert cells(tables["padding"], "line") == ["model.py:4"]
 
 
 def test_the_requested_generation_is_used():
