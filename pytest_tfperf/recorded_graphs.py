@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pytest_tfperf.values import Unknown
-
 Dims = tuple[int | None, ...]
 """Dimensions of a tensor, None where one is not known."""
 Edge = tuple[int, int]
 """A result of an op: the op's place, and the result's."""
-Ints = int | tuple["Ints", ...]
-"""Whole numbers in any nesting."""
 CALL = "StatefulPartitionedCall/"
 """Prefix of the names of ops in the function that a step calls."""
 
@@ -39,16 +35,10 @@ class OpNode:
     """The result that each operand is, None where that is not known."""
     outputs: tuple[Tensor, ...] = ()
     """Its results."""
-    value: Ints | None = None
-    """The first result, where it is a small constant of whole numbers."""
-    attrs: Mapping[str, str] = field(default_factory=dict)
-    """Those attributes that a rule reads (`data_format`)."""
     line: str | None = None
     """The user's line that made it."""
     in_loop: bool = False
     """True if it runs in a loop within the step."""
-    compiles: bool = True
-    """True if XLA has a kernel for it and its types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +53,6 @@ class OpGraph:
 
     ops: tuple[OpNode, ...]
     """The ops."""
-    results: tuple[Edge, ...] = ()
-    """The step's results."""
-
-
-def op_lines(ops: OpGraph | Unknown) -> dict[str, str]:
-    """
-    Return the user's lines by op name, also without the name of the call, as XLA may have it.
-    """
-    known = () if isinstance(ops, Unknown) else ops.ops
-    full = {op.name: op.line for op in known if op.line}
-    return {name.removeprefix(CALL): line for name, line in full.items()} | full
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_tfperf.function_traces import FunctionTrace
 from pytest_tfperf.hlo.module import HloModule
-from pytest_tfperf.recorded_graphs import OpGraph, StepGraph, op_lines
+from pytest_tfperf.recorded_graphs import OpGraph, StepGraph
 from pytest_tfperf.values import Unknown
 
 Modules = tuple[tuple[HloModule, float], ...]
@@ -322,8 +322,8 @@ class Recording:
     """The last output of the steps."""
 
     def places(self, _: object) -> dict[str, tuple[str, str]]:
-        """Return the user's line of ops of TensorFlow by name; their functions are unknown."""
-        return {name: (line, "") for name, line in op_lines(self.ops).items()}
+        """Return no places: a recording holds no function of TensorFlow."""
+        return {}
 
     def programs(self, _: str) -> Unknown:
         """Return that a recording holds no program of JAX."""

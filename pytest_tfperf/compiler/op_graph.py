@@ -9,17 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from time import perf_counter
 from typing import Any
 
-from pytest_tfperf.compiler.compilable_parts import has_kernel
 from pytest_tfperf.compiler.functions import definition_of
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.source_lines import user_line
 from pytest_tfperf.graphs import reached
 from pytest_tfperf.op_types import BRANCHES, FUNCTION_CALLS, LOOPS, computes, is_pipeline
-from pytest_tfperf.recorded_graphs import Edge, Ints, OpGraph, OpNode, Tensor
+from pytest_tfperf.recorded_graphs import Edge, OpGraph, OpNode, Tensor
 from pytest_tfperf.values import Unknown
 
 _NO_FUNCTION = "the step calls no tf.function, so it has no graph"
@@ -28,25 +26,6 @@ _SLOW = (
     "(tfperf_max_seconds)"
 )
 _DEEPEST = 50  # nested calls; TensorFlow runs no endless recursion
-_MOST_ELEMENTS = 512
-_WHOLE = frozenset({"int32", "int64"})
-_READ_ATTRS = ("data_format",)
-_STATIC = frozenset(
-    {
-        "Const",
-        "Pack",
-        "ConcatV2",
-        "Range",
-        "Fill",
-        "Shape",
-        "Cast",
-        "StridedSlice",
-        "Squeeze",
-        "Size",
-        "Rank",
-    }
-)
-"""Ops whose results may be static values."""
 
 
 class _TooSlow(Exception):
@@ -191,8 +170,6 @@ def _fetches(graph: Any, depth: int) -> bool:
 
 
 def _op(op: Any, inputs: tuple[Edge | None, ...], scope: str, in_loop: bool) -> OpNode:
-    node = op.node_def
-    attrs = {name: node.attr[name].s.decode() for name in _READ_ATTRS if name in node.attr}
     return OpNode(
         name=f"{scope}{op.name}",
         op_type=op.type,
@@ -200,11 +177,8 @@ def _op(op: Any, inputs: tuple[Edge | None, ...], scope: str, in_loop: bool) -> 
         outputs=tuple(
             Tensor(shape=_dims(tensor), dtype=tensor.dtype.base_dtype.name) for tensor in op.outputs
         ),
-        value=_value(op),
-        attrs=attrs,
         line=user_line(op) if _may_be_listed(op.type) else None,
         in_loop=in_loop,
-        compiles=_compiles(op),
     )
 
 
@@ -219,26 +193,6 @@ def _dims(tensor: Any) -> tuple[int | None, ...] | None:
 
 def _key(tensor: Any) -> tuple[str, int]:
     return tensor.op.name, tensor.value_index
-
-
-def _value(op: Any) -> Ints | None:
-    """Return the result of an op, if it is a small integer constant."""
-    import tensorflow as tf
-
-    if (
-        len(op.outputs) != 1
-        or op.outputs[0].dtype.name not in _WHOLE
-        or (op.outputs[0].shape.num_elements() or 0) > _MOST_ELEMENTS
-    ):
-        return None
-    if op.type not in _STATIC:
-        return None
-    value = tf.get_static_value(op.outputs[0])
-    return None if value is None or value.size > _MOST_ELEMENTS else _tuples(value.tolist())
-
-
-def _tuples(value: Any) -> Ints:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else int(value)
 
 
 def _called(graph: Any, op: Any) -> dict[str, Any]:
@@ -281,29 +235,6 @@ def _same(arg: Any, result: Any) -> bool:
     return _key(arg) == _key(result)
 
 
-def _compiles(op: Any) -> bool:
-    """Return whether XLA has a kernel for an op and its types."""
-    if not has_kernel(op.type):
-        return False
-    types = {name: value.type for name, value in op.node_def.attr.items() if value.type}
-    return any(
-        all(types.get(name, 0) in allowed for name, allowed in kernel if name in types)
-        for kernel in _kernels(op.type)
-    )
-
-
-@cache
-def _kernels(op_type: str) -> list[list[tuple[str, frozenset[int]]]]:
-    """Return, for each XLA kernel of an op type, the allowed types by attribute."""
-    from tensorflow.python.framework import kernels
-
-    return [
-        [(limit.name, frozenset(limit.allowed_values.list.type)) for limit in kernel.constraint]
-        for kernel in kernels.get_registered_kernels_for_op(op_type).kernel
-        if kernel.device_type == "XLA_CPU_JIT"
-    ]
-
-
 def _needed(flat: _Flat, results: Sequence[Edge]) -> OpGraph:
     """Return the graph without ops that neither results nor effects need."""
     live = reached(
@@ -318,7 +249,8 @@ def _needed(flat: _Flat, results: Sequence[Edge]) -> OpGraph:
     def moved(edge: Edge | None) -> Edge | None:
         return None if edge is None else (places[edge[0]], edge[1])
 
-    ops = tuple(
-        replace(flat.ops[old], inputs=tuple(map(moved, flat.ops[old].inputs))) for old in places
+    return OpGraph(
+        ops=tuple(
+            replace(flat.ops[old], inputs=tuple(map(moved, flat.ops[old].inputs))) for old in places
+        )
     )
-    return OpGraph(ops=ops, results=tuple((places[index], output) for index, output in results))

@@ -36,18 +36,14 @@ def compiled(x):
     return swapped(tf.exp(x))
 
 
-def test_op_has_shapes_constants_and_line():
+def test_op_has_shapes_and_line():
     graph = graph_of([swapped.get_concrete_function(X).graph])
     transpose = only(graph, "Transpose")
-    assert (transpose.name, transpose.line, transpose.in_loop, transpose.compiles) == (
-        "transpose",
-        line(swapped, 2),
-        False,
-        True,
-    )
+    assert (transpose.name, transpose.line) == ("transpose", line(swapped, 2))
+    assert not transpose.in_loop
     assert (transpose.outputs[0].shape, transpose.outputs[0].dtype) == ((8, 64, 32), "float32")
     assert producer(graph, transpose).op_type == "Placeholder"
-    assert producer(graph, transpose, 1).value == (0, 2, 1)
+    assert producer(graph, transpose, 1).op_type == "Const"
     assert [producer(graph, op).name for op in graph.ops if op.op_type == "Identity"] == [
         "transpose"
     ]
@@ -108,7 +104,7 @@ def test_loop_variables_do_not_have_their_initial_values():
     def loop(x, y):
         return tf.while_loop(
             lambda i, _: i < 3,
-            lambda i, z: (i + 1, tf.transpose(z + x, tf.stack([0, 2, 1]))),
+            lambda i, z: (i + 1, z + x),
             (0, y),
         )[1]
 
@@ -119,7 +115,6 @@ def test_loop_variables_do_not_have_their_initial_values():
         producer(graph, sums[0], position).name.rpartition("/")[2] for position in (0, 1)
     )[1:] == ["x"]
     assert "y" not in {producer(graph, sums[0], position).name for position in (0, 1)}
-    assert producer(graph, only(graph, "Transpose"), 1).value == (0, 2, 1)
 
 
 def test_iterations_over_an_iterator_are_steps():
@@ -133,7 +128,7 @@ def test_iterations_over_an_iterator_are_steps():
 
     graph = graph_of([steps.get_concrete_function(iterator).graph])
     assert not only(graph, "Tanh").in_loop
-    assert not only(graph, "PrintV2").compiles
+    assert not only(graph, "PrintV2").in_loop
 
 
 def test_branches_are_included():
@@ -168,14 +163,6 @@ def test_unknown_shapes_are_none():
     assert only(graph, "Transpose").outputs[0].shape == (None, 64, 32)
     unknown = ops_of(lambda x: tf.exp(x), tf.TensorSpec(None, tf.float32))
     assert only(unknown, "Exp").outputs[0].shape is None
-
-
-def test_types_without_an_xla_kernel_do_not_compile():
-    graph = ops_of(lambda x: (tf.nn.relu(x), tf.strings.length(tf.strings.as_string(x))), X)
-    assert only(graph, "Relu").compiles
-    assert not only(graph, "AsString").compiles
-    sums = ops_of(lambda x: tf.add(x, x), tf.TensorSpec((), tf.string))
-    assert not only(sums, "Add").compiles  # numbers are added, text is not
 
 
 def test_graph_holds_the_called_functions():
