@@ -27,7 +27,7 @@ from tabulate import tabulate
 from pytest_tfperf.fleet import analyze_traces
 from pytest_tfperf.fleet.fleet_store import FleetStore
 from pytest_tfperf.fleet.host_alignment import skew_of
-from pytest_tfperf.machine.process_memory import read_resident
+from pytest_tfperf.machine.memory import read_resident
 
 EVENTS_PER_MB = 37_500  # of large_trace.py; the sizes that result are measured
 HOSTNAMES = 4  # field of XSpace in xplane.proto

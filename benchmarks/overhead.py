@@ -22,7 +22,7 @@ import tensorflow as tf
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.frameworks.in_use import start_devices
-from pytest_tfperf.machine.call_counter import CallCounter
+from pytest_tfperf.machine.calls import CallCounter
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.profile_settings import Settings
 

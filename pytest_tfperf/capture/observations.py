@@ -17,7 +17,7 @@ from pytest_tfperf.frameworks.framework import TENSORFLOW
 from pytest_tfperf.frameworks.jax_objects import JaxPrograms
 from pytest_tfperf.function_traces import FunctionTrace
 from pytest_tfperf.machine.durations import Durations
-from pytest_tfperf.machine.memory_use import MemoryUse
+from pytest_tfperf.machine.memory import MemoryUse
 from pytest_tfperf.recording import (
     UNSEEN,
     Batches,

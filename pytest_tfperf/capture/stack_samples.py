@@ -22,7 +22,7 @@ from time import perf_counter
 from types import CodeType, FrameType
 
 from pytest_tfperf.compiler.source_lines import CALLBACKS, user_line_of
-from pytest_tfperf.machine.code_names import function_name
+from pytest_tfperf.machine.calls import function_name
 from pytest_tfperf.recording import StackTime
 
 FIRST_S, WARM_S = 0.02, 0.001

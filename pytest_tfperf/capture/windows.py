@@ -32,7 +32,7 @@ from pytest_tfperf.compiler.step_calls import calls_recorded, other_threads
 from pytest_tfperf.frameworks.in_use import UnfinishedCalls, least_block, synchronise
 from pytest_tfperf.frameworks.jax_objects import tree_code
 from pytest_tfperf.function_traces import Change, FunctionTrace
-from pytest_tfperf.machine.call_counter import CallCounter
+from pytest_tfperf.machine.calls import CallCounter
 from pytest_tfperf.machine.conditions import conditions_noted, coverage_paused, is_traced
 from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.machine.thread_times import any_ran, cpu_ns

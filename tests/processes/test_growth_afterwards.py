@@ -10,7 +10,7 @@ import gc
 import numpy as np
 import pytest
 
-from pytest_tfperf.machine.process_memory import read_heap
+from pytest_tfperf.machine.memory import read_heap
 
 {made}
 

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("processes")]
 
 SCRIPT = """
 import sys, threading
-from pytest_tfperf.machine.call_counter import CallCounter
+from pytest_tfperf.machine.calls import CallCounter
 from pytest_tfperf.values import Unknown
 
 def leaf(): return 1

@@ -14,7 +14,7 @@ from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import check_limits
-from pytest_tfperf.machine import memory_use
+from pytest_tfperf.machine import memory
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.profile_settings import Settings
 
@@ -28,7 +28,7 @@ def measure(monkeypatch):
     """A `tf_profile` with windows of the usual length and the limits of this file."""
     frozen = gc.get_freeze_count()
     gc.unfreeze()  # the samples leave a collector alone whose objects somebody froze
-    monkeypatch.setattr(memory_use, "_any_frozen", lambda: gc.get_freeze_count() > 0)
+    monkeypatch.setattr(memory, "_any_frozen", lambda: gc.get_freeze_count() > 0)
     wanted = Wanted.read(dict(LIMITS))
     profilers = []
 

@@ -13,7 +13,7 @@ from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.machine import memory_use, stopwatch, thread_times
+from pytest_tfperf.machine import memory, stopwatch, thread_times
 from pytest_tfperf.variants import in_process, rounds
 
 STEP_S = 0.001
@@ -130,8 +130,8 @@ def run_of(monkeypatch):
         "calls_recorded": lambda in_step: nullcontext(Calls()),
         "conditions_noted": lambda notes: nullcontext(),
     }
-    monkeypatch.setattr(memory_use, "gpu_bytes", lambda: None)
-    monkeypatch.setattr(memory_use, "tensor_bytes", lambda: None)
+    monkeypatch.setattr(memory, "gpu_bytes", lambda: None)
+    monkeypatch.setattr(memory, "tensor_bytes", lambda: None)
     monkeypatch.setattr(sessions.Fetching, "of", lambda self, from_python, in_trace: self)
     for name, fake in fakes.items():
         monkeypatch.setattr(windows, name, fake)
@@ -161,7 +161,7 @@ def test_each_timed_call_has_its_next_and_the_pause_before_it(run_of, monkeypatc
     run = run_of()
     pauses = iter([0.5, 0.25, 9.0])
     monkeypatch.setattr(
-        memory_use.MemoryUse, "sample", lambda self, n: setattr(run, "now", run.now + next(pauses))
+        memory.MemoryUse, "sample", lambda self, n: setattr(run, "now", run.now + next(pauses))
     )
     monkeypatch.setattr(blocks, "least_block", lambda *_: 0.006)  # blocks of two steps of 3 ms
     profile = run.windows()

@@ -11,8 +11,7 @@ import pytest
 
 import pytest_tfperf
 from pytest_tfperf.capture.garbage_collector import garbage_held_off
-from pytest_tfperf.machine import call_counter
-from pytest_tfperf.machine.call_counter import CallCounter
+from pytest_tfperf.machine.calls import REPLACED, CallCounter
 from pytest_tfperf.recording import PythonCalls
 from pytest_tfperf.values import Unknown
 
@@ -206,7 +205,7 @@ def test_a_profiler_that_the_step_sets_or_removes_makes_the_counts_unknown(setti
         kept = sys.getprofile()
     finally:
         sys.setprofile(None)
-    assert found == Unknown(call_counter.REPLACED)
+    assert found == Unknown(REPLACED)
     assert kept in (print_nothing, None)
 
 
@@ -225,7 +224,7 @@ def test_a_cprofile_that_the_step_starts_goes_on_as_it_was_set():
         len([])
     finally:
         profile.disable()
-    assert found == Unknown(call_counter.REPLACED)
+    assert found == Unknown(REPLACED)
     names = {getattr(entry.code, "co_name", entry.code) for entry in profile.getstats()}
     assert "leaf" in names
     assert not any("len" in name for name in names)

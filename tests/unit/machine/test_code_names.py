@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest_tfperf
-from pytest_tfperf.machine.code_names import function_name, shown_file
+from pytest_tfperf.machine.calls import function_name, shown_file
 
 
 def test_files_are_shown_from_their_package_on():

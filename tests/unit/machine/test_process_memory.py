@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.machine import memory_use
-from pytest_tfperf.machine.process_memory import (
+from pytest_tfperf.machine import memory
+from pytest_tfperf.machine.memory import (
     Held,
     Resident,
     most_growth,
@@ -118,10 +118,10 @@ def test_a_reading_that_fails_makes_all_samples_unknown(monkeypatch):
         Unknown("hidden"),
         Held(heap=1, python=2, mapped=3),
     ]
-    monkeypatch.setattr(memory_use, "read_held", lambda: readings.pop(0))
-    monkeypatch.setattr(memory_use, "gpu_bytes", lambda: None)
-    monkeypatch.setattr(memory_use, "tensor_bytes", lambda: None)
-    use = memory_use.MemoryUse()
+    monkeypatch.setattr(memory, "read_held", lambda: readings.pop(0))
+    monkeypatch.setattr(memory, "gpu_bytes", lambda: None)
+    monkeypatch.setattr(memory, "tensor_bytes", lambda: None)
+    use = memory.MemoryUse()
     assert use.samples == Unknown("")
     for n_steps in range(3):
         use.sample(n_steps)
@@ -130,10 +130,10 @@ def test_a_reading_that_fails_makes_all_samples_unknown(monkeypatch):
 
 def test_a_new_window_forgets_the_samples_of_the_last(monkeypatch):
     held = Held(heap=1, python=2, mapped=3)
-    monkeypatch.setattr(memory_use, "read_held", lambda: held)
-    monkeypatch.setattr(memory_use, "gpu_bytes", lambda: 5)
-    monkeypatch.setattr(memory_use, "tensor_bytes", lambda: 7)
-    use = memory_use.MemoryUse()
+    monkeypatch.setattr(memory, "read_held", lambda: held)
+    monkeypatch.setattr(memory, "gpu_bytes", lambda: 5)
+    monkeypatch.setattr(memory, "tensor_bytes", lambda: 7)
+    use = memory.MemoryUse()
     use.sample(9)
     use.begin_timed()
     use.sample(0)

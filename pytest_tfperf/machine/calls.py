@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import cProfile
 import sys
+import sysconfig
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from threading import get_ident
 from time import perf_counter
 from types import CodeType
 from typing import Any, Protocol
 
-from pytest_tfperf.machine.code_names import function_name
+from pytest_tfperf.files import installed_path
 from pytest_tfperf.recording import PythonCalls, PythonFunction
 from pytest_tfperf.values import Unknown
 
@@ -29,9 +32,13 @@ _TOOL = "pytest-tfperf"
 _TAKEN = "another profiler ({}) is set already, and Python {}.{} has room for one"
 _NO_PLACE = "other tools have taken all places of sys.monitoring"
 REPLACED = "the step set or removed a profiler (sys.setprofile, cProfile)"
-
 Counts = Sequence[tuple[CodeType, int, float]]
 """Called functions, their calls, and the seconds in their own code."""
+_replaced: list[cProfile.Profile] = []
+"""Profilers that steps replaced; the end of one would remove whatever profiler there is then."""
+_OWN_FOLDER = Path(__file__).parents[1]
+_AUTOGRAPH = "__autograph_generated_file"  # tensorflow/python/autograph/pyct/loader.py
+_NO_FILE = "<"  # exec and the like
 
 
 class _Profiler(Protocol):
@@ -130,10 +137,6 @@ def _named(counts: Counts) -> dict[str, tuple[int, float, set[CodeType]]]:
             n_calls, seconds, codes = found.get(name, (0, 0.0, set[CodeType]()))
             found[name] = n_calls + calls, seconds + self_s, codes | {code}
     return found
-
-
-_replaced: list[cProfile.Profile] = []
-"""Profilers that steps replaced; the end of one would remove whatever profiler there is then."""
 
 
 class _Profiled:
@@ -246,3 +249,48 @@ class _Monitored:
             return
         self._stack.pop().self_s += perf_counter() - self._last
         self._last = perf_counter()
+
+
+def function_name(code: CodeType) -> str | None:
+    """
+    Return a name such as `keras/src/ops/numpy.py:add`, None for a function of this package.
+
+    Python 3.10 does not tell the class or function around it.
+    """
+    file = shown_file(code.co_filename)
+    name = getattr(code, "co_qualname", code.co_name).replace(".<locals>", "")
+    return None if file is None else f"{file}:{name}"
+
+
+@cache
+def shown_file(file: str) -> str | None:
+    """
+    Return a path relative to site-packages, the standard library or its project's packages.
+
+    So it is the same in every checkout.
+    It is None for a file of this package.
+    """
+    path = Path(file)
+    if file.startswith(_NO_FILE):
+        return file
+    if _AUTOGRAPH in file:
+        return "<autograph>"
+    if path.is_relative_to(_OWN_FOLDER):
+        return None
+    installed = installed_path(file)
+    if installed is not None:
+        return installed
+    for key in ("stdlib", "platstdlib"):
+        folder = Path(sysconfig.get_path(key))
+        for root in (folder, folder.resolve()):
+            if path.is_relative_to(root):
+                return path.relative_to(root).as_posix()
+    return path.relative_to(_above_packages(path)).as_posix()
+
+
+def _above_packages(path: Path) -> Path:
+    """Return the folder above the outermost package of a module, or the root of its checkout."""
+    folder = path.parent
+    while (folder / "__init__.py").is_file() and not (folder / ".git").exists():
+        folder = folder.parent
+    return folder
