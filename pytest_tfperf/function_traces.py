@@ -35,6 +35,8 @@ FIRST = "first trace"
 UNKNOWN = "unknown"
 
 EYE = "equal to the eye and not to =="
+TRACED_AGAIN = "traced again"
+"""End of the reason why a profile ended early whose last steps were each traced anew."""
 
 
 class Change(NamedTuple):

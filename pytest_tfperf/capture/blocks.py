@@ -1,14 +1,16 @@
-"""Time blocks of steps: the timed window, and turns with other processes."""
+"""Time blocks of steps without garbage collection: the timed window, and turns with others."""
 
 from __future__ import annotations
 
+import gc
 import math
+import sys
 from array import array
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter, time_ns
 
-from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.capture.observations import Observations
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.frameworks.in_use import least_block, synchronise
@@ -21,6 +23,12 @@ __tracebackhide__ = True
 
 _TIMED_SHARE = 0.45  # of the time limit
 _MOST_BLOCKS = 24  # that a window usually has
+# New containers that one block may leave before the collector runs within it after all: 50 to
+# 100 MB of small objects.
+_MOST_YOUNG = 500_000
+# A full collection is due when the objects have grown by a quarter since the last one, which is
+# Python's own rule (CPython, gcmodule.c: long_lived_pending > long_lived_total / 4).
+_GROWTH = 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,3 +254,46 @@ def run_turns(
             collect()
             yield from block(turn.untimed)
             turn = turn_client.ran((yield from block(turn.timed)))
+
+
+@contextmanager
+def garbage_held_off() -> Iterator[Callable[[], None]]:
+    """
+    Hold off Python's garbage collector within the context, unless a block would fill the memory.
+
+    The result is a function to call between blocks. It collects what Python would have collected
+    by then. A full collection takes a tenth of a second, in which input buffers fill, so it runs
+    only if the memory needs it, and not at the beginning.
+
+    Only the threshold changes. The user's gc.enable(), gc.disable() and gc.freeze() keep their
+    meaning, also within the context. A disabled collector stays disabled, and a threshold that the
+    user sets within the context stays.
+    """
+    before = gc.get_threshold()
+    if not gc.isenabled() or not before[0]:
+        yield lambda: None
+        return
+    held = (max(_MOST_YOUNG, before[0]), *before[1:])
+    gc.set_threshold(*held)
+    try:
+        yield _collector(before[0])
+    finally:
+        if gc.get_threshold() == held:
+            gc.set_threshold(*before)
+
+
+def _collector(young: int) -> Callable[[], None]:
+    """Return a function that collects garbage where Python would have, after `young` containers."""
+    most = _GROWTH * sys.getallocatedblocks()
+
+    def collect() -> None:
+        nonlocal most
+        if not gc.isenabled() or gc.get_count()[0] <= young:
+            return
+        gc.collect(1)
+        # Walks all memory of Python, for 0.2 ms in which an input pipeline runs on untimed.
+        if sys.getallocatedblocks() > most:
+            gc.collect()
+            most = _GROWTH * sys.getallocatedblocks()
+
+    return collect

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_tfperf.capture.batch_rows import batches_seen
-from pytest_tfperf.capture.elements import Elements
+from pytest_tfperf.capture.input_data import Elements, batches_seen, stages_of
 from pytest_tfperf.capture.inspection import StepInspection
-from pytest_tfperf.capture.pipeline_stages import stages_of
 from pytest_tfperf.capture.sessions import Traces
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.frameworks.framework import TENSORFLOW
 from pytest_tfperf.frameworks.jax_objects import JaxPrograms
 from pytest_tfperf.function_traces import FunctionTrace
-from pytest_tfperf.machine.durations import Durations
 from pytest_tfperf.machine.memory import MemoryUse
 from pytest_tfperf.recording import (
     UNSEEN,
@@ -31,6 +29,35 @@ from pytest_tfperf.recording import (
 from pytest_tfperf.values import Unknown
 
 _EPOCHS = 1 << 10  # that have room beforehand
+
+
+class Durations:
+    """
+    Seconds in an array that has its length beforehand.
+
+    A list would hold an object for each, and these would count as growth of the memory.
+
+    Args:
+        at_first: Number of durations that have room beforehand.
+    """
+
+    def __init__(self, at_first: int = 1 << 16) -> None:
+        self._seconds = array("d", bytes(8 * at_first))
+        self._n = 0
+
+    def __len__(self) -> int:
+        return self._n
+
+    def append(self, seconds: float) -> None:
+        """Add a duration."""
+        if self._n == len(self._seconds):
+            self._seconds.frombytes(bytes(8 * self._n))
+        self._seconds[self._n] = seconds
+        self._n += 1
+
+    def last(self, n: int) -> list[float]:
+        """Return the last n durations, or all if there are fewer."""
+        return self._seconds[max(self._n - n, 0) : self._n].tolist()
 
 
 class Epochs:

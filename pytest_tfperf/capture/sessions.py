@@ -1,23 +1,28 @@
-"""Sessions of the frameworks' profilers, their XSpace files, and the marks of steps in them."""
+"""Sessions of the frameworks' profilers: their files, the marks of steps, what they show of XLA."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from time import perf_counter
 
-from pytest_tfperf.errors import CaptureError, TraceError
+from pytest_tfperf.errors import CaptureError, TfperfError, TraceError
 from pytest_tfperf.files import on_disk
 from pytest_tfperf.frameworks.framework import JAX, TENSORFLOW, Annotation, Framework
 from pytest_tfperf.frameworks.in_use import loaded, traced
 from pytest_tfperf.machine.thread_times import ThreadClock
-from pytest_tfperf.machine.wall_clock import WallClock
 from pytest_tfperf.quantities import SECONDS, format_quantity
+from pytest_tfperf.recording import XlaShown
 from pytest_tfperf.temporary import TemporaryFolder
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.hlo_modules import live_modules
+from pytest_tfperf.trace.host_events import compilations, xla_runs
 from pytest_tfperf.trace.logdir import name_run
-from pytest_tfperf.trace.xspace import Trace, read_trace
+from pytest_tfperf.trace.xspace import HOST, Trace, read_trace
 from pytest_tfperf.values import FETCH, FETCH_PYTHON, STOOD_NS
 
 __tracebackhide__ = True
@@ -26,12 +31,17 @@ _STARTED_BY = {
     TENSORFLOW: "tf.profiler.experimental.start, or a TensorBoard callback with profile_batch",
     JAX: "jax.profiler.start_trace, or jax.profiler.trace",
 }
-
-
 Traces = Mapping[str, Path]
 """The `.xplane.pb` of a session, by the name of the framework that wrote it."""
 ReadTraces = Mapping[str, Trace]
 """The traces of a session, by the name of the framework."""
+# The kernel slews a clock by at most 500 ppm (adjtimex(2), MAXFREQ): that is no jump.
+_SLEWED = 1e-3
+_LEAST_JUMP_S = 1e-3
+"""Least jump in seconds, above what an interruption between two readings may add."""
+_READINGS = 5
+_shown: dict[str, XlaShown] = {}
+"""The result of each framework's check, once it has run."""
 
 
 class Session:
@@ -263,3 +273,89 @@ class Fetching:
 def _said(jump_s: float) -> str:
     shown = format_quantity(abs(jump_s), SECONDS)
     return f"forward by {shown}" if jump_s > 0 else f"back by {shown}"
+
+
+class WallClock:
+    """
+    Watches the wall clock, by which profilers date events, from its creation.
+
+    A clock that is set meanwhile gives an event another length, and all shares of its step with it.
+    """
+
+    def __init__(self) -> None:
+        self._began, self._offset_s = perf_counter(), _offset()
+
+    def jump(self) -> float:
+        """Return the seconds by which the clock was set since; 0 if it was not."""
+        jump_s = _offset() - self._offset_s
+        most_s = max(_LEAST_JUMP_S, _SLEWED * (perf_counter() - self._began))
+        return jump_s if abs(jump_s) > most_s else 0.0
+
+
+def _offset() -> float:
+    """Return the wall clock's lead over the other, by the reading that was interrupted least."""
+    readings = []
+    for _ in range(_READINGS):
+        before = perf_counter()
+        wall = time.time()
+        after = perf_counter()
+        readings.append((after - before, wall - (before + after) / 2))
+    return min(readings)[1]
+
+
+def xla_shown(scratch: Path | None = None) -> Mapping[str, XlaShown]:
+    """
+    Return what traces of this process show of XLA, by framework, from one check of each.
+
+    The check also starts devices, thread pools and LLVM, so that no first step includes it. A
+    framework that cannot be checked, as TensorFlow without eager execution, is left out.
+
+    Args:
+        scratch: The folder of the check's traces; None for the system's.
+    """
+    for framework in traced():
+        framework.start_devices()
+        if framework.name not in _shown and framework.can_compile():
+            _shown[framework.name] = _checked(framework, scratch)
+    return {
+        framework.name: _shown[framework.name] for framework in traced() if framework.can_compile()
+    }
+
+
+def _checked(framework: Framework, scratch: Path | None) -> XlaShown:
+    """Compile and run a small function under the profiler, and return what its trace shows."""
+    with TemporaryFolder(scratch) as folder:
+        session = Session(folder)
+        try:
+            framework.run_compiled()
+            framework.synchronise()
+            trace = read_sessions(session.stop())[framework.name]
+            return shown_in(trace, f"{framework.name} {framework.version()}")
+        except TfperfError as error:
+            why = f"the self-check of the profiler failed: {error}"
+            return XlaShown(executions=why, compilations=why, modules=why)
+        finally:
+            session.discard()
+
+
+def shown_in(trace: Trace, version: str) -> XlaShown:
+    """
+    Return what a trace shows of a function that XLA compiled and ran in it.
+
+    `version` names the framework with its version, for the reasons.
+    """
+    host = Events.of(trace.plane(HOST))
+    found = {
+        "executions": len(xla_runs(host)) > 0,
+        "compilations": len(compilations(host)) > 0,
+        "modules": bool(live_modules(trace)),
+    }
+    what = {"executions": "execution", "compilations": "compilation", "modules": "HLO"}
+    return XlaShown(
+        **{
+            name: f"{version} traced a function of XLA's without its {what[name]}, "
+            "so its traces cannot tell"
+            for name, shows in found.items()
+            if not shows
+        }
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from pytest_tfperf.capture.keras_loops.keras_library import library_of
+from pytest_tfperf.capture.keras_data import library_of
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 

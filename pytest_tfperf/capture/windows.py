@@ -9,43 +9,45 @@ step that shows its graphs) → counted (calls of Python functions). The driver 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from threading import get_ident
 from time import perf_counter
 from typing import Any
 
-from pytest_tfperf.capture.blocks import BlockTimer, mean_period_s, run_turns
-from pytest_tfperf.capture.elements import elements_to_keep
-from pytest_tfperf.capture.garbage_collector import garbage_held_off
+from pytest_tfperf.capture.blocks import BlockTimer, garbage_held_off, mean_period_s, run_turns
+from pytest_tfperf.capture.input_data import elements_to_keep
 from pytest_tfperf.capture.kept_objects import Containers
-from pytest_tfperf.capture.new_executables import Executables
 from pytest_tfperf.capture.observations import Epochs, Observations
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.sessions import Fetching, ReadTraces, Session, StepMark, read_sessions
 from pytest_tfperf.capture.stack_samples import FIRST_S, WARM_S, stack_times, stacks_sampled
-from pytest_tfperf.capture.traced_anew import TracedAnew
 from pytest_tfperf.capture.window_hooks import Progress, WindowHooks
 from pytest_tfperf.compiler.probe import Probe, probed, why_not_probed
 from pytest_tfperf.compiler.source_lines import line_of_code, user_line_now
 from pytest_tfperf.compiler.step_calls import calls_recorded, other_threads
-from pytest_tfperf.frameworks.in_use import UnfinishedCalls, least_block, synchronise
+from pytest_tfperf.frameworks.in_use import UnfinishedCalls, least_block, synchronise, traced
 from pytest_tfperf.frameworks.jax_objects import tree_code
-from pytest_tfperf.function_traces import Change, FunctionTrace
+from pytest_tfperf.function_traces import FIRST, SHAPE, TRACED_AGAIN, Change, FunctionTrace
 from pytest_tfperf.machine.calls import CallCounter
 from pytest_tfperf.machine.conditions import conditions_noted, coverage_paused, is_traced
 from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.machine.thread_times import any_ran, cpu_ns
 from pytest_tfperf.recording import Kept, Recording
+from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.host_events import n_events, runs_functions
 from pytest_tfperf.turn import Ready
-from pytest_tfperf.values import Unknown
+from pytest_tfperf.values import WAITS, Unknown
 
 __tracebackhide__ = True
 
 _MAX_ROUNDS, _MAX_PROBES = 3, 10
 _WAITED = "the input buffers could fill while this test waited for another one of this machine"
 _WARM_UP_SHARE, _TRACED_SHARE = 0.2, 0.3  # of the time limit, for one round of windows
+_IN_A_ROW = 5
+_OF_TF_DATA = "Dataset_"
+"""Start of the names of functions of tf.data (structured_function.py): each pipeline traces its."""
 
 
 class Windows:
@@ -404,3 +406,121 @@ class Windows:
         mark, self._mark = self._mark, None
         if mark is not None:
             mark.end()
+
+
+class Executables:
+    """
+    The XLA executables of one profile; those compiled while no step runs do not count.
+
+    Each profiler session lists all executables that are alive, so sessions before and after the
+    steps show the new ones. JAX reports also those that are freed in between.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.late: tuple[str, ...] | None = None  # compiled after the first step, None if unknown
+        self._folder = folder
+        self._first: frozenset[str] | None = None
+        self._outside: frozenset[str] = frozenset()
+        self._before_outside: frozenset[str] | None = None
+        self._reported: Counter[str] = Counter()
+
+    @property
+    def watched(self) -> bool:
+        """True if the first step has ended."""
+        return self._first is not None
+
+    @property
+    def outside_steps(self) -> bool:
+        """True if executables compiled now do not count."""
+        return self._before_outside is not None
+
+    def begin(self, cold: ReadTraces) -> None:
+        """Begin after the first step, with its traces; a framework may have started in it."""
+        is_complete = all(framework.name in cold for framework in traced())
+        self._first = _modules(cold) if is_complete else self._live()
+
+    def compiled(self, module: str) -> None:
+        """Count the compilation of a module after the first step, unless no step runs."""
+        if self.watched and not self.outside_steps:
+            self._reported[module] += 1
+
+    def leave_steps(self) -> None:
+        """Stop counting until `return_to_steps`."""
+        self._before_outside = self._live()
+
+    def return_to_steps(self) -> None:
+        """Count again, since a step begins."""
+        assert self._before_outside is not None
+        self._outside |= self._live() - self._before_outside
+        self._before_outside = None
+
+    def end(self, last: ReadTraces | None = None) -> None:
+        """End after the steps, with their traces if there are any."""
+        assert self._first is not None
+        alive = self._live() if last is None else _modules(last)
+        late = alive - self._first - self._outside
+        # JAX before 0.8 ends the module of a lambda in an underscore, which reports lack
+        listed = Counter(name.rpartition("(")[0].rstrip("_") for name in late)
+        freed = (self._reported - listed).elements()
+        self.late = (*sorted(late), *freed) if traced() else None
+
+    def _live(self) -> frozenset[str]:
+        """Return the executables alive now, from a session that records nothing."""
+        return _modules(read_sessions(Session(self._folder).stop()))
+
+
+def _modules(traces: ReadTraces) -> frozenset[str]:
+    every = frozenset().union(*map(live_modules, traces.values()))
+    return frozenset(name for name in every if WAITS not in name)
+
+
+class TracedAnew:
+    """
+    The steps at the end of a profile so far that were each traced or compiled anew.
+
+    Traces of a sound step may fill a warm-up, so only further steps count where no limit is set.
+    Where one is, the counts go on until it is broken: else they would be too small, and pass.
+
+    Args:
+        warmup: Steps of the warm-up.
+        most_traces: Largest number of traces that no limit forbids.
+        most_compiles: Same of compilations.
+    """
+
+    def __init__(
+        self, warmup: int, most_traces: float = math.inf, most_compiles: float = math.inf
+    ) -> None:
+        self._warmup = warmup
+        self._most_traces, self._most_compiles = most_traces, most_compiles
+        self._n_traces = self._n_compiles = self._in_a_row = 0
+        self._is_anew = self._is_explained = False  # the running step; all steps in a row
+
+    def traced(self, name: str, changes: Sequence[Change]) -> None:
+        """
+        Add a trace of the running step; a first trace is no change.
+
+        New shapes explain a trace, and so does a new pipeline, as `Model.predict` makes one.
+        """
+        self._n_traces += 1
+        kinds = {change.kind for change in changes}
+        self._is_anew |= bool(kinds - {FIRST})
+        self._is_explained |= name.startswith(_OF_TF_DATA) or SHAPE in kinds
+
+    def compiled(self) -> None:
+        """Add a compilation of the running step."""
+        self._n_compiles += 1
+
+    def end_step(self, n_steps: int) -> str | None:
+        """Return why no further step is needed after `n_steps`, or None."""
+        self._in_a_row = self._in_a_row + 1 if self._is_anew else 0
+        self._is_anew = False
+        if not self._in_a_row:
+            self._is_explained = False
+        is_red = self._n_traces > self._most_traces or self._n_compiles > self._most_compiles
+        is_limited = min(self._most_traces, self._most_compiles) < math.inf
+        goes_on = is_limited or self._is_explained or n_steps <= self._warmup
+        if self._in_a_row < _IN_A_ROW or (goes_on and not is_red):
+            return None
+        each = self._in_a_row == n_steps - 1
+        which = "each" if each else f"the last {self._in_a_row} of which were"
+        return f"stopped after {n_steps} steps, {which} {TRACED_AGAIN}"

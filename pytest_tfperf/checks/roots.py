@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from pytest_tfperf.capture.traced_anew import TRACED_AGAIN
 from pytest_tfperf.checks.limits import broken_words
+from pytest_tfperf.function_traces import TRACED_AGAIN
 from pytest_tfperf.metric_evidence import STEP_TIMES
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.op_types import computes

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.capture.keras_loops.keras_data import KerasCall
-from pytest_tfperf.capture.keras_loops.loop_hooks import run_one_batch
+from pytest_tfperf.capture.keras_data import KerasCall
+from pytest_tfperf.capture.keras_loop import run_one_batch
 from pytest_tfperf.capture.loop import check_step, run_calls, run_once
 from pytest_tfperf.capture.sessions import check_no_session
 from pytest_tfperf.capture.state import restored

@@ -11,13 +11,13 @@ from typing import Any
 
 from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.loop import mean_batch
-from pytest_tfperf.capture.self_check import xla_shown
 from pytest_tfperf.capture.sessions import (
     ReadTraces,
     Session,
     read_sessions,
     stop_quietly,
     user_session_runs,
+    xla_shown,
 )
 from pytest_tfperf.capture.trace_watch import traces_watched
 from pytest_tfperf.capture.windows import Windows

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from pytest_tfperf.capture.garbage_collector import garbage_held_off
+from pytest_tfperf.capture.blocks import garbage_held_off
 from pytest_tfperf.frameworks.in_use import UnfinishedCalls, least_block, start_devices, synchronise
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone
 from pytest_tfperf.results import Profile

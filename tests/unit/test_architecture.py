@@ -65,7 +65,7 @@ WALL_CLOCKS = {
 }
 TIMESTAMPS = {
     ("plugin/conclude.py", "now"),  # the date of a run, from which nothing is computed
-    ("machine/wall_clock.py", "time"),  # watched for jumps, since the profiler dates events by it
+    ("capture/sessions.py", "time"),  # watched for jumps, since the profiler dates events by it
     ("temporary.py", "time"),  # compared with the times of files, which come from that clock too
     ("fleet/object_cache.py", "time"),  # the same
     ("capture/blocks.py", "time_ns"),  # compared with the times in TensorFlow's traces

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import pytest
 
 from pytest_tfperf.capture.inspection import StepInspection
-from pytest_tfperf.capture.keras_loops.keras_data import KerasCall
-from pytest_tfperf.capture.keras_loops.loop_hooks import loops_replaced
+from pytest_tfperf.capture.keras_data import KerasCall
+from pytest_tfperf.capture.keras_loop import loops_replaced
 from pytest_tfperf.capture.loop import Bracketed
 from pytest_tfperf.capture.sessions import ReadTraces, Session, read_sessions, started_later
 from pytest_tfperf.capture.trace_watch import traces_reported

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.capture.keras_loops.keras_data import KerasCall
+from pytest_tfperf.capture.keras_data import KerasCall
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.in_use import is_installed
 from pytest_tfperf.plugin.forms.keras_loop import profile_keras_loop

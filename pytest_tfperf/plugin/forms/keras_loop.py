@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from pytest_tfperf.capture.keras_loops.keras_data import (
+from pytest_tfperf.capture.keras_data import (
     KerasCall,
     examples_per_step,
     keras_workload,
@@ -12,7 +12,7 @@ from pytest_tfperf.capture.keras_loops.keras_data import (
     sample_again,
     with_seen_batch,
 )
-from pytest_tfperf.capture.keras_loops.loop_hooks import KINDS, run_keras
+from pytest_tfperf.capture.keras_loop import KINDS, run_keras
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin.profiles import Profiles

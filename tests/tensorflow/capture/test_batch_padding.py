@@ -8,9 +8,8 @@ from helpers.tables import cells
 from tensorflow.python.distribute.values import PerReplica
 from tensorflow.python.framework import op_callbacks
 
-from pytest_tfperf.capture.batch_rows import batches_seen
-from pytest_tfperf.capture.elements import elements_to_keep
-from pytest_tfperf.capture.keras_loops.keras_data import KerasCall, sample_again
+from pytest_tfperf.capture.input_data import batches_seen, elements_to_keep
+from pytest_tfperf.capture.keras_data import KerasCall, sample_again
 from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.metrics.batch_padding import batch_padding
 from pytest_tfperf.recording import Recording
@@ -386,9 +385,7 @@ def test_a_pydataset_may_tell_its_batches_by_num_batches_or_have_no_end():
 
 def test_the_sample_ends_after_a_second(monkeypatch):
     seconds = iter(np.arange(0, 100, 0.25))
-    monkeypatch.setattr(
-        "pytest_tfperf.capture.keras_loops.keras_data.perf_counter", lambda: next(seconds)
-    )
+    monkeypatch.setattr("pytest_tfperf.capture.keras_data.perf_counter", lambda: next(seconds))
 
     def loop(x, batch_size=None):
         return None

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.capture.keras_loops.keras_library import libraries_in_use, library_of
+from pytest_tfperf.capture.keras_data import libraries_in_use, library_of
 from pytest_tfperf.errors import CaptureError
 
 tf_keras = pytest.importorskip(

@@ -4,8 +4,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import op_callbacks
 
-from pytest_tfperf.capture import self_check
-from pytest_tfperf.capture.self_check import _checked, xla_shown
+from pytest_tfperf.capture import sessions
+from pytest_tfperf.capture.sessions import _checked, xla_shown
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.tensorflow import TensorFlow
 from pytest_tfperf.plugin import profile_settings
@@ -52,7 +52,7 @@ def test_callbacks_of_the_user_see_the_step_alone(profile, monkeypatch):
 
 def test_a_process_is_checked_once(monkeypatch, tmp_path):
     found = xla_shown()
-    monkeypatch.setattr(self_check, "_checked", lambda *_: pytest.fail("checked again"))
+    monkeypatch.setattr(sessions, "_checked", lambda *_: pytest.fail("checked again"))
     assert xla_shown(tmp_path) == found == {"TensorFlow": XlaShown()}
 
 
@@ -66,7 +66,7 @@ def test_a_trace_that_cannot_be_written_shows_nothing(monkeypatch):
     def fails(session):
         raise CaptureError("the disk is full")
 
-    monkeypatch.setattr(self_check.Session, "stop", fails)
+    monkeypatch.setattr(sessions.Session, "stop", fails)
     assert "the disk is full" in _checked(TensorFlow(), None).executions
     monkeypatch.undo()
     assert _checked(TensorFlow(), None) == XlaShown()  # no session was left running

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tensorflow.python.data.experimental.ops.testing import sleep
 
 from pytest_tfperf.advice.input_remedies import Pipeline
-from pytest_tfperf.capture.pipeline_stages import stages_of
+from pytest_tfperf.capture.input_data import stages_of
 from pytest_tfperf.facts.waits import RareWaits
 from pytest_tfperf.metrics.input_causes import Waiting, waiting_cause
 

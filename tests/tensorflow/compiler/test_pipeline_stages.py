@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.capture.keras_loops.keras_data import KerasCall, sample_again
-from pytest_tfperf.capture.pipeline_stages import stages_of
+from pytest_tfperf.capture.input_data import stages_of
+from pytest_tfperf.capture.keras_data import KerasCall, sample_again
 from pytest_tfperf.recording import ENDLESS, UNSEEN
 from pytest_tfperf.values import Unknown
 

@@ -4,8 +4,8 @@ import gc
 
 import pytest
 
-from pytest_tfperf.capture import garbage_collector
-from pytest_tfperf.capture.garbage_collector import garbage_held_off
+from pytest_tfperf.capture import blocks
+from pytest_tfperf.capture.blocks import garbage_held_off
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,7 @@ def test_young_generations_are_collected_between_blocks(collected):
 
 
 def test_block_that_would_fill_the_memory_is_collected(collected, monkeypatch):
-    monkeypatch.setattr(garbage_collector, "_MOST_YOUNG", 5_000)
+    monkeypatch.setattr(blocks, "_MOST_YOUNG", 5_000)
     with garbage_held_off():
         del collected[:]
         cycles(4_000)
@@ -75,7 +75,7 @@ def test_block_that_would_fill_the_memory_is_collected(collected, monkeypatch):
 
 def test_full_collection_runs_after_growth_by_a_quarter(collected, monkeypatch):
     objects = [1000]
-    monkeypatch.setattr(garbage_collector.sys, "getallocatedblocks", lambda: objects[0])
+    monkeypatch.setattr(blocks.sys, "getallocatedblocks", lambda: objects[0])
     found = {}
     with garbage_held_off() as sweep:
         for n in (
@@ -96,7 +96,7 @@ def test_objects_are_not_counted_without_new_ones(monkeypatch):
     with garbage_held_off() as sweep:
         sweep()
         monkeypatch.setattr(
-            garbage_collector.sys,
+            blocks.sys,
             "getallocatedblocks",
             lambda: pytest.fail("it walks through all of Python's memory"),
         )
@@ -106,13 +106,13 @@ def test_objects_are_not_counted_without_new_ones(monkeypatch):
 def test_objects_of_many_blocks_do_not_accumulate():
     old = []
     with garbage_held_off() as sweep:
-        start = garbage_collector.sys.getallocatedblocks()
+        start = blocks.sys.getallocatedblocks()
         for _ in range(30):  # every block leaves cycles that the next but two drops
             own = [[[]] for _ in range(start // 40)]
             own.append(own)
             old = [*old[-2:], own]
             sweep()
-        assert garbage_collector.sys.getallocatedblocks() < 1.7 * start
+        assert blocks.sys.getallocatedblocks() < 1.7 * start
 
 
 def test_disabled_collector_stays_disabled(collected):

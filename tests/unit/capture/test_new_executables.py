@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.capture import new_executables
-from pytest_tfperf.capture.new_executables import Executables
+from pytest_tfperf.capture import windows
+from pytest_tfperf.capture.windows import Executables
 
 
 @pytest.fixture
 def executables(monkeypatch):
     """Executables whose traces are the names that are alive."""
-    monkeypatch.setattr(new_executables, "live_modules", frozenset)
-    monkeypatch.setattr(new_executables, "traced", lambda: ())
+    monkeypatch.setattr(windows, "live_modules", frozenset)
+    monkeypatch.setattr(windows, "traced", lambda: ())
     found = Executables(Path())
     found.begin({"JAX": ["jit_step(1)"]})
-    monkeypatch.setattr(new_executables, "traced", lambda: ("JAX",))
+    monkeypatch.setattr(windows, "traced", lambda: ("JAX",))
     return found
 
 
@@ -40,6 +40,6 @@ def test_nothing_counts_before_the_first_step_has_ended(monkeypatch):
 
 
 def test_it_is_unknown_where_nothing_is_traced(executables, monkeypatch):
-    monkeypatch.setattr(new_executables, "traced", lambda: ())
+    monkeypatch.setattr(windows, "traced", lambda: ())
     executables.end({})
     assert executables.late is None

@@ -2,7 +2,7 @@
 
 from helpers.xspace import at, field, line, plane, space
 
-from pytest_tfperf.capture.self_check import shown_in
+from pytest_tfperf.capture.sessions import shown_in
 from pytest_tfperf.recording import XlaShown
 from pytest_tfperf.trace.xspace import decode_trace
 

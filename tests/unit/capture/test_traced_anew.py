@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pytest_tfperf.capture.traced_anew import TracedAnew
+from pytest_tfperf.capture.windows import TracedAnew
 from pytest_tfperf.function_traces import (
     DTYPE,
     FIRST,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pytest_tfperf
-from pytest_tfperf.capture.garbage_collector import garbage_held_off
+from pytest_tfperf.capture.blocks import garbage_held_off
 from pytest_tfperf.machine.calls import REPLACED, CallCounter
 from pytest_tfperf.recording import PythonCalls
 from pytest_tfperf.values import Unknown

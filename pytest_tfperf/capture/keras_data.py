@@ -1,22 +1,30 @@
-"""The call of a Keras loop: its arguments, workload, and a sample of its batches."""
+"""The call of a Keras loop: its library, arguments, workload, and a sample of its batches."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import itertools
 import math
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from pytest_tfperf.capture.batch_rows import NOTHING_TO_PAD, could_be_padded
-from pytest_tfperf.capture.elements import MOST_ELEMENTS, Elements, elements_to_keep
-from pytest_tfperf.capture.keras_loops.keras_library import check_backend, library_of
+from pytest_tfperf.capture.input_data import (
+    MOST_ELEMENTS,
+    NOTHING_TO_PAD,
+    Elements,
+    could_be_padded,
+    elements_to_keep,
+)
 from pytest_tfperf.capture.loop import workload_of
 from pytest_tfperf.compiler.datasets import batch_size
-from pytest_tfperf.frameworks.in_use import leaves, mapped
-from pytest_tfperf.frameworks.tensorflow import unseen
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.frameworks.in_use import is_installed, leaves, mapped
+from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow, unseen
 
 __tracebackhide__ = True
 
@@ -28,6 +36,12 @@ _ONCE = (
     "tf.data.Dataset, arrays or a PyDataset"
 )
 _UNKNOWN = "tfperf does not know how to sample the loop's data again: {}"
+_LIBRARIES = ("keras", "tf_keras")
+_BACKENDS = ("tensorflow", "jax", "torch")
+_OTHER_BACKEND = (
+    "{} runs on Keras' {} backend, and tfperf profiles TensorFlow, JAX and PyTorch only: set "
+    "KERAS_BACKEND to one of these for this test"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,3 +303,42 @@ def _first(batches: Iterable[Any]) -> list[Any]:
         if len(kept) >= most or perf_counter() > deadline:
             break
     return kept
+
+
+def library_of(thing: Any) -> Any:
+    """Return the module keras or tf_keras that a model or optimizer is from, None for others."""
+    packages = {base.__module__.partition(".")[0] for base in type(thing).__mro__}
+    name = next((name for name in _LIBRARIES if name in packages), None)
+    return None if name is None else importlib.import_module(name)
+
+
+def libraries_in_use() -> list[Any]:
+    """
+    Return the libraries that a test may call: those loaded, and the one that is `tf.keras`.
+
+    The latter would import TensorFlow, so it counts only where TensorFlow is loaded or the
+    environment names a backend.
+    """
+    legacy = os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true")
+    may_import = loaded_tensorflow() is not None or "KERAS_BACKEND" in os.environ
+    chosen = ("tf_keras" if legacy else "keras") if may_import else ""
+    return [
+        importlib.import_module(name)
+        for name in _LIBRARIES
+        if name in sys.modules or (name == chosen and is_installed(name))
+    ]
+
+
+def epoch_iterators() -> list[Any]:
+    """Return the classes whose iterators Keras fetches elements from, where TensorFlow does not."""
+    # private: `_get_iterator` of Keras 3's epoch iterators (3.5 to 3.15)
+    trainer = sys.modules.get("keras.src.backend.jax.trainer")
+    found = getattr(trainer, "JAXEpochIterator", None)
+    return [found] if found is not None and "_get_iterator" in vars(found) else []
+
+
+def check_backend(library: Any, method: str) -> None:
+    """Refuse a loop on a backend that cannot be profiled; Keras 2 always runs on TensorFlow."""
+    backend = library.config.backend() if hasattr(library, "config") else "tensorflow"
+    if backend not in _BACKENDS:
+        raise CaptureError(_OTHER_BACKEND.format(method, backend))

@@ -2,7 +2,7 @@
 
 import tracemalloc
 
-from pytest_tfperf.machine.durations import Durations
+from pytest_tfperf.capture.observations import Durations
 
 
 def noted(*seconds):

@@ -1,34 +1,29 @@
-"""
-Count real and padding elements of the batches that steps consumed.
-
-The first of these that a batch has tells padding from data:
-
-1. rows of a RaggedTensor;
-2. a mask (a component with that name, of zeros and ones, with one run of ones in a row) or lengths;
-3. the fill value of a `padded_batch` in the pipeline;
-4. for integers of rank 2, such as token ids, the zeros at the end of rows (or at their beginning,
-   as `keras.utils.pad_sequences` pads), if no zero has a value beyond it and that is no chance.
-
-A real element at the end of a row that equals the fill value counts as padding; a mask avoids that.
-"""
+"""What the input data of the steps show: kept elements, padding in them, stages of the pipeline."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import lgamma, log
+from types import CodeType
 from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.capture.padding_guides import fits, is_lengths, is_mask, may_be_guide, stem
-from pytest_tfperf.compiler.datasets import PaddedComponent, padded_batches
+from pytest_tfperf.compiler.datasets import PaddedComponent, padded_batches, pipeline_stages
+from pytest_tfperf.compiler.functions import Unsupported
+from pytest_tfperf.compiler.source_lines import line_of_code
 from pytest_tfperf.frameworks.in_use import leaves, mapped
 from pytest_tfperf.frameworks.jax import loaded_jax
 from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
-from pytest_tfperf.recording import Batches, BatchRows
+from pytest_tfperf.recording import UNSEEN, Batches, BatchRows, PipelineStage
 from pytest_tfperf.values import Unknown
 
+MOST_ELEMENTS = 20
+_MOST_BYTES = 64 << 20
 _TOKENS = frozenset({"int16", "int32", "int64", "uint16", "uint32", "uint64"})
 _LONGEST_LIST = 100  # a longer list is data, not the structure of an element
 _CHANCE = log(1e-6)
@@ -38,8 +33,50 @@ NOTHING_TO_PAD = (
     "so), a padded_batch in the pipeline, or integers of rank 2 (such as token ids) whose zeros "
     "fill one end of rows of several lengths and are nowhere else"
 )
-
 Batch = Mapping[str, Any]
+_MASK = re.compile(r"(attention|padding|pad)?_?mask", re.IGNORECASE)
+_LENGTHS = re.compile(
+    r"(?<![a-z])(sequence_|seq_)?(len|lens|length|lengths)(?![a-z])", re.IGNORECASE
+)
+_PY_DATASET = "PyDataset"
+_HOLDERS = ("_original_dataset", "_dataset", "_iterator")
+"""Attributes in which TensorFlow's iterators and distributed datasets hold a dataset."""
+_DEEPEST = 5  # an iterator of an iterator of a dataset, and some more
+_ITERATES = ("__next__", "__getitem__", "__iter__")
+"""Methods that make the elements; the first one that is written in Python tells its line."""
+_HIDDEN = (
+    "the data are {}, and the stages behind it are not visible; pass the tf.data.Dataset itself"
+)
+
+
+@dataclass(slots=True)
+class Elements:
+    """Elements of the input data, by reference."""
+
+    data: Any = None
+    """The data that they come from."""
+    kept: list[Any] = field(default_factory=list)
+    """The elements."""
+    why: str | None = "the steps were given no data"
+    """Reason why there are none."""
+    sampled: bool = False
+    """Whether they were drawn from the data again, after the steps."""
+
+
+def elements_to_keep(element: Any) -> int:
+    """Return the number of elements like this one to keep: up to 20 and 64 MiB, at least one."""
+    size = sum(map(_n_bytes, leaves(element)))
+    return max(1, min(MOST_ELEMENTS, _MOST_BYTES // max(size, 1)))
+
+
+def _n_bytes(leaf: Any) -> int:
+    if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+        return 0
+    if hasattr(leaf.shape, "num_elements"):
+        n_elements = leaf.shape.num_elements()
+    else:
+        n_elements = math.prod(leaf.shape)
+    return int(n_elements or 0) * int(getattr(leaf.dtype, "itemsize", None) or leaf.dtype.size)
 
 
 def batches_seen(elements: Sequence[Any], data: Any, sampled: bool) -> Batches | Unknown:
@@ -373,3 +410,137 @@ def _rows(
         how=how,
         pad=pad,
     )
+
+
+def may_be_guide(name: str) -> bool:
+    """Return whether a component has the name of a mask or of lengths."""
+    return bool(_MASK.search(name) or _LENGTHS.search(name))
+
+
+def is_mask(name: str, column: Sequence[Any]) -> bool:
+    """
+    Return whether a component is a padding mask: zeros and ones, with one run of ones in a row.
+
+    Flags at single positions (special_tokens_mask) and masks of images are not padding masks.
+    """
+    word = _MASK.search(name.rsplit("/", 1)[-1])
+    if (
+        word is None
+        or column[0].ndim < 2
+        or column[0].dtype.kind not in "biuf"
+        or (column[0].ndim > 2 and not word[1])
+    ):
+        return False
+    masks = [array != 0 for array in column]
+    one_run = all(
+        (mask[..., :1].sum(axis=-1) + (mask[..., 1:] & ~mask[..., :-1]).sum(axis=-1) <= 1).all()
+        for mask in masks
+    )
+    return (
+        one_run
+        and any(mask.any() for mask in masks)
+        and all(((array == 0) | (array == 1)).all() for array in column)
+    )
+
+
+def is_lengths(name: str, column: Sequence[Any]) -> bool:
+    """Return whether a component is the lengths of rows."""
+    return (
+        bool(_LENGTHS.search(name.rsplit("/", 1)[-1]))
+        and column[0].ndim == 1
+        and column[0].dtype.kind in "iu"
+    )
+
+
+def fits(name: str, guide: Sequence[Any], column: Sequence[Any]) -> bool:
+    """
+    Return whether a guide can describe a component.
+
+    Args:
+        name: Name of the guide.
+        guide: Arrays of the guide, batch by batch.
+        column: Arrays of the component, batch by batch.
+    """
+    if column[0].ndim < 2:
+        return False
+    if is_mask(name, guide):
+        return all(
+            array.shape[: mask.ndim] == mask.shape
+            for array, mask in zip(column, guide, strict=True)
+        )
+    pairs = zip(column, guide, strict=True)
+    return all(
+        len(array) == len(n) and n.min(initial=0) >= 0 and n.max(initial=0) <= array.shape[1]
+        for array, n in pairs
+    )
+
+
+def stem(name: str) -> str:
+    """Return the stem of the name of a mask or lengths, "" if they apply to all components."""
+    last = name.rsplit("/", 1)[-1]
+    return _LENGTHS.sub("", _MASK.sub("", last)).strip("_").removeprefix("input").strip("_")
+
+
+def stages_of(data: Any, by_keras: bool = False) -> tuple[PipelineStage, ...] | Unknown:
+    """
+    Return the stages of input data, from the source to the step, or a reason why not.
+
+    Args:
+        data: The data.
+        by_keras: True if Keras makes a pipeline of arrays.
+    """
+    if data is None:
+        return UNSEEN
+    try:
+        return _stages_of(_dataset_in(data), by_keras)
+    except Unsupported as error:
+        return Unknown(str(error))
+    except Exception as error:  # the user's data may be anything
+        return Unknown(
+            f"the input pipeline could not be read: {type(error).__name__}: {error!s:.80}"
+        )
+
+
+def _dataset_in(data: Any) -> Any:
+    """Return the dataset that an iterator or a distributed dataset of TensorFlow holds."""
+    tf = loaded_tensorflow()
+    for _ in range(_DEEPEST):
+        if tf is None or isinstance(data, tf.data.Dataset) or not _is_of_tensorflow(data):
+            break
+        # private: 2.18 to 2.22
+        held = (getattr(data, name, None) for name in _HOLDERS)
+        data = next((one for one in held if one is not None), data)
+    return data
+
+
+def _stages_of(data: Any, by_keras: bool) -> tuple[PipelineStage, ...] | Unknown:
+    kind, tf = type(data).__name__, loaded_tensorflow()
+    if tf is not None and isinstance(data, tf.data.Dataset):
+        return pipeline_stages(data)
+    if _is_of_tensorflow(data) and not hasattr(data, "shape"):
+        return Unknown(_HIDDEN.format(kind))
+    if hasattr(data, "shape") or isinstance(data, (list, tuple, Mapping)):
+        return (PipelineStage(stage=kind, by_keras=by_keras),)
+    code = getattr(data, "gi_code", None)
+    codes = [code] if code else [_code(data, name) for name in _ITERATES]
+    codes = [code for code in codes if code is not None]
+    if not codes:
+        return Unknown(_HIDDEN.format(kind))
+    line = next((line for code in codes if (line := line_of_code(code))), None)
+    python = "generator" if kind == "generator" else _python_kind(data)
+    is_py_dataset = python == _PY_DATASET
+    return (PipelineStage(stage=kind, python=python, line=line, by_keras=is_py_dataset),)
+
+
+def _python_kind(data: Any) -> str:
+    keras = [base for base in type(data).__mro__ if "keras" in base.__module__]
+    names = {base.__name__ for base in keras}
+    return _PY_DATASET if names & {"PyDataset", "Sequence"} else "Python iterable"
+
+
+def _code(data: Any, name: str) -> CodeType | None:
+    return getattr(getattr(type(data), name, None), "__code__", None)
+
+
+def _is_of_tensorflow(data: Any) -> bool:
+    return type(data).__module__.partition(".")[0] == "tensorflow"

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from pytest_tfperf.machine import wall_clock
-from pytest_tfperf.machine.wall_clock import WallClock
+from pytest_tfperf.capture import sessions
+from pytest_tfperf.capture.sessions import WallClock
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def clocks(monkeypatch):
             self.wall += seconds if wall is None else wall
 
     clocks = Clocks()
-    monkeypatch.setattr(wall_clock, "perf_counter", clocks.read_steady)
+    monkeypatch.setattr(sessions, "perf_counter", clocks.read_steady)
     monkeypatch.setattr(time, "time", lambda: clocks.wall)
     return clocks
 

@@ -1,1 +1,0 @@
-"""Keras loops as steps: their call, data, epochs and callbacks."""
