@@ -80,14 +80,7 @@ def _n_bytes(leaf: Any) -> int:
 
 
 def batches_seen(elements: Sequence[Any], data: Any, sampled: bool) -> Batches | Unknown:
-    """
-    Return the components of elements that can be padded, or a reason why they are unknown.
-
-    Args:
-        elements: Elements of the data.
-        data: The data.
-        sampled: Whether the elements were drawn again after the steps.
-    """
+    """Return the components of elements that can be padded, or a reason why they are unknown."""
     if not elements:
         return Unknown("no batch was traced")
     try:
@@ -122,13 +115,7 @@ def could_be_padded(spec: Any, data: Any) -> bool:
 def _components(
     batches: list[Batch], padded: list[tuple[PaddedComponent, ...]]
 ) -> tuple[BatchRows, ...]:
-    """
-    Count the rows of all components that show padding.
-
-    Args:
-        batches: Components of each batch, by name.
-        padded: Components of each `padded_batch` in the pipeline.
-    """
+    """Count the rows of all components that show padding."""
     columns = {
         name: [batch[name] for batch in batches]
         for name in batches[0]
@@ -157,12 +144,7 @@ def _without_guides(
     dense: Mapping[str, Sequence[Any]], padded: list[tuple[PaddedComponent, ...]], may_guess: bool
 ) -> list[BatchRows | None]:
     """
-    Count the rows of components without masks or lengths.
-
-    Args:
-        dense: Arrays of each component, by name.
-        padded: Components of each `padded_batch` in the pipeline.
-        may_guess: Whether zeros at one end of rows may count as padding.
+    Count the rows of components without masks or lengths; `may_guess` lets zeros at one end count.
     """
     pads = _pads({name: _dtype(column[0]) for name, column in dense.items()}, padded)
     columns = {
@@ -453,14 +435,7 @@ def is_lengths(name: str, column: Sequence[Any]) -> bool:
 
 
 def fits(name: str, guide: Sequence[Any], column: Sequence[Any]) -> bool:
-    """
-    Return whether a guide can describe a component.
-
-    Args:
-        name: Name of the guide.
-        guide: Arrays of the guide, batch by batch.
-        column: Arrays of the component, batch by batch.
-    """
+    """Return whether a guide of this name can describe a component."""
     if column[0].ndim < 2:
         return False
     if is_mask(name, guide):
@@ -482,13 +457,7 @@ def stem(name: str) -> str:
 
 
 def stages_of(data: Any, by_keras: bool = False) -> tuple[PipelineStage, ...] | Unknown:
-    """
-    Return the stages of input data, from the source to the step, or a reason why not.
-
-    Args:
-        data: The data.
-        by_keras: True if Keras makes a pipeline of arrays.
-    """
+    """Return the stages of input data, from the source to the step, or a reason why not."""
     if data is None:
         return UNSEEN
     try:

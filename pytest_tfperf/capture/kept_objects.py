@@ -50,13 +50,7 @@ class Containers:
         self._lengths = np.fromiter(map(len, found), np.int64, len(found))
 
     def kept(self, n_steps: int, least: float) -> tuple[Kept, ...]:
-        """
-        Return the containers that hold more now, the largest first.
-
-        Args:
-            n_steps: Steps since then.
-            least: Bytes a step of a container that is named.
-        """
+        """Return the containers that hold `least` bytes a step more now, the largest first."""
         gc.collect()
         before = dict(zip(self._ids.tolist(), self._lengths.tolist(), strict=True))
         grown = [(len(one) - before.get(id(one), len(one)), one) for one in _containers()]

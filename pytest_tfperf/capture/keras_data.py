@@ -73,13 +73,6 @@ class KerasCall:
         """
         Return the call of a model's method.
 
-        Args:
-            model: The Keras model.
-            method: Name of the method.
-            args: Positional arguments.
-            kwargs: Keyword arguments.
-            examples: Examples in a batch, if the user says it.
-
         Raises:
             TypeError: If it is no Keras model, or does not take the arguments.
         """
@@ -211,10 +204,6 @@ def noting_first_batch(call: KerasCall) -> tuple[KerasCall, list[Any]]:
 def with_seen_batch(workload: Mapping[str, Any], elements: Elements) -> Mapping[str, Any]:
     """
     Return the workload with a batch size that the data's signature hides, if batches agree on it.
-
-    Args:
-        workload: Signature of the loop's input.
-        elements: Batches of the loop's data.
     """
     if workload["batch"] is not None or not elements.kept:
         return workload

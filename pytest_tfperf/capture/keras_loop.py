@@ -165,9 +165,6 @@ def _for_many_epochs(call: KerasCall) -> KerasCall | None:
 def loops_replaced(profiled: Callable[[KerasCall], Any]) -> Iterator[None]:
     """
     Send every outermost `fit`, `evaluate` and `predict` within the context through a function.
-
-    Args:
-        profiled: Receives the call, and returns the result of the loop.
     """
     running = False
 
@@ -376,10 +373,6 @@ class EpochWorkTimer:
     Times the callbacks and the validation of a `fit`, each without the other.
 
     A validation that a callback runs is part of the callback.
-
-    Args:
-        model: The model.
-        library: The library of the model, Keras 3 or 2.
     """
 
     def __init__(self, model: Any, library: Any) -> None:

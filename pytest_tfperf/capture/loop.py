@@ -144,14 +144,7 @@ class Bracketed:
 
 
 def run_once(step: Callable[..., Any], data: Iterable[Any] | None, unpack: bool | str) -> None:
-    """
-    Call the step once, unprofiled.
-
-    Args:
-        step: The step.
-        data: Its input data; None for a step without input.
-        unpack: Whether to unpack an element; "auto" decides by the step's parameters.
-    """
+    """Call the step once, unprofiled."""
     if data is None:
         step()
         return

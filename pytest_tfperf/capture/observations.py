@@ -36,9 +36,6 @@ class Durations:
     Seconds in an array that has its length beforehand.
 
     A list would hold an object for each, and these would count as growth of the memory.
-
-    Args:
-        at_first: Number of durations that have room beforehand.
     """
 
     def __init__(self, at_first: int = 1 << 16) -> None:
@@ -176,29 +173,14 @@ class Observations:
         ablation: bool,
         programs: JaxPrograms | None,
     ) -> StepInspection:
-        """
-        Return an inspection of the steps' code, for a profile that has ended.
-
-        Args:
-            workload: Inputs and batch size of the steps.
-            max_seconds: Time limit of each fact.
-            ablation: Whether the Grappler ablation was requested.
-            programs: The programs of JAX, if it ran the steps.
-        """
+        """Return an inspection of the steps' code, for a profile that has ended."""
         ended = None if self.traces else self.ended
         return StepInspection(
             self.calls, self.probe, workload, max_seconds, ablation, ended, programs
         )
 
     def recording(self, name: str, ran: Sequence[str], **others: Any) -> Recording:
-        """
-        Return the recording of a profile that has ended.
-
-        Args:
-            name: Name of the profile.
-            ran: The frameworks whose ops the steps ran, that of the recording first.
-            others: Further fields of the recording.
-        """
+        """Return the recording of an ended profile; `ran` begins with the framework of its ops."""
         graph_notes = self.probe.calls.notes(self.calls)
         return Recording(
             name=name,

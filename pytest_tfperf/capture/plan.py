@@ -133,11 +133,7 @@ class Plan:
 
     def why_not_counted(self, n_steps: int, call_s: float) -> str | None:
         """
-        Return why Python's calls are not counted, or None if they are.
-
-        Args:
-            n_steps: Steps so far.
-            call_s: Seconds of a call of the step.
+        Return why Python's calls are not counted after `n_steps` of `call_s`, or None if they are.
         """
         n_counted = self.counted_steps
         if not n_counted or not self.has(n_steps + n_counted):
@@ -148,29 +144,14 @@ class Plan:
         return None
 
     def cut_note(self, window: str, n_steps: int, wanted: int) -> dict[str, str]:
-        """
-        Return a note that the time limit ended a window early, by the window.
-
-        Args:
-            window: Name of the window.
-            n_steps: Steps that it has.
-            wanted: Steps that it should have.
-
-        Returns:
-            The note; empty if the window is complete.
-        """
+        """Return a note that the time limit cut a window, by the window; none if it is complete."""
         if n_steps >= wanted:
             return {}
         limit = f"{self.max_seconds:g} s a profile (tfperf_max_seconds)"
         return {window: f"{window} window: {n_steps} of {wanted} steps, cut by {limit}"}
 
     def of_events(self, n_events: int) -> tuple[Plan, dict[str, str]]:
-        """
-        Return the plan after a first step of n events, with a note if it traces fewer steps.
-
-        Args:
-            n_events: Events of the first step.
-        """
+        """Return the plan after a first step of n events, with a note if it traces fewer steps."""
         most = max(_LEAST_TRACED, _MOST_EVENTS // max(n_events, 1))
         if self.max_seconds == _NEVER_S:  # alike in every process
             return self, {}
@@ -184,10 +165,6 @@ class Plan:
     def in_epochs(self, epoch: int | None, period_s: float) -> Plan:
         """
         Return the plan whose windows hold whole epochs, where these are short and nobody set steps.
-
-        Args:
-            epoch: Steps of an epoch, or None.
-            period_s: Seconds of a step.
         """
         if not epoch or self.max_seconds == _NEVER_S:
             return self
@@ -211,13 +188,7 @@ class Plan:
         return replace(self, trace_steps=n_steps)
 
     def cut_to(self, available: int, goes_on: bool = False) -> Plan:
-        """
-        Return the plan for a loop of `available` steps; too few shorten all windows alike.
-
-        Args:
-            available: Steps that the loop is asked for.
-            goes_on: Whether it can go on after these.
-        """
+        """Return the plan for a loop of `available` steps; too few shorten all windows alike."""
         if goes_on:
             return replace(self.cut_to(available), available=None)
         if available >= self.total:

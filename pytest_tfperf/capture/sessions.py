@@ -201,10 +201,7 @@ class StepMark:
     """
     The event of one step in all frameworks, from its creation to `end`.
 
-    Args:
-        kind: Kind of the loop (step, train, test, predict).
-        n_step: Index of the step.
-        more: Index of its epoch (`epoch`) and number of its batches (`batches`), if known.
+    `more` has the index of its epoch (`epoch`) and the number of its batches (`batches`), if known.
     """
 
     def __init__(self, kind: str, n_step: int, **more: int) -> None:
@@ -309,9 +306,6 @@ def xla_shown(scratch: Path | None = None) -> Mapping[str, XlaShown]:
 
     The check also starts devices, thread pools and LLVM, so that no first step includes it. A
     framework that cannot be checked, as TensorFlow without eager execution, is left out.
-
-    Args:
-        scratch: The folder of the check's traces; None for the system's.
     """
     for framework in traced():
         framework.start_devices()

@@ -132,13 +132,7 @@ def _stack(frame: FrameType | None, base: set[FrameType]) -> _Stack:
 
 
 def stack_times(samples: Samples, n_steps: int) -> tuple[StackTime, ...]:
-    """
-    Return where the user's code was in the samples, the longest time first.
-
-    Args:
-        samples: Each stack with its seconds and number.
-        n_steps: Steps that were sampled.
-    """
+    """Return where the user's code was in the samples, the longest time first."""
     found: defaultdict[tuple[str, str, str, str, str], tuple[float, int]]
     found = defaultdict(lambda: (0.0, 0))
     for stack, taken, n in samples.values():

@@ -47,11 +47,7 @@ class WindowHooks:
 
 class Progress:
     """
-    Announcements of the phases of a profile.
-
-    Args:
-        announce: Receives a text for each long phase, and an empty text at the end.
-        most_s: Upper bound of any phase, in seconds.
+    Announcements of the phases of a profile, each of `most_s` at most; an empty text ends one.
     """
 
     def __init__(self, announce: Callable[[str], None], most_s: float) -> None:

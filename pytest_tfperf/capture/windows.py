@@ -52,13 +52,7 @@ _OF_TF_DATA = "Dataset_"
 
 class Windows:
     """
-    The state of one profile while its steps run.
-
-    Args:
-        plan: Lengths of the windows.
-        folder: Folder for traces.
-        kind: Kind of the loop (step, train, test, predict).
-        hooks: Functions that the windows call.
+    The state of one profile while its steps run, in a loop of a kind: step, train, test, predict.
     """
 
     def __init__(self, plan: Plan, folder: Path, kind: str, hooks: WindowHooks) -> None:
@@ -197,14 +191,7 @@ class Windows:
         self.observations.fetches = None
 
     def recording(self, name: str, ran: Sequence[str], **others: Any) -> Recording:
-        """
-        Return the recording of a profile that has ended.
-
-        Args:
-            name: Name of the profile.
-            ran: The frameworks whose ops the steps ran, that of the recording first.
-            others: Further fields of the recording.
-        """
+        """Return the recording of an ended profile; `ran` begins with the framework of its ops."""
         seen = self.observations
         late = self._executables.late if ran[0] in {**seen.cold, **seen.traces} else None
         return self.observations.recording(
@@ -480,11 +467,6 @@ class TracedAnew:
 
     Traces of a sound step may fill a warm-up, so only further steps count where no limit is set.
     Where one is, the counts go on until it is broken: else they would be too small, and pass.
-
-    Args:
-        warmup: Steps of the warm-up.
-        most_traces: Largest number of traces that no limit forbids.
-        most_compiles: Same of compilations.
     """
 
     def __init__(

@@ -70,10 +70,7 @@ def can_pin(cores: Sequence[int]) -> bool:
 @contextmanager
 def pinned(cores: Sequence[int]) -> Iterator[None]:
     """
-    Pin this thread and the processes that it starts to some cores within the context.
-
-    Args:
-        cores: The cores; empty for any.
+    Pin this thread and the processes that it starts to some cores, if any, within the context.
     """
     if not cores or not hasattr(os, "sched_setaffinity"):
         yield
@@ -87,13 +84,7 @@ def pinned(cores: Sequence[int]) -> Iterator[None]:
 
 
 def pin_threads(pid: int, cores: Sequence[int]) -> None:
-    """
-    Pin all threads of a process, and those that they will start, to some cores.
-
-    Args:
-        pid: Id of the process; nothing happens if it has ended.
-        cores: The cores; empty for any.
-    """
+    """Pin all threads of a process, if it runs, and those that they will start, to some cores."""
     if not cores or not hasattr(os, "sched_setaffinity"):
         return
     with suppress(FileNotFoundError):
@@ -104,10 +95,7 @@ def pin_threads(pid: int, cores: Sequence[int]) -> None:
 
 def split_cores(least: int = 1) -> tuple[list[int], list[int]]:
     """
-    Return one core for this process and all others for its child processes.
-
-    Args:
-        least: Cores that the child processes need; with fewer, both lists are empty.
+    Return one core for this process and all others for its children, which need `least`, or none.
     """
     cores = list(pinnable_cores())
     return (cores[:1], cores[1:]) if len(cores) > least else ([], [])

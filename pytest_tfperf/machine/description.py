@@ -35,12 +35,8 @@ def describe(frameworks: tuple[Framework, ...]) -> Json:
     """
     Describe the environment of steps in this process, with the precision as it is set now.
 
-    Args:
-        frameworks: The frameworks that run the steps.
-
-    Returns:
-        `platform`, the class for which stored structure is valid; `machine`, the fields for which
-        stored times are valid; and `setting`, fields that are shown when a value changed.
+    `platform` is the class for which stored structure is valid, `machine` the fields for which
+    stored times are valid, and `setting` fields that are shown when a value changed.
     """
     lasting = _lasting(frameworks)
     precision = " ".join({framework.precision(): "" for framework in frameworks})

@@ -46,11 +46,6 @@ def share_of(gpus: Sequence[str], number: int, n_workers: int) -> Sequence[str]:
     Return the GPUs of one worker.
 
     With more GPUs than workers, each GPU belongs to one worker; else each worker has one GPU.
-
-    Args:
-        gpus: All GPUs.
-        number: Index of the worker.
-        n_workers: Number of workers.
     """
     return gpus[number % n_workers :: n_workers] or gpus[number % len(gpus) :][:1]
 

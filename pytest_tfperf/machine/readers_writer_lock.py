@@ -50,9 +50,6 @@ class ReadersWriterLock:
 
         The result is False if the others took longer than the time given, or on Windows, which has
         no such lock. Then this process holds nothing.
-
-        Args:
-            timeout_s: Seconds to wait for the others.
         """
         until = time.monotonic() + timeout_s
         with _opened(self._path) as lock:
