@@ -36,7 +36,7 @@ from pytest_tfperf.differences.profiles import (
     workload_differences,
 )
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.machine.classes import differences, nearest_class
+from pytest_tfperf.machine.description import class_differences, nearest_class
 from pytest_tfperf.metrics.op_work import TABLE
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
@@ -218,7 +218,7 @@ def _other_machines(
     found = nearest_class([one for one, of in stored if of == workload], machine)
     if found is None:
         return "it is stored for another workload" if stored else "no timing is stored for it"
-    differing = differences(found, machine)
+    differing = class_differences(found, machine)
     return (
         f"it is stored for another machine class ({'; '.join(differing)})"
         if differing

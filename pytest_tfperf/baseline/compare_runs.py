@@ -25,7 +25,7 @@ from pytest_tfperf.differences.profiles import (
     with_differences,
     workload_differences,
 )
-from pytest_tfperf.machine.classes import differences as class_differences
+from pytest_tfperf.machine.description import class_differences
 from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict, without_praise
 from pytest_tfperf.runs import ProfiledTest, Run

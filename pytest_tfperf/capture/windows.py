@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from threading import get_ident
 from time import perf_counter
@@ -23,7 +24,6 @@ from pytest_tfperf.capture.observations import Epochs, Observations
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.sessions import Fetching, ReadTraces, Session, StepMark, read_sessions
 from pytest_tfperf.capture.stack_samples import FIRST_S, WARM_S, stack_times, stacks_sampled
-from pytest_tfperf.capture.window_hooks import Progress, WindowHooks
 from pytest_tfperf.compiler.probe import Probe, probed, why_not_probed
 from pytest_tfperf.compiler.source_lines import line_of_code, user_line_now
 from pytest_tfperf.compiler.step_calls import calls_recorded, other_threads
@@ -32,12 +32,14 @@ from pytest_tfperf.frameworks.jax_objects import tree_code
 from pytest_tfperf.function_traces import FIRST, SHAPE, TRACED_AGAIN, Change, FunctionTrace
 from pytest_tfperf.machine.calls import CallCounter
 from pytest_tfperf.machine.conditions import conditions_noted, coverage_paused, is_traced
+from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.machine.thread_times import any_ran, cpu_ns
-from pytest_tfperf.recording import Kept, Recording
+from pytest_tfperf.recording import Fetches, Kept, Recording
+from pytest_tfperf.stats.slope import FEWEST
 from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.host_events import n_events, runs_functions
-from pytest_tfperf.turn import Ready
+from pytest_tfperf.turn import Ready, TurnClient
 from pytest_tfperf.values import WAITS, Unknown
 
 __tracebackhide__ = True
@@ -48,12 +50,41 @@ _WARM_UP_SHARE, _TRACED_SHARE = 0.2, 0.3  # of the time limit, for one round of 
 _IN_A_ROW = 5
 _OF_TF_DATA = "Dataset_"
 """Start of the names of functions of tf.data (structured_function.py): each pipeline traces its."""
+_LONG_S = 1.0  # of a phase that is announced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowHooks:
+    """Functions that the windows call, and the announcement of long phases."""
+
+    settling_steps: Callable[[ReadTraces, int, Fetches | None], int]
+    """
+    Returns the number of steps to wait before the windows are measured again, 0 if not needed.
+
+    Takes the traces, the number of steps since the last pause, in which input buffers drained, and
+    the fetches of the timed window.
+    """
+    announce: Callable[[str], None]
+    """Receives a text for each long phase, and an empty text at the end."""
+    exclusive: Exclusive
+    """Keeps other processes from measuring at the same time."""
+    turn_client: TurnClient | None = None
+    """Takes turns with other processes."""
+    most_retraces: float = math.inf
+    """Largest number of retraces that no limit forbids."""
+    most_compiles: float = math.inf
+    """Same of compilations by XLA."""
+    most_growth: float = math.inf
+    """Largest growth of the memory that no limit forbids, in bytes a step."""
+
+    @property
+    def fewest_samples(self) -> int:
+        """Samples of the memory that decide a limit on its growth; the first is left out."""
+        return FEWEST + 1 if self.most_growth < math.inf else 0
 
 
 class Windows:
-    """
-    The state of one profile while its steps run, in a loop of a kind: step, train, test, predict.
-    """
+    """The state of one profile while its steps run; `kind` is step, train, test or predict."""
 
     def __init__(self, plan: Plan, folder: Path, kind: str, hooks: WindowHooks) -> None:
         self.plan, self.kind = plan, kind
@@ -506,3 +537,25 @@ class TracedAnew:
         each = self._in_a_row == n_steps - 1
         which = "each" if each else f"the last {self._in_a_row} of which were"
         return f"stopped after {n_steps} steps, {which} {TRACED_AGAIN}"
+
+
+class Progress:
+    """
+    Announcements of the phases of a profile, each of `most_s` at most; an empty text ends one.
+    """
+
+    def __init__(self, announce: Callable[[str], None], most_s: float) -> None:
+        self._announce, self._most_s = announce, most_s
+        self._announced = False
+
+    def begin(self, phase: str, seconds: float) -> None:
+        """Announce a phase and its expected time, if it is long."""
+        if seconds >= _LONG_S:
+            self._announced = True
+            self._announce(f"{phase}, about {min(seconds, self._most_s):.0f} s")
+
+    def end(self) -> None:
+        """Clear the last announcement."""
+        if self._announced:
+            self._announced = False
+            self._announce("")

@@ -1,4 +1,4 @@
-"""Describe the machine, its software and the commit under test."""
+"""Describe the machine, its software and the commit under test, and compare machine classes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import functools
 import os
 import platform
 import re
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.frameworks.framework import TENSORFLOW, Framework
@@ -29,6 +31,14 @@ _CI_BRANCHES = (
     "BRANCH_NAME",  # Jenkins
 )
 """Variables of CI systems with the branch, the first that is set counts."""
+_WHY_IT_MATTERS = {
+    "accelerators": "the step runs on them",
+    "cpu": "another model has another clock, other caches and vector units",
+    "cores": "TensorFlow sizes its thread pools by them",
+    "tensorflow": "kernels and XLA differ from version to version",
+    "system": "another system or architecture runs other code",
+}
+_OF_THE_HOST = ("cpu", "cores")
 
 
 def describe(frameworks: tuple[Framework, ...]) -> Json:
@@ -140,3 +150,30 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return ""
+
+
+def class_differences(stored: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """Return the fields in which two machine classes differ, with their effect on times."""
+    fields = [
+        name for name in dict.fromkeys([*here, *stored]) if stored.get(name) != here.get(name)
+    ]
+    on_device = stored.get("accelerators") == here.get("accelerators") not in (None, "none")
+    return [
+        f"{name}: stored {stored.get(name)}, here {here.get(name)} ({_matters(name, on_device)})"
+        for name in fields
+    ]
+
+
+def nearest_class(
+    stored: Iterable[Mapping[str, Any]], here: Mapping[str, Any]
+) -> Mapping[str, Any] | None:
+    """Return the machine class with the fewest differences, None if there are no classes."""
+    return min(stored, key=lambda machine: len(class_differences(machine, here)), default=None)
+
+
+def _matters(name: str, on_device: bool) -> str:
+    if name not in _WHY_IT_MATTERS:
+        return "not known to matter"
+    if on_device and name in _OF_THE_HOST:
+        return "matters where the device waits for the host, in launches and the input pipeline"
+    return f"matters: {_WHY_IT_MATTERS[name]}"

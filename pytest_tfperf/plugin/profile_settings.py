@@ -10,7 +10,7 @@ from typing import Any
 from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.sessions import ReadTraces, keep_trace, read_session, xla_shown
-from pytest_tfperf.capture.window_hooks import WindowHooks
+from pytest_tfperf.capture.windows import WindowHooks
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.facts.host_activity import frameworks_of

@@ -2,7 +2,7 @@
 
 from helpers.builders import LAPTOP, SERVER
 
-from pytest_tfperf.machine.classes import differences, nearest_class
+from pytest_tfperf.machine.description import class_differences, nearest_class
 
 HERE = LAPTOP["machine"]
 ON_GPU = SERVER["machine"]
@@ -10,7 +10,7 @@ OF_THE_HOST = "matters where the device waits for the host, in launches and the 
 
 
 def test_equal_classes_do_not_differ():
-    assert differences(HERE, dict(HERE)) == []
+    assert class_differences(HERE, dict(HERE)) == []
 
 
 FIELDS = [
@@ -58,17 +58,17 @@ FIELDS = [
 
 def test_different_field_is_named_with_both_values_and_its_effect():
     for here, field, now, message in FIELDS:
-        assert differences(here, {**here, field: now}) == [message], (here, field, now)
+        assert class_differences(here, {**here, field: now}) == [message], (here, field, now)
 
 
 def test_field_of_the_stored_class_alone_is_a_difference():
-    assert differences({**HERE, "room": "B"}, HERE) == [
+    assert class_differences({**HERE, "room": "B"}, HERE) == [
         "room: stored B, here None (not known to matter)"
     ]
 
 
 def test_host_fields_matter_fully_with_another_accelerator():
-    assert [text.partition(" (")[2] for text in differences(HERE, ON_GPU)][1].startswith(
+    assert [text.partition(" (")[2] for text in class_differences(HERE, ON_GPU)][1].startswith(
         "matters: another model"
     )
 
