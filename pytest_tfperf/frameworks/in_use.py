@@ -64,7 +64,7 @@ def _loaded() -> tuple[Framework, ...]:
         CaptureError: If TensorFlow or JAX is too old.
     """
     found: list[Framework] = []
-    if loaded_tensorflow() is not None:
+    if "tensorflow" in sys.modules:  # also as None, which refuses the import
         load_tensorflow()  # refuses old versions
         found.append(_TENSORFLOW)
     if keras_runs_on_torch():

@@ -19,7 +19,6 @@ from filelock import FileLock, Timeout
 
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.files import lock_folder
-from pytest_tfperf.frameworks.in_use import n_gpus
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.machine.stopwatch import Stopwatch
 
@@ -51,6 +50,9 @@ def measuring_alone(
     Raises:
         CaptureError: If no lock can be created, or another process holds one for too long.
     """
+    # loads NumPy, which commands that lock files alone do without
+    from pytest_tfperf.frameworks.in_use import n_gpus
+
     names = device_names(n_gpus(), visible_gpus())
     advice = "wait for its end, or stop it (ini tfperf_lock_timeout)"
     with held(names, announce, *timers, patience_s=patience_s, advice=advice) as waited:
