@@ -23,10 +23,9 @@ from pytest_tfperf.export.tracks import (
     args_of,
     args_of_names,
 )
-from pytest_tfperf.facts.breakdown import break_down
 from pytest_tfperf.facts.memory import allocators, memory_events
-from pytest_tfperf.facts.on_devices import on_the_device
-from pytest_tfperf.facts.steps import Steps, find_steps
+from pytest_tfperf.facts.parts import break_down
+from pytest_tfperf.facts.steps import Steps, find_steps, on_the_device
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import gpus, stream_events
 from pytest_tfperf.trace.event_columns import batches

@@ -25,7 +25,6 @@ from functools import lru_cache
 import numpy as np
 
 from pytest_tfperf.facts.host_activity import eager_executions
-from pytest_tfperf.facts.on_devices import own_steps
 from pytest_tfperf.facts.op_times import (
     HLO_OP,
     Launcher,
@@ -35,7 +34,7 @@ from pytest_tfperf.facts.op_times import (
     programs_of,
     summed,
 )
-from pytest_tfperf.facts.steps import Steps
+from pytest_tfperf.facts.steps import Steps, own_steps
 from pytest_tfperf.hlo.cost import Costs, OpCost
 from pytest_tfperf.hlo.products import kernel_of
 from pytest_tfperf.op_types import GPU_SIDE, TPU_SIDE

@@ -13,8 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.facts.on_devices import launching
-from pytest_tfperf.facts.steps import Steps, find_steps
+from pytest_tfperf.facts.steps import Steps, find_steps, launching
 from pytest_tfperf.hlo.module import HloInstruction, HloModule, source_line
 from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.protobuf import Ints
@@ -23,7 +22,6 @@ from pytest_tfperf.trace.events import Events, enclosing, joined, labels
 from pytest_tfperf.trace.hlo_modules import argument_shapes, live_modules, modules_of
 from pytest_tfperf.trace.host_events import (
     compilations,
-    compiled_modules,
     is_module_of,
     launched_ps,
     thunks,
@@ -349,13 +347,6 @@ def compiled_outside(trace: Trace, steps: Steps) -> int:
     return int((steps.of(compilations(Events.of(trace.plane(HOST))).start) < 0).sum())
 
 
-def compiled_late(trace: Trace, steps: Steps) -> list[str]:
-    """Return the executables that were compiled in any step of the trace but its first."""
-    compiled = compilations(Events.of(trace.plane(HOST)))
-    compiled = compiled.where(steps.of(compiled.start) > 0)
-    return [name or "executable" for name in compiled_modules(compiled)]
-
-
 def short_module(name: str) -> str:
     """
     Return the function's name: `a_inference_step_12__XlaMustCompile_….3(4)` → `step`,
@@ -399,10 +390,6 @@ def runs_unlike_programs(trace: Trace, steps: Steps) -> bool:
 
     Programs of one function for other shapes, types or static arguments have some. A program
     without any line tells nothing.
-
-    Args:
-        trace: The trace of the steps.
-        steps: The steps.
     """
     use = find_xla_use(trace, steps)
     programs = _programs_of_steps(trace, steps, use).values()
@@ -416,10 +403,6 @@ def alternate(trace: Trace, steps: Steps) -> bool:
 
     So do the forward and backward halves of a function of `jax.jit` under `jax.grad`, which calls
     it for each.
-
-    Args:
-        trace: The trace of the steps.
-        steps: The steps.
     """
     use = find_xla_use(trace, steps)
     names = _programs_of_steps(trace, steps, use)

@@ -16,7 +16,6 @@ import numpy as np
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.facts.steps import MARKED, Steps, find_steps
-from pytest_tfperf.function_traces import FunctionTrace
 from pytest_tfperf.op_types import waits_for_others
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.text import plural
@@ -34,7 +33,6 @@ from pytest_tfperf.trace.host_events import (
     jax_calls,
     not_for_data,
     processes_for_data,
-    shows_jax_calls,
     xla_runs,
 )
 from pytest_tfperf.trace.intervals import Spans, merge
@@ -58,8 +56,6 @@ _RUNTIME = frozenset(
 _SHOWS_RUNTIME = _RUNTIME | {"ExecutorState::Process"}
 _CALLS = ("FunctionRun", "SessionRun", "RunGraph", "tf.function-graph_building")
 _FETCHING = ("IteratorGetNext", "OptionalHasValue", "OptionalGetValue", "_EagerConst", "SyncDevice")
-LOWERS = "lower_sharding_computation"
-"""Name of the events in which JAX lowers a traced function."""
 JAX, TENSORFLOW, PYTORCH = "JAX", "TensorFlow", "PyTorch"
 NO_RUNTIME = "the trace has no event of TensorFlow's runtime, which would show it"
 _JAX = ("PjitFunction(", "jit_", "$pjit.py")
@@ -170,94 +166,6 @@ def launches(trace: Trace) -> Spans:
     """Return merged spans of kernel and copy launches: driver calls with a `correlation_id`."""
     host = Events.of(trace.plane(HOST))
     return merge(host.having("correlation_id").spans)
-
-
-def traced_late(trace: Trace, steps: Steps) -> list[FunctionTrace]:
-    """
-    Return every tf.function trace in any step of the trace but its first.
-    """
-    host = Events.of(trace.plane(HOST))
-    building = host.called("tf.function-graph_building")
-    building = building.where(steps.of(building.start) > 0)
-    calls = host.having("tf_function_call")
-    caller, names = enclosing(calls, building), calls.names
-    named = [names[place] if place >= 0 else "function" for place in caller.tolist()]
-    return [
-        FunctionTrace(name, step)
-        for name, step in zip(named, steps.of(building.start).tolist(), strict=True)
-    ]
-
-
-def traced_again(trace: Trace) -> list[FunctionTrace]:
-    """
-    Return every call that traced its tf.function, except its first call, by its number.
-    """
-    calls, number = _calls(Events.of(trace.plane(HOST)))
-    modes = calls.texts("tf_function_call")
-    return [
-        FunctionTrace(name, n)
-        for name, n, mode in zip(calls.names, number, modes, strict=True)
-        if n and mode.startswith("traced")
-    ]
-
-
-def jax_retraces(trace: Trace, steps: Steps, hidden: bool) -> tuple[FunctionTrace, ...] | None:
-    """
-    Return every call of JAX that was traced in a step after the first.
-
-    The result is None if no event tells what JAX lowered (jax/_src/interpreters/pxla.py), or which
-    call did, and it may have.
-
-    Args:
-        trace: The trace.
-        steps: Its steps.
-        hidden: True if the trace may not show compilations.
-    """
-    host = Events.of(trace.plane(HOST))
-    calls, lowered = jax_calls(host).sorted(), host.called(LOWERS)
-    if not len(lowered) and (hidden or len(compilations(host))):
-        return None
-    if len(lowered) and not shows_jax_calls(host):
-        return None
-    traced = set(enclosing(calls, lowered).tolist())
-    step_of = steps.of(calls.start).tolist()
-    return tuple(
-        FunctionTrace(called_function(event), step)
-        for place, (event, step) in enumerate(zip(calls.names, step_of, strict=True))
-        if place in traced and step > 0
-    )
-
-
-def compiled_again(trace: Trace) -> list[str]:
-    """
-    Return the functions in whose second or later call an executable was compiled.
-
-    A compilation outside of calls has the name of its module.
-    """
-    host = Events.of(trace.plane(HOST))
-    calls, number = _calls(host)
-    compiled = compilations(host)
-    caller, names = enclosing(calls, compiled), calls.names
-    known = [names[place] if place >= 0 else "executable" for place in caller.tolist()]
-    return [
-        name
-        for name, place in zip(known, caller.tolist(), strict=True)
-        if place < 0 or number[place]
-    ]
-
-
-def _calls(host: Events) -> tuple[Events, list[int]]:
-    """
-    Return the calls of tf.functions by time, and the number of each among its function's calls,
-    from 0.
-    """
-    calls = host.having("tf_function_call").sorted()
-    seen: Counter[str] = Counter()
-    number = []
-    for name in calls.names:
-        number.append(seen[name])
-        seen[name] += 1
-    return calls, number
 
 
 def op_type(name: str) -> str | None:
@@ -400,11 +308,6 @@ def frameworks_of(
 
     Fetching an element is no computation: JAX may train on the elements of a tf.data.Dataset. If
     none computed, it is the one without traces, else the first of all.
-
-    Args:
-        traces: The trace of each framework over the same steps.
-        untraced: Frameworks that may have run the steps and write no traces.
-        own: Functions that JAX itself compiles, and whether the user has one of the same name.
     """
     if len(traces) == 1 and not untraced:
         return tuple(traces)

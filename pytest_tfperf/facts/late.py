@@ -1,31 +1,29 @@
-"""What was traced and compiled after the first step, and the batch of the pipeline."""
+"""What was traced and compiled after the first step."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import takewhile
 
-from pytest_tfperf.facts.executions import compiled_late
-from pytest_tfperf.facts.host_activity import (
-    JAX,
-    compiled_again,
-    framework,
-    jax_retraces,
-    shows_runtime,
-    traced_again,
-    traced_late,
-)
-from pytest_tfperf.facts.stages import Stage
+from pytest_tfperf.facts.host_activity import JAX, framework, shows_runtime
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.function_traces import FunctionTrace
-from pytest_tfperf.op_types import KEEPS_BATCHES
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.trace.events import Events, enclosing
+from pytest_tfperf.trace.host_events import (
+    called_function,
+    compilations,
+    compiled_modules,
+    jax_calls,
+    shows_jax_calls,
+)
+from pytest_tfperf.trace.xspace import HOST, Trace
 
 Retraces = tuple[FunctionTrace, ...]
 """Traces of functions after the first step."""
+_LOWERS = "lower_sharding_computation"
+"""Name of the events in which JAX lowers a traced function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +82,6 @@ def with_changes(found: Retraces, watched: Retraces) -> Retraces:
 
     The last retrace of a function is its last that was watched. Where more were watched than a
     first one besides, it is not known which of them the trace shows.
-
-    Args:
-        found: Each retrace in the trace.
-        watched: Each trace of a function meanwhile, with its changes and line.
     """
     by_name: dict[str, list[FunctionTrace]] = {}
     for one in watched:
@@ -104,9 +98,96 @@ def with_changes(found: Retraces, watched: Retraces) -> Retraces:
     )
 
 
-def batch_of(stages: Sequence[Stage]) -> int | None:
-    """Return the batch of the last batching stage; None if a later stage may change the batches."""
-    by_depth = sorted(stages, key=lambda stage: stage.depth)
-    behind = list(takewhile(lambda stage: not stage.batch_size, by_depth))
-    batch = next((stage.batch_size for stage in by_depth if stage.batch_size), None)
-    return None if any(stage.name not in KEEPS_BATCHES for stage in behind) else batch
+def traced_late(trace: Trace, steps: Steps) -> list[FunctionTrace]:
+    """
+    Return every tf.function trace in any step of the trace but its first.
+    """
+    host = Events.of(trace.plane(HOST))
+    building = host.called("tf.function-graph_building")
+    building = building.where(steps.of(building.start) > 0)
+    calls = host.having("tf_function_call")
+    caller, names = enclosing(calls, building), calls.names
+    named = [names[place] if place >= 0 else "function" for place in caller.tolist()]
+    return [
+        FunctionTrace(name, step)
+        for name, step in zip(named, steps.of(building.start).tolist(), strict=True)
+    ]
+
+
+def traced_again(trace: Trace) -> list[FunctionTrace]:
+    """
+    Return every call that traced its tf.function, except its first call, by its number.
+    """
+    calls, number = _calls(Events.of(trace.plane(HOST)))
+    modes = calls.texts("tf_function_call")
+    return [
+        FunctionTrace(name, n)
+        for name, n, mode in zip(calls.names, number, modes, strict=True)
+        if n and mode.startswith("traced")
+    ]
+
+
+def jax_retraces(trace: Trace, steps: Steps, hidden: bool) -> tuple[FunctionTrace, ...] | None:
+    """
+    Return every call of JAX that was traced in a step after the first.
+
+    The result is None if no event tells what JAX lowered (jax/_src/interpreters/pxla.py), or which
+    call did, and it may have.
+
+    Args:
+        trace: The trace.
+        steps: Its steps.
+        hidden: True if the trace may not show compilations.
+    """
+    host = Events.of(trace.plane(HOST))
+    calls, lowered = jax_calls(host).sorted(), host.called(_LOWERS)
+    if not len(lowered) and (hidden or len(compilations(host))):
+        return None
+    if len(lowered) and not shows_jax_calls(host):
+        return None
+    traced = set(enclosing(calls, lowered).tolist())
+    step_of = steps.of(calls.start).tolist()
+    return tuple(
+        FunctionTrace(called_function(event), step)
+        for place, (event, step) in enumerate(zip(calls.names, step_of, strict=True))
+        if place in traced and step > 0
+    )
+
+
+def compiled_again(trace: Trace) -> list[str]:
+    """
+    Return the functions in whose second or later call an executable was compiled.
+
+    A compilation outside of calls has the name of its module.
+    """
+    host = Events.of(trace.plane(HOST))
+    calls, number = _calls(host)
+    compiled = compilations(host)
+    caller, names = enclosing(calls, compiled), calls.names
+    known = [names[place] if place >= 0 else "executable" for place in caller.tolist()]
+    return [
+        name
+        for name, place in zip(known, caller.tolist(), strict=True)
+        if place < 0 or number[place]
+    ]
+
+
+def _calls(host: Events) -> tuple[Events, list[int]]:
+    """
+    Return the calls of tf.functions by time, and the number of each among its function's calls,
+    from 0.
+    """
+    calls = host.having("tf_function_call").sorted()
+    seen: Counter[str] = Counter()
+    number = []
+    for name in calls.names:
+        number.append(seen[name])
+        seen[name] += 1
+    return calls, number
+
+
+def compiled_late(trace: Trace, steps: Steps) -> list[str]:
+    """Return the executables that were compiled in any step of the trace but its first."""
+    compiled = compilations(Events.of(trace.plane(HOST)))
+    compiled = compiled.where(steps.of(compiled.start) > 0)
+    return [name or "executable" for name in compiled_modules(compiled)]

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 import numpy as np
 
 from pytest_tfperf.facts.host_activity import op_type
-from pytest_tfperf.op_types import PYTHON_OPS
+from pytest_tfperf.op_types import KEEPS_BATCHES, PYTHON_OPS
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events, enclosing, parents
@@ -188,13 +188,6 @@ def owners(
     Return the stage that ran each function, or -1.
 
     It is the stage of the iterator around the function, else of the producer around it.
-
-    Args:
-        host: All events of the host.
-        iterators: The events of iterators.
-        runs: The runs of functions.
-        group: The stage of each iterator event.
-        paths: The paths of the stages.
     """
     places = {path: place for place, path in enumerate(paths)}
     above = np.array([places.get(stage_above(path), -1) for path in paths])
@@ -524,3 +517,11 @@ def _decoding(host: Events, process: Events) -> Ints:
     spent = np.zeros(len(process), np.int64)
     np.add.at(spent, inside[inside >= 0], (ops.end - ops.start)[inside >= 0])
     return spent
+
+
+def batch_of(stages: Sequence[Stage]) -> int | None:
+    """Return the batch of the last batching stage; None if a later stage may change the batches."""
+    by_depth = sorted(stages, key=lambda stage: stage.depth)
+    behind = list(takewhile(lambda stage: not stage.batch_size, by_depth))
+    batch = next((stage.batch_size for stage in by_depth if stage.batch_size), None)
+    return None if any(stage.name not in KEEPS_BATCHES for stage in behind) else batch

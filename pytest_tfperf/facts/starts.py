@@ -81,13 +81,7 @@ def find_fills(trace: Trace, waits: Spans) -> tuple[Fill, ...]:
 
 
 def find_openings(trace: Trace, stages: Sequence[Stage]) -> Openings:
-    """
-    Find what opening files took, with the functions that make an iterator for each.
-
-    Args:
-        trace: The trace of the steps.
-        stages: The stages of its pipelines.
-    """
+    """Find what opening files took, with the functions that make an iterator for each."""
     host = Events.of(trace.plane(HOST))
     setups = host.named(lambda name: name.endswith(_SETUP))
     initialised = host.called(_INITIALIZE)

@@ -10,10 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pytest_tfperf.facts.breakdown import Breakdown, break_down
 from pytest_tfperf.facts.collectives import Runs, find_runs
 from pytest_tfperf.facts.device_ops import device_ops, with_costs
-from pytest_tfperf.facts.device_parts import DeviceParts, find_device_parts
 from pytest_tfperf.facts.executions import XlaUse, find_xla_use, step_executables
 from pytest_tfperf.facts.host_activity import (
     JAX,
@@ -26,12 +24,12 @@ from pytest_tfperf.facts.host_activity import (
     why_compilations_hidden,
     why_executions_hidden,
 )
-from pytest_tfperf.facts.late import Late, batch_of, shown, watched
+from pytest_tfperf.facts.late import Late, shown, watched
 from pytest_tfperf.facts.memory import MemoryPeak, memory_peaks
-from pytest_tfperf.facts.on_devices import on_the_device
 from pytest_tfperf.facts.op_times import FunctionUse, OpTime, function_uses, host_ops
-from pytest_tfperf.facts.stages import Stage, find_stages
-from pytest_tfperf.facts.steps import MARKED, Steps, find_steps
+from pytest_tfperf.facts.parts import Breakdown, DeviceParts, break_down, find_device_parts
+from pytest_tfperf.facts.stages import Stage, batch_of, find_stages
+from pytest_tfperf.facts.steps import MARKED, Steps, find_steps, on_the_device
 from pytest_tfperf.facts.unoptimised import (
     LoweredProgram,
     differs_by_platform,

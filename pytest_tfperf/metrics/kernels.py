@@ -23,9 +23,8 @@ from pytest_tfperf.facts.device_ops import (
     is_generated,
     uses_tensor_cores,
 )
-from pytest_tfperf.facts.on_devices import own_steps
 from pytest_tfperf.facts.op_times import Launcher, launchers, programs_of
-from pytest_tfperf.facts.steps import Steps
+from pytest_tfperf.facts.steps import Steps, own_steps
 from pytest_tfperf.hlo.products import ProductUnits, product_units
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.quantities import BYTES, COUNT, SECONDS, SHARE

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.facts.collectives import Key, Runs, Waits, waits_over_hosts
 from pytest_tfperf.facts.device_ops import KINDS
-from pytest_tfperf.facts.device_parts import DeviceParts
 from pytest_tfperf.facts.host_activity import JAX, framework, shows_runtime
+from pytest_tfperf.facts.parts import DeviceParts
 from pytest_tfperf.machine.cores import usable_cores
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.pod import Pod, find_pod, pod_tables

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.facts.collectives import Runs, Waits, find_waits
+from pytest_tfperf.facts.collectives import DONE, TRANSFERS, Runs, Waits, find_waits, synchronous
 from pytest_tfperf.facts.device_ops import NO_CATEGORY, names_kinds
-from pytest_tfperf.facts.device_parts import DeviceParts
-from pytest_tfperf.hlo.collective_ops import DONE, TRANSFERS, synchronous
+from pytest_tfperf.facts.parts import DeviceParts
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.shares import why_collectives_hidden
 from pytest_tfperf.quantities import BYTES, COUNT, RATIO, SECONDS, SHARE

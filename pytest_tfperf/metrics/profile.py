@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pytest_tfperf.facts.breakdown import Breakdown
+from pytest_tfperf.facts.parts import Breakdown
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.facts.trace_errors import faults, remarks
 from pytest_tfperf.metric_registry import METRICS

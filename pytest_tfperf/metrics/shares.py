@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from pytest_tfperf.advice.step_remedies import overhead_remedy
-from pytest_tfperf.facts.breakdown import Breakdown
 from pytest_tfperf.facts.device_ops import NO_CATEGORY
 from pytest_tfperf.facts.host_activity import (
     JAX,
@@ -20,6 +19,7 @@ from pytest_tfperf.facts.host_activity import (
     shows_work,
 )
 from pytest_tfperf.facts.op_times import OpTime
+from pytest_tfperf.facts.parts import Breakdown
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.facts.waits import DRAINED, elements_taken, loops_in_graph, why_waits_hidden
 from pytest_tfperf.metrics.copies import copies_by_host, copies_for_input

@@ -19,7 +19,7 @@ from helpers.paths import ROOT
 
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.facts.breakdown import break_down
+from pytest_tfperf.facts.parts import break_down
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.profile_settings import Settings

@@ -3,7 +3,7 @@
 import pytest
 from helpers.xspace import MS, at, line, plane, space
 
-from pytest_tfperf.facts.breakdown import break_down
+from pytest_tfperf.facts.parts import break_down
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import FETCH, FETCH_PYTHON, PARTS

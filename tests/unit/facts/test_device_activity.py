@@ -3,8 +3,8 @@
 import pytest
 from helpers.xspace import MS, at, event, line, plane, space
 
-from pytest_tfperf.facts.breakdown import break_down
 from pytest_tfperf.facts.device_ops import find_device_activity, gpu_kind, tpu_kind
+from pytest_tfperf.facts.parts import break_down
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.profile import profile_of

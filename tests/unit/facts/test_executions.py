@@ -1,15 +1,9 @@
 import numpy as np
 from helpers.xspace import at, field, line, plane, space
 
-from pytest_tfperf.facts.executions import (
-    XlaUse,
-    compiled_late,
-    compiled_outside,
-    find_xla_use,
-    short_module,
-)
-from pytest_tfperf.facts.on_devices import on_the_device
-from pytest_tfperf.facts.steps import find_steps
+from pytest_tfperf.facts.executions import XlaUse, compiled_outside, find_xla_use, short_module
+from pytest_tfperf.facts.late import compiled_late
+from pytest_tfperf.facts.steps import find_steps, on_the_device
 from pytest_tfperf.trace.xspace import decode_trace
 
 

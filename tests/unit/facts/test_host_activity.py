@@ -2,7 +2,8 @@ from helpers.xspace import at, line, plane, space
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.facts.host_activity import eager_ops, op_type, traced_late
+from pytest_tfperf.facts.host_activity import eager_ops, op_type
+from pytest_tfperf.facts.late import traced_late
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.function_traces import FunctionTrace
 from pytest_tfperf.trace.events import Events, enclosing

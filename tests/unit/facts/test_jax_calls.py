@@ -3,7 +3,8 @@
 import numpy as np
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.facts.host_activity import frameworks_of, jax_retraces, runs_jax
+from pytest_tfperf.facts.host_activity import frameworks_of, runs_jax
+from pytest_tfperf.facts.late import jax_retraces
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.function_traces import FunctionTrace
 from pytest_tfperf.metrics.dispatches import jax_dispatches

@@ -3,8 +3,7 @@
 from helpers.xspace import Uint, at, line, plane, space
 
 from pytest_tfperf.facts.executions import find_xla_use
-from pytest_tfperf.facts.on_devices import linked_work, on_the_device
-from pytest_tfperf.facts.steps import find_steps
+from pytest_tfperf.facts.steps import find_steps, linked_work, on_the_device
 from pytest_tfperf.trace.xspace import decode_trace
 
 

@@ -9,7 +9,7 @@ from helpers.paths import DATA, ROOT
 from helpers.traces import SYNTHETIC, real_trace
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.facts.breakdown import break_down
+from pytest_tfperf.facts.parts import break_down
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.trace.xspace import read_trace
 

@@ -9,9 +9,8 @@ from helpers.traces import real, real_trace
 from helpers.xspace import MS, Uint, at, event, line, plane, space
 
 from pytest_tfperf.facts.device_ops import device_ops
-from pytest_tfperf.facts.device_parts import find_device_parts
-from pytest_tfperf.facts.on_devices import own_steps
-from pytest_tfperf.facts.steps import find_steps
+from pytest_tfperf.facts.parts import find_device_parts
+from pytest_tfperf.facts.steps import find_steps, own_steps
 from pytest_tfperf.metrics.copies import copy_values, is_host_transfer, kernel_launches
 from pytest_tfperf.metrics.kernels import (
     analyse,

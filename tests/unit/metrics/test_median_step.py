@@ -4,7 +4,7 @@ from helpers.traces import SYNTHETIC, whole
 from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.facts.breakdown import break_down
+from pytest_tfperf.facts.parts import break_down
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.metrics import median_step
 from pytest_tfperf.metrics.evidence import Evidence

@@ -3,7 +3,7 @@
 from helpers.pods import all_reduce, array, hlo_proto, replica_groups
 from helpers.xspace import field, varint
 
-from pytest_tfperf.hlo.collective_ops import Collective, collective_in, collective_of, members
+from pytest_tfperf.facts.collectives import Collective, collective_in, collective_of, members
 from pytest_tfperf.hlo.decode import module_at
 from pytest_tfperf.protobuf import Message, Record
 
