@@ -19,7 +19,7 @@ from pathlib import Path
 from tabulate import tabulate
 
 import pytest_tfperf
-from pytest_tfperf.metrics import graph_ops, shares, step_code, step_flops
+from pytest_tfperf.metrics import flops, graph_ops, shares, step_code
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.multi_host import analyse_trace
 from pytest_tfperf.recording import Recording
@@ -90,7 +90,7 @@ def main() -> None:
     walks = {
         "tfperf analyze": lambda: analyse_trace(read_trace(path)),
         "input_bound": lambda: shares.analyse(evidence()),
-        "flops": lambda: step_flops.analyse(evidence()),
+        "flops": lambda: flops.analyse(evidence()),
         "padding_overhead": lambda: step_code.analyse_padding(evidence()),
         "xla_coverage": lambda: graph_ops.analyse(evidence()),
     }

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.facts.steps import find_steps
-from pytest_tfperf.facts.trace_errors import faults
 from pytest_tfperf.frameworks.framework import JAX, TENSORFLOW
+from pytest_tfperf.metrics.validity import faults
 from pytest_tfperf.text import plural
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.xspace import Trace

@@ -1,36 +1,73 @@
 """
-Calls from Python in the steps: eager ops, functions traced again, JAX outside jit, and all others.
+Calls from Python in the steps: eager ops, functions traced again, JAX outside jit, all others.
+
+Their cause is the Python that takes the time of a step and makes its calls. Samples of the stack
+tell its lines where the warm-up was long enough for them. Else the functions called in the counted
+steps tell by their own time.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from pytest_tfperf.advice.by_framework import CALL_FROM_ONE, ONE_FUNCTION, text_for
 from pytest_tfperf.advice.step_remedies import (
+    ARRAYS,
+    CALL_OF_TENSORFLOW,
+    CALLBACK,
+    COMPARE_LESS,
+    FLATTEN_ONCE,
+    IS_COMPARED,
+    LARGER_EXECUTIONS,
+    LAUNCHES,
+    LOOP_IN_FUNCTION,
+    RUN_EAGERLY,
+    dispatch_cause,
     eager_cause,
     eager_remedies,
+    less_often,
+    library_remedy,
+    lines_of,
+    op_samples,
+    overhead_remedy,
+    python_remedy,
 )
-from pytest_tfperf.facts.host_activity import JAX, NO_RUNTIME, shows_eager, shows_runtime
+from pytest_tfperf.facts.host_activity import (
+    JAX,
+    NO_RUNTIME,
+    TENSORFLOW,
+    shows_eager,
+    shows_runtime,
+)
 from pytest_tfperf.facts.op_times import FunctionUse, eager_share, function_table, op_table
-from pytest_tfperf.metrics.compiler_causes import retrace_cause
+from pytest_tfperf.metrics.copies import EXPLICIT_PUT, reads_in_a_step
 from pytest_tfperf.metrics.counts import (
     counted_by,
     counted_over,
     per_step,
+    retrace_cause,
     why_uncounted,
 )
-from pytest_tfperf.metrics.dispatches import jax_dispatches
 from pytest_tfperf.metrics.evidence import Evidence, Findings
-from pytest_tfperf.metrics.python_causes import by_function
 from pytest_tfperf.metrics.validity import why_remote
 from pytest_tfperf.quantities import COUNT, SECONDS, SHARE, format_quantity
-from pytest_tfperf.recording import UNSEEN, PythonFunction, Recording
+from pytest_tfperf.recording import UNSEEN, PythonFunction, Recording, StackTime
 from pytest_tfperf.text import and_more
-from pytest_tfperf.trace.xspace import Trace
-from pytest_tfperf.values import Column, Source, Table, Unknown, Value
+from pytest_tfperf.trace.events import Events, enclosing
+from pytest_tfperf.trace.host_events import (
+    called_function,
+    executing_calls,
+    jax_executions,
+    shows_jax_calls,
+)
+from pytest_tfperf.trace.xspace import HOST, Trace
+from pytest_tfperf.values import FETCH, FETCH_PYTHON, Column, Source, Table, Unknown, Value
 
 _NO_EAGER = "the trace has no events of TensorFlow's eager runtime that name what it ran"
 _READS = re.compile(
@@ -42,12 +79,32 @@ _SILENT = (
     "{} did not report what it traced: it was imported in the first step, or its version differs "
     "from those that do; import it at the top of the test's module"
 )
-METRIC = "python_calls"
+_CALLS = "python_calls"
 MOST_FUNCTIONS = 200
 """Functions that a profile and a baseline keep, those with the most calls."""
 _NAMED = 3
 _NOT_DRIVEN = "only steps that tf_profile drives, or a Keras loop, are counted"
 _TOO_FEW = "the data ended before the steps in which they are counted"
+_EAGER_OPS = "eager_ops"
+_NOT_IN_PROCESS = "a trace does not tell JAX's own functions from the user's; pytest does"
+_NO_CALLS = "the trace has no event of JAX's calls and executions, which would show them"
+NATIVE = re.compile(
+    r"tensorflow/python/(eager/(execute|context)|ops/gen_\w+)\.py:|jax/_src/array\.py:"
+)
+"""Functions that call the runtime of a framework, and wait in it."""
+_HOOK = re.compile(r"\.on_(?:(?:train|test|predict)_)?(?:batch|epoch)_(?:begin|end)$")
+_PYTHONS = "Python's library"
+_MOST, _SHOWS = 3, 0.5
+_LARGE = 0.15
+"""Least share of the calls or the time of a group of functions that is named."""
+_MANY_LAUNCHES, _MANY_CALLS = 20, 100
+_ENOUGH, _FEWEST = 20, 5
+"""Least samples of all places together, and of one that is named."""
+_AGAIN = 3
+"""Least calls of each function that are a loop."""
+_EAGER = ("", "", "ops that run eagerly")
+Cause = tuple[float, str, str]
+"""Share, where, try."""
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -133,13 +190,13 @@ def _expensive_share(uses: Sequence[FunctionUse]) -> float | None:
 def analyse_python_calls(evidence: Evidence) -> Findings:
     """Find the calls of Python functions in a step, and the functions called most."""
     recording = evidence.recording
-    value = _value(evidence)
+    value = _python_calls(evidence)
     if recording.max_python_calls_regression is not None:
         allowed = {"max_rise": recording.max_python_calls_regression}
         value = replace(value, detail={**value.detail, **allowed})
     calls = recording.python_calls
-    tables = {} if isinstance(calls, Unknown) else {METRIC: _table(calls.functions)}
-    return Findings(values={METRIC: value}, tables=tables)
+    tables = {} if isinstance(calls, Unknown) else {_CALLS: _functions_table(calls.functions)}
+    return Findings(values={_CALLS: value}, tables=tables)
 
 
 def _why_unseen(recording: Recording) -> str:
@@ -148,22 +205,22 @@ def _why_unseen(recording: Recording) -> str:
     return recording.ended or _TOO_FEW
 
 
-def _value(evidence: Evidence) -> Value:
+def _python_calls(evidence: Evidence) -> Value:
     """Return the calls a step, which are known only where all counted steps have as many."""
     recording = evidence.recording
     calls = recording.python_calls
     if isinstance(calls, Unknown):
         why = _why_unseen(recording) if calls is UNSEEN else f"not counted: {calls.why}"
-        return Value.unknown(METRIC, why)
+        return Value.unknown(_CALLS, why)
     each = [n_calls / n_steps for n_calls, n_steps in calls.steps]
     low, high = min(each), max(each)
     if low != high:
         shown = " to ".join(format_quantity(number, COUNT) for number in (low, high))
-        return Value.unknown(METRIC, f"it differs from step to step: {shown} in {len(each)} steps")
+        return Value.unknown(_CALLS, f"it differs from step to step: {shown} in {len(each)} steps")
     functions = [f"{one.name} ×{format_quantity(one.calls, COUNT)}" for one in calls.functions]
     causes = [*by_function(lambda one: one.calls, evidence)] if high else []
     if not causes:
-        return Value.of(METRIC, high, Source.COUNTED, n_steps=len(each))
+        return Value.of(_CALLS, high, Source.COUNTED, n_steps=len(each))
     where = [text for _, text, _ in causes]
     if len(where) > 1:
         where = [
@@ -173,10 +230,10 @@ def _value(evidence: Evidence) -> Value:
         where.append(f"called most: {and_more(functions, _NAMED)}")
     remedies = dict.fromkeys(remedy for *_, remedy in causes)
     cause = {"where": "; ".join(where), "try": "; ".join(remedies)}
-    return Value.of(METRIC, high, Source.COUNTED, n_steps=len(each), **cause)
+    return Value.of(_CALLS, high, Source.COUNTED, n_steps=len(each), **cause)
 
 
-def _table(functions: tuple[PythonFunction, ...]) -> Table:
+def _functions_table(functions: tuple[PythonFunction, ...]) -> Table:
     return Table.of_each(
         "Python functions that a step calls",
         functions,
@@ -188,3 +245,287 @@ def _table(functions: tuple[PythonFunction, ...]) -> Table:
         ],
         limit=MOST_FUNCTIONS,
     )
+
+
+def jax_dispatches(evidence: Evidence) -> Value:
+    """
+    Return eager_ops of a step of JAX: calls of functions that JAX itself compiles.
+
+    JAX runs each op outside `jax.jit` as a small compiled function, whose call has an event of the
+    same kind as that of a user's function. The name tells them apart. A call that puts an array on
+    a device is no op: `host_device_copies` counts it.
+    """
+    own = evidence.recording.own_functions
+    if own is None or evidence.trace is None:
+        return Value.unknown(_EAGER_OPS, _NOT_IN_PROCESS)
+    own = {name: is_users_too for name, is_users_too in own.items() if name != EXPLICIT_PUT}
+    host = Events.of(evidence.trace.plane(HOST))
+    if not shows_jax_calls(host) or not len(jax_executions(host)):
+        return Value.unknown(_EAGER_OPS, _NO_CALLS)
+    calls = executing_calls(host)
+    calls = calls.where(enclosing(host.called(FETCH, FETCH_PYTHON), calls) < 0)
+    calls = calls.where(evidence.launched.of(calls.start) >= 0)
+    names = [called_function(name) for name in calls.names]
+    if shared := sorted({name for name in names if own.get(name)}):
+        return Value.unknown(
+            _EAGER_OPS,
+            f"JAX and the step both compile a function named {and_more(shared, 3)}, and a trace "
+            "tells them apart by name only; rename yours",
+        )
+    counted = np.array([name in own for name in names], bool)
+    step = evidence.launched.of(calls.where(counted).start)
+    counts = np.bincount(step, minlength=len(evidence.launched))
+    called = Counter(name for name in names if name in own)
+    detail = _dispatched(evidence, called, n_calls=len(names) - called.total()) if called else {}
+    detail |= counted_by(called)
+    return per_step(_EAGER_OPS, counts, evidence.launched.sizes, **(detail if counts.any() else {}))
+
+
+def _dispatched(evidence: Evidence, called: Counter[str], n_calls: int) -> dict[str, Any]:
+    """Return where JAX's own functions are called, and what to try."""
+    recording, n_steps = evidence.recording, evidence.launched.n_steps
+    remedy = "wrap the step in jax.jit: it calls no such function"
+    if n_calls:
+        remedy = "move them into the jax.jit function that the step calls"
+    if evidence.launched.in_keras:
+        remedy = "compile the model with jit_compile=True, and run_eagerly=False"
+    calls = recording.python_calls
+    functions = () if isinstance(calls, Unknown) else calls.functions
+    arrays_s = sum(one.self_s for one in functions if ARRAYS.match(one.name))
+    makes_arrays = arrays_s > sum(one.self_s for one in functions) / 2
+    remedies = eager_remedies(called, n_steps, remedy, reads_in_a_step(evidence), makes_arrays)
+    samples = op_samples(recording.stacks, called.total() / n_steps, n_calls / n_steps, JAX)
+    if makes_arrays:
+        samples += [one for one in recording.stacks if ARRAYS.match(one.called)]
+    lines = lines_of(samples)
+    callers = f", called{lines}" if lines else _users(functions)
+    return dispatch_cause(called, n_steps, remedies, callers)
+
+
+def _users(functions: Sequence[PythonFunction]) -> str:
+    """Return the user's functions in which a step's Python takes its time, if it calls some."""
+    own = sorted((one for one in functions if one.place), key=lambda one: -one.self_s)
+    least_s = sum(one.self_s for one in own) / 4
+    named = [
+        f"{one.name.rpartition(':')[2]} at {one.place}" for one in own if one.self_s >= least_s
+    ]
+    return f"; the step runs {and_more(named, 3)}" if named else ""
+
+
+def timed(stacks: Iterable[StackTime]) -> list[StackTime]:
+    """Return the samples in which Python itself ran, and did not wait for a runtime."""
+    return [one for one in stacks if not NATIVE.match(one.function)]
+
+
+def own_time(function: PythonFunction) -> float:
+    """Return the seconds in which a function ran itself, and did not wait for a runtime."""
+    return 0.0 if NATIVE.match(function.name) else function.self_s
+
+
+def enough(stacks: Iterable[StackTime]) -> bool:
+    """Return whether there are enough samples to tell where the time is."""
+    return sum(one.n for one in stacks) >= _ENOUGH
+
+
+def python_time(stacks: Sequence[StackTime], evidence: Evidence) -> Iterator[Cause]:
+    """Divide the time of Python among the user's lines, or else the functions that it calls."""
+    yield from by_line(stacks, evidence) if enough(stacks) else by_function(own_time, evidence)
+
+
+def python_cause(evidence: Evidence) -> dict[str, str]:
+    """Return where Python takes most of its time, and what to try; nothing if that is not known."""
+    causes = python_time(evidence.recording.stacks, evidence)
+    share, where, remedy = next(causes, (0.0, "", ""))
+    return {"where": where, "try": remedy} if share >= _SHOWS else {}
+
+
+def by_line(stacks: Iterable[StackTime], evidence: Evidence) -> Iterator[Cause]:
+    """Name the user's lines and callbacks whose Python takes the time, by samples of the stack."""
+    python = timed(stacks)
+    total = sum(one.seconds for one in python)
+    n_eager, n_calls = launches(evidence)
+    eager: set[StackTime] = set()
+    if n_eager >= _MANY_LAUNCHES:
+        eager.update(op_samples(python, n_eager, n_calls, evidence.framework))
+    groups: dict[tuple[str, str, str], list[StackTime]] = {}
+    for one in python:
+        called = "" if one.callback else one.called
+        key = one.callback, one.line, called.partition(":")[0]
+        groups.setdefault(_EAGER if one in eager else key, []).append(one)
+    ordered = sorted(groups.items(), key=lambda item: -sum(one.seconds for one in item[1]))
+    trees = {one.name for one in _counted(evidence) if one.of_trees}
+    for key, group in ordered[:_MOST]:
+        first, share = group[0], sum(one.seconds for one in group) / total
+        where, remedy = described_python(group, evidence), python_remedy(group)
+        if key == _EAGER:
+            if first.called.startswith(CALL_OF_TENSORFLOW):
+                where = f"Python{lines_of(group)}"
+            where = f"{n_eager:.0f} ops run eagerly, one by one: {where}"
+            remedy = text_for(ONE_FUNCTION, evidence.framework)
+        elif first.callback:
+            pass  # as it is described
+        elif first.function in trees:
+            where, remedy = f"JAX takes a pytree apart: {where}", FLATTEN_ONCE
+        elif not first.line:
+            where, remedy = _of_libraries(_counted(evidence), own_time, evidence)
+        elif first.called.startswith(CALL_OF_TENSORFLOW) and n_calls == 1:
+            where = f"{where.partition(' in ')[0]}, which calls a tf.function"
+            remedy = overhead_remedy(evidence.framework, is_function=not n_eager)
+        elif (not first.called or first.called.startswith(CALL_OF_TENSORFLOW)) and (
+            many := _launched(n_eager, n_calls, evidence)
+        ):
+            where, remedy = f"{where.partition(' in ')[0]}, {many[0]}", many[1]
+        if sum(one.n for one in group) >= _FEWEST:
+            yield share, where, remedy
+
+
+def by_function(weight: Callable[[PythonFunction], float], evidence: Evidence) -> Iterator[Cause]:
+    """
+    Name groups of the functions that a step calls, the largest first.
+
+    Args:
+        weight: What is divided among them: their calls, or the time of their own code.
+        evidence: The evidence of the steps.
+    """
+    functions = sorted(_counted(evidence), key=lambda one: -weight(one))
+    total = sum(map(weight, functions))
+    trees = [one for one in functions if one.of_trees]
+    own = [one for one in functions if one.place and not one.of_trees]
+    libraries = [one for one in functions if not (one.place or one.of_trees)]
+    found = []
+    if sum(one.calls for one in trees) >= _SHOWS * sum(one.calls for one in functions) > 0:
+        # JAX's C++ goes through the tree between these calls, in the time of the caller
+        trees, own = trees + own, []
+    for group in (trees, own, libraries):
+        share = sum(map(weight, group)) / total if total else 0.0
+        where, remedy = _named(group), FLATTEN_ONCE
+        if share < _LARGE:
+            continue
+        if group is libraries:
+            where, remedy = _of_libraries(libraries, weight, evidence)
+        elif group is own:
+            where, remedy = _of_the_user(own, where, evidence)
+        else:
+            where = f"JAX takes a pytree apart: {where}"
+        found.append((share, where, remedy))
+    yield from sorted(found, key=lambda one: -one[0])
+
+
+def _named(functions: Iterable[PythonFunction]) -> str:
+    """Return functions with their places and calls, those called most often first."""
+    texts = []
+    for one in sorted(functions, key=lambda one: -one.calls):
+        file, _, name = one.name.rpartition(":")
+        times = f" ×{format_quantity(one.calls, COUNT)}" if one.calls > 1 else ""
+        texts.append(f"{name}{f' at {one.place}' if one.place else f' of {file}'}{times}")
+    return and_more(texts, _MOST)
+
+
+def _of_the_user(own: Sequence[PythonFunction], where: str, evidence: Evidence) -> tuple[str, str]:
+    """Return where and what to try for functions of the user."""
+    most = max(own, key=lambda one: one.calls)
+    hooks = [one for one in own if _HOOK.search(one.name)]
+    if hooks and _in_keras(evidence):
+        return f"{where}; in the callback {hooks[0].name.rpartition(':')[2]}", CALLBACK
+    many = _launched(*launches(evidence), evidence)
+    if many and most.calls < _MANY_CALLS:
+        return f"Python of {where}, {many[0]}", many[1]
+    if any(map(IS_COMPARED.search, (one.name for one in own[:1]))):
+        return f"Python of {where}", COMPARE_LESS
+    name = most.name.rpartition(":")[2] if most.calls > 1 else "it"
+    return f"Python of {where}", less_often(name)
+
+
+def _launched(n_eager: float, n_calls: float, evidence: Evidence) -> tuple[str, str] | None:
+    """Return what a line launches one by one, and the remedy, if that is much."""
+    together = text_for(CALL_FROM_ONE, evidence.framework)
+    if evidence.framework == JAX and n_eager + n_calls >= _MANY_LAUNCHES:
+        is_loop = n_calls >= _AGAIN * len(evidence.xla.modules)
+        remedy = (LAUNCHES if is_loop else together) if n_calls >= n_eager else ONE_FUNCTION[JAX]
+        return f"which launches {n_eager + n_calls:.0f} programs a step", remedy
+    if evidence.framework == TENSORFLOW and n_calls > 1:
+        is_loop = n_calls >= _AGAIN * len(evidence.functions)
+        text = f"which calls tf.functions {format_quantity(n_calls, COUNT)} times a step"
+        return text, LOOP_IN_FUNCTION if is_loop else together
+    return None
+
+
+def _of_libraries(
+    functions: Sequence[PythonFunction],
+    weight: Callable[[PythonFunction], float],
+    evidence: Evidence,
+) -> tuple[str, str]:
+    """Return who calls functions of libraries, of which they are, and what to try."""
+    packages = Counter[str]()
+    for one in functions:
+        package, is_package, _ = one.name.partition("/")
+        packages[package if is_package else _PYTHONS] += one.calls  # type: ignore[assignment]
+    shown = [f"{name} ×{format_quantity(n, COUNT)}" for name, n in packages.most_common()]
+    n_eager, n_calls = launches(evidence)
+    known = library_remedy(functions, weight, _in_keras(evidence))
+    if _in_keras(evidence) and n_eager >= _MANY_LAUNCHES:
+        who, remedy = f"Keras runs {n_eager:.0f} ops of the model eagerly", RUN_EAGERLY
+    elif known:
+        who, remedy = known
+    elif _in_keras(evidence):
+        who, remedy = "Keras calls its compiled step for each batch", LARGER_EXECUTIONS
+    elif n_eager >= _MANY_LAUNCHES or (n_eager and not n_calls):
+        who = f"{n_eager:.0f} ops run eagerly, one by one"
+        remedy = text_for(ONE_FUNCTION, evidence.framework)
+    elif many := _launched(n_eager, n_calls, evidence):
+        who, remedy = f"the step's own loop, {many[0]}", many[1]
+    elif evidence.framework not in (JAX, TENSORFLOW):
+        who, remedy = "functions of libraries", less_often("the step's Python code")
+    else:
+        who = "the calls of compiled functions" if n_calls else "functions of libraries"
+        remedy = overhead_remedy(evidence.framework, is_function=n_calls == 1 and not n_eager)
+    return f"{who} ({and_more(shown, _MOST)})" if shown else who, remedy
+
+
+def launches(evidence: Evidence) -> tuple[float, float]:
+    """Return the ops that Python runs one by one in a step, and its calls of other functions."""
+    if evidence.trace is None or not len(evidence.launched):
+        return 0.0, 0.0
+    if evidence.framework == JAX:
+        n_eager, n_all = jax_dispatches(evidence).number or 0.0, evidence.xla.launches
+        return n_eager, max(float(n_all.mean()) - n_eager, 0.0)
+    n_calls = sum(sum(use.calls.values()) for use in evidence.functions)
+    counts = evidence.eager_ops[0]
+    return float(counts.mean()) if len(counts) else 0.0, n_calls / evidence.launched.n_steps
+
+
+def _in_keras(evidence: Evidence) -> bool:
+    return evidence.trace is not None and evidence.launched.in_keras
+
+
+def _counted(evidence: Evidence) -> tuple[PythonFunction, ...]:
+    calls = evidence.recording.python_calls
+    return () if isinstance(calls, Unknown) else calls.functions
+
+
+def called_from(stacks: Iterable[StackTime]) -> str:
+    """Return the line of the user that most of the time is called from."""
+    lines = Counter[str]()
+    for one in stacks:
+        lines[one.line] += one.seconds  # type: ignore[assignment]
+    (line, seconds), *_ = lines.most_common(1) or [("", 0)]
+    return f", called at {line}" if line and seconds > _SHOWS * lines.total() else ""
+
+
+def described_python(group: Sequence[StackTime], evidence: Evidence) -> str:
+    """Describe samples of some lines or one callback, with the function that it calls most."""
+    first, lines = group[0], dict.fromkeys(one.line for one in group if one.line)
+    at = f" at {and_more(list(lines), _MOST)}" if lines else ""
+    if first.callback:
+        file, _, method = first.callback.rpartition(":")
+        return f"Keras callback {method}{at or f' of {file}'}"
+    most = ""
+    package = first.called.partition("/")[0]
+    inside = next(
+        (one for one in _counted(evidence) if one.name.partition("/")[0] == package), None
+    )
+    if first.called and inside is not None and inside.calls >= _MANY_CALLS:
+        most = f"; called most there: {inside.name} ×{format_quantity(inside.calls, COUNT)}"
+    if not first.called:
+        return f"Python{at or ' of ' + first.function}{most}"
+    return f"Python{at} in {first.called}{most}"

@@ -17,7 +17,7 @@ from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
 from pytest_tfperf.hlo.walk import BODIES, hlo_hash
 from pytest_tfperf.metrics.counts import per_step
 from pytest_tfperf.metrics.evidence import Evidence, Findings
-from pytest_tfperf.metrics.step_flops import work_values
+from pytest_tfperf.metrics.flops import work_values
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.quantities import BYTES, COUNT, FLOP, SECONDS, format_quantity
 from pytest_tfperf.recording import Recording

@@ -1,23 +1,30 @@
-"""Graphs of a step: ops before and after Grappler, and those that XLA compiles."""
+"""Graphs of a step: ops before and after Grappler, those that XLA compiles, and what stands out."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import NamedTuple
 
+import numpy as np
+
+from pytest_tfperf.advice.by_framework import UNROLLED
 from pytest_tfperf.facts.executions import short_module
-from pytest_tfperf.facts.host_activity import JAX, PYTORCH
-from pytest_tfperf.metrics.compiler_causes import outside_cause
+from pytest_tfperf.facts.host_activity import JAX, PYTORCH, TENSORFLOW
+from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
+from pytest_tfperf.hlo.walk import with_calls_inlined
+from pytest_tfperf.metrics.counts import outside_cause
 from pytest_tfperf.metrics.evidence import UNTRACED, Evidence, Findings
-from pytest_tfperf.metrics.step_programs import line_of_fit, with_loops
 from pytest_tfperf.op_types import DATA_LOOPS, EAGER, WHY_OUTSIDE, computes
-from pytest_tfperf.quantities import COUNT
-from pytest_tfperf.recorded_graphs import CALL, StepGraph
+from pytest_tfperf.quantities import BYTES, COUNT, format_quantity
+from pytest_tfperf.recorded_graphs import CALL, OpGraph, OpNode, StepGraph
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
+_METRICS = ("graph_ops", "graph_reduction", "xla_coverage")
 _NOT_SEEN = "no step was run for the graphs"
 _NO_FUNCTION = "the step calls no tf.function, so it has no graph"
 _WITHOUT_GRAPH = {
@@ -38,6 +45,45 @@ _SHOWN, _LAYERS = 5, 2
 _MOST_TYPES = 2_000  # more than TensorFlow has, so that comparisons miss none
 EagerOps = Sequence[tuple[str, str | None, int]]
 """(type, the user's line, count) of the ops that Python ran."""
+OPTIMIZERS = {
+    "constant_folding": "constant folding",
+    "arithmetic_optimization": "arithmetic",
+    "layout_optimizer": "layout",
+    "remapping": "remapper",
+    "dependency_optimization": "dependency",
+    "disable_model_pruning": "pruning",
+    "function_optimization": "function",
+    "shape_optimization": "shape",
+    "loop_optimization": "loop",
+    "scoped_allocator_optimization": "scoped allocator",
+    "pin_to_host_optimization": "pin to host",
+    "auto_mixed_precision": "auto mixed precision",
+    "auto_mixed_precision_onednn_bfloat16": "auto mixed precision (oneDNN, bfloat16)",
+    "auto_mixed_precision_mkl": "auto mixed precision (oneDNN, bfloat16)",
+    "debug_stripper": "debug stripper",
+}
+_AS_ARGUMENT = (
+    "pass it as an argument: a constant is a part of the program, which is copied and compiled "
+    "with it (TensorFlow: or hold it in a tf.Variable that is made outside of the function)"
+)
+_CALLED = re.compile(r"(StatefulPartitionedCall/)?(gradient_tape/)?")
+_SCOPE = re.compile(r"(?:(?:[^/]*model|functional|sequential)[^/]*/)*([^/:]+)/")
+_MANY = 100
+"""Ops of one kind, line and layer from which a loop of Python is likely to have made them."""
+_MOST = 0.3
+"""Least share of such ops among those that compute, from which the loop is what is slow."""
+_ASSIGNS = re.compile(r"^(Assign\w*|ResourceApply\w*)$")
+_VARIABLES = 8
+"""Variables that one scope assigns from which it is an optimizer's."""
+_LARGE_BYTES, _LARGE_ELEMENTS = 4 << 20, 1024
+_DEAR = ("dot", "convolution", "sort", "scatter", "gather", "reduce-window", "reduce")
+_LAID_OUT = frozenset(
+    {
+        *("parameter", "constant", "get-tuple-element", "tuple", "bitcast", "broadcast", "iota"),
+        *("reshape", "transpose", "convert", "copy", "slice", "concatenate", "call"),
+    }
+)
+"""Ops that compute nothing."""
 
 
 class Outside(NamedTuple):
@@ -59,16 +105,19 @@ def analyse(evidence: Evidence) -> Findings:
     """Find what Grappler and XLA made of the step's graphs."""
     if evidence.framework in _WITHOUT_GRAPH:
         why = _WITHOUT_GRAPH[evidence.framework]
-        names = ("graph_ops", "graph_reduction", "xla_coverage")
-        values = {name: Value.unknown(name, why) for name in names}
+        values = {name: Value.unknown(name, why) for name in _METRICS}
         if evidence.recording.framework == JAX:
             values["xla_coverage"] = replace(values["xla_coverage"], detail={"outside": {}})
         return Findings(values=values)
     graph, eager = evidence.code.graph, evidence.recording.eager
-    n_ran = None if isinstance(graph, Unknown) else _clusters_that_ran(evidence)
+    if isinstance(graph, Unknown):
+        why = graph.why or _NOT_SEEN
+        return Findings(values={name: Value.unknown(name, why) for name in _METRICS})
     in_keras = evidence.trace is not None and evidence.launched.in_keras
-    values = graph_values(graph, eager, n_ran, in_keras)
-    return Findings(values=with_loops(values, evidence), tables=graph_tables(graph, eager))
+    values = graph_values(graph, eager, _clusters_that_ran(evidence), in_keras)
+    if max(graph.after.values(), default=0) >= _MANY:
+        values = _with_loops(values, evidence.code.ops)
+    return Findings(values=values, tables=graph_tables(graph, eager))
 
 
 def analyse_passes(evidence: Evidence) -> Findings:
@@ -86,10 +135,7 @@ def _clusters_that_ran(evidence: Evidence) -> int | None:
 
 
 def graph_values(
-    graph: StepGraph | Unknown,
-    eager: EagerOps,
-    n_ran: int | None,
-    in_keras: bool = False,
+    graph: StepGraph, eager: EagerOps, n_ran: int | None, in_keras: bool = False
 ) -> dict[str, Value]:
     """
     Return graph_ops, graph_reduction and xla_coverage.
@@ -100,22 +146,14 @@ def graph_values(
         n_ran: Number of auto-clusters that the traced steps ran, None if it is not known.
         in_keras: True if the steps are those of a loop of Keras.
     """
-    if isinstance(graph, Unknown):
-        why = graph.why or _NOT_SEEN
-        return {
-            name: Value.unknown(name, why)
-            for name in ("graph_ops", "graph_reduction", "xla_coverage")
-        }
     return {
         **_grappler_values(graph),
         "xla_coverage": _coverage(graph, eager, n_ran, in_keras),
     }
 
 
-def graph_tables(graph: StepGraph | Unknown, eager: EagerOps) -> dict[str, Table]:
+def graph_tables(graph: StepGraph, eager: EagerOps) -> dict[str, Table]:
     """Return the tables of ops by type before and after Grappler, and of ops outside XLA."""
-    if isinstance(graph, Unknown):
-        return {}
     tables = {
         "graph": _type_table(graph),
         "outside_xla": _outside_table(outside_xla(graph, eager)),
@@ -128,10 +166,6 @@ def outside_xla(graph: StepGraph, eager: EagerOps) -> list[Outside]:
     Return the compute nodes outside XLA.
 
     Ops that XLA cannot compile come first, then those that are most frequent.
-
-    Args:
-        graph: The step's graphs.
-        eager: (type, line, count) of the ops that Python ran.
     """
     first = {(op.op_type, op.line, op.why): op.name for op in reversed(graph.outside)}
     counts = Counter((op.op_type, op.line, op.why) for op in graph.outside)
@@ -271,25 +305,6 @@ def _outside_table(outside: Sequence[Outside]) -> Table:
     )
 
 
-OPTIMIZERS = {
-    "constant_folding": "constant folding",
-    "arithmetic_optimization": "arithmetic",
-    "layout_optimizer": "layout",
-    "remapping": "remapper",
-    "dependency_optimization": "dependency",
-    "disable_model_pruning": "pruning",
-    "function_optimization": "function",
-    "shape_optimization": "shape",
-    "loop_optimization": "loop",
-    "scoped_allocator_optimization": "scoped allocator",
-    "pin_to_host_optimization": "pin to host",
-    "auto_mixed_precision": "auto mixed precision",
-    "auto_mixed_precision_onednn_bfloat16": "auto mixed precision (oneDNN, bfloat16)",
-    "auto_mixed_precision_mkl": "auto mixed precision (oneDNN, bfloat16)",
-    "debug_stripper": "debug stripper",
-}
-
-
 def optimizer_table(without: Mapping[str, int]) -> Table:
     """
     Return the passes that change the number of ops; the one that removes most comes first.
@@ -309,3 +324,159 @@ def optimizer_table(without: Mapping[str, int]) -> Table:
             (Column("removed_by_it", "removed by it", COUNT), lambda option: removed[option]),
         ],
     )
+
+
+class Made(NamedTuple):
+    """What stands out in the programs of a step."""
+
+    where: str = ""
+    """As in `, 1000 dot at model.py:12`; empty if nothing stands out."""
+    remedy: str = ""
+    """What to do about it."""
+
+
+def made_of(evidence: Evidence) -> Made:
+    """Return what stands out in the step's programs: large constants, or an op that repeats."""
+    return _of_programs(evidence) if evidence.framework == JAX else _of_graph(evidence)
+
+
+def line_of_fit(lines: Iterable[str | None]) -> str | None:
+    """Return the line that made most ops of a Keras loop: that of `fit`, which tells no layer."""
+    counts = Counter(line for line in lines if line)
+    return max(counts, key=lambda line: counts[line], default=None)
+
+
+def scope_of(name: str) -> str:
+    """Return the layer or optimizer in an op's name, empty without one."""
+    match = _SCOPE.match(_CALLED.sub("", name, count=1))
+    return match[1] if match else ""
+
+
+def _of_graph(evidence: Evidence) -> Made:
+    graph = evidence.code.ops
+    if isinstance(graph, Unknown):
+        return Made()
+    readers = {edge[0]: op.line for op in graph.ops for edge in op.inputs if edge and op.line}
+    constants = [
+        (_bytes(op), _text(op), op.line or readers.get(place))
+        for place, op in enumerate(graph.ops)
+        if op.op_type == "Const"
+    ]
+    return _constants(constants) or _repeated_in(graph)
+
+
+def _with_loops(values: dict[str, Value], ops: OpGraph | Unknown) -> dict[str, Value]:
+    """Say of graph_ops which op a loop of Python put into the graph again and again."""
+    number, made = values["graph_ops"], Made() if isinstance(ops, Unknown) else _repeated_in(ops)
+    if number.number is None or not made.where:
+        return values
+    detail = {"where": f"{number.detail['where']}{made.where}", "try": made.remedy}
+    return values | {"graph_ops": replace(number, detail={**number.detail, **detail})}
+
+
+def _repeated_in(graph: OpGraph) -> Made:
+    """Name the op that is most often in a graph, if that is very often."""
+    made = [(op.op_type, scope_of(op.name), op.line) for op in graph.ops if computes(op.op_type)]
+    # an optimizer, too, makes its ops once for each variable, and assigns it
+    assigned = Counter(scope_of(op.name) for op in graph.ops if _ASSIGNS.search(op.op_type))
+    optimizers = {scope for scope, number in assigned.items() if number >= _VARIABLES}
+    own = ((kind, "", None) if of in optimizers else (kind, of, at) for kind, of, at in made)
+    return _repeated(own, TENSORFLOW)
+
+
+def _of_programs(evidence: Evidence) -> Made:
+    programs = evidence.lowered if evidence.trace is not None else Unknown("")
+    if isinstance(programs, Unknown):
+        return Made()
+    parts = [
+        part for module, _ in programs for part in with_calls_inlined(module).computations.values()
+    ]
+    ops = [op for part in parts for op in part.instructions.values()]
+    constants = [
+        (op.shape.bytes, _shape(op), source_line(op) or _reader(op, part))
+        for part in parts
+        for op in part.instructions.values()
+        if op.opcode == "constant"
+    ]
+    made = ((op.opcode, "", source_line(op)) for op in ops if op.opcode not in _LAID_OUT)
+    folded = next(filter(None, map(_folded, parts)), None)
+    return _constants(constants) or folded or _repeated(made, JAX)
+
+
+def fused_in(fusion: HloInstruction, module: HloModule) -> tuple[str, ...]:
+    """Return the kinds of op that compute in a fusion, the dearest first; none of another op."""
+    if fusion.opcode != "fusion":
+        return ()
+    parts = (module.computations[key] for key in fusion.called)
+    kinds = {op.opcode for part in parts for op in part.instructions.values()} - _LAID_OUT
+    rank = {kind: place for place, kind in enumerate(_DEAR)}
+    return tuple(sorted(kinds, key=lambda kind: (rank.get(kind, len(rank)), kind)))
+
+
+def _constants(found: Iterable[tuple[int, str, str | None]]) -> Made | None:
+    """Name the largest of constants that are large together: (bytes, type, line)."""
+    found = sorted(found, key=lambda one: -one[0])
+    total = sum(size for size, *_ in found)
+    if total < _LARGE_BYTES:
+        return None
+    _, text, line = found[0]
+    at = f" at {line}" if line else ""
+    size = format_quantity(total, BYTES)
+    return Made(f", {size} of constants in it, the largest {text}{at}", _AS_ARGUMENT)
+
+
+def _reader(constant: HloInstruction, part: HloComputation) -> str | None:
+    """Return the user's line of the first op that reads a large constant."""
+    if constant.shape.bytes < _LARGE_BYTES:
+        return None
+    readers = (op for op in part.instructions.values() if constant.id in op.operands)
+    return next(filter(None, map(source_line, readers)), None)
+
+
+def _folded(part: HloComputation) -> Made | None:
+    """Name an op of constants alone, which XLA computes while it compiles."""
+    fixed: dict[int, HloInstruction | None] = {}
+    for key, op in part.instructions.items():
+        if op.opcode == "constant":
+            fixed[key] = op if op.shape.elements >= _LARGE_ELEMENTS else None
+        elif op.operands and all(one in fixed for one in op.operands) and op.opcode != "while":
+            large = next(filter(None, (fixed[one] for one in op.operands)), None)
+            if large is not None and op.opcode not in _LAID_OUT:
+                line = source_line(op)
+                at = f" at {line}" if line else ""
+                where = f", which computes the {op.opcode} of a constant {_shape(large)}{at}"
+                return Made(f"{where} as it compiles", _AS_ARGUMENT)
+            fixed[key] = large
+    return None
+
+
+def _repeated(made: Iterable[tuple[str, str, str | None]], framework: str) -> Made:
+    """Name the op that is made most often by one line or layer: (kind, layer, line)."""
+    counts = Counter(made)
+    often = {one: n for one, n in counts.items() if n >= _MANY and any(one[1:])}
+    if sum(often.values()) < _MOST * counts.total() or not often:
+        return Made()
+    kind, layer, line = max(often, key=lambda one: often[one])
+    place = f" at {line}" if line else ""
+    of = f" of {layer}" if layer else ""
+    return Made(f", {often[kind, layer, line]} {kind}{of}{place}", UNROLLED[framework])
+
+
+def _bytes(op: OpNode) -> int:
+    """Return the bytes of a constant, 0 if its shape or type does not tell."""
+    (tensor,) = op.outputs
+    if tensor.shape is None or None in tensor.shape:
+        return 0
+    try:
+        return prod(tensor.shape) * np.dtype(tensor.dtype).itemsize  # type: ignore[arg-type]
+    except TypeError:  # text, and types of 8 bits that NumPy has not
+        return 0
+
+
+def _text(op: OpNode) -> str:
+    (tensor,) = op.outputs
+    return f"{tensor.dtype}[{','.join(map(str, tensor.shape or ()))}]"
+
+
+def _shape(op: HloInstruction) -> str:
+    return f"{op.shape.dtype}[{','.join(map(str, op.shape.dimensions))}]"

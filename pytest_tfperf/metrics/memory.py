@@ -19,7 +19,7 @@ from pytest_tfperf.facts.memory import (
     step_peaks,
     why_not_followed,
 )
-from pytest_tfperf.metrics.compiler_causes import retrace_cause
+from pytest_tfperf.metrics.counts import retrace_cause
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.timing import NO_TIMES
 from pytest_tfperf.quantities import BYTES, format_quantity

@@ -12,7 +12,7 @@ from pytest_tfperf.advice.by_framework import ANY, IN_16_BITS, LOOK_UP_ROWS, tex
 from pytest_tfperf.hlo.avoidable import DIAGONAL, LOOK_UP, SLICED
 from pytest_tfperf.hlo.cost import Costs, OpCost, Work
 from pytest_tfperf.hlo.operand_types import cast_before
-from pytest_tfperf.metrics.step_programs import line_of_fit
+from pytest_tfperf.metrics.graph_ops import line_of_fit
 from pytest_tfperf.quantities import COUNT, FLOP, SHARE, format_quantity
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Table, Value
@@ -48,7 +48,6 @@ _ALSO_IN_16_BITS = (
     "let these follow the precision of the others: no dtype= of their own, and no operand that is "
     "float32 or cast to it"
 )
-
 _NO_CAST = (
     "stay in 16 bits there: no cast to float32, and no float32 array as the other operand (give "
     "it dtype=bfloat16); in Keras no dtype='float32' of the layer, and casts to self.compute_dtype"
@@ -198,12 +197,6 @@ def table_of(rows: Sequence[OpWork]) -> Table:
 def with_ops(metric: str, value: Value, ops: Sequence[OpWork], framework: str) -> Value:
     """
     Add the ops behind flops or half_precision, and the remedy of their kind where there is one.
-
-    Args:
-        metric: The metric.
-        value: Its value.
-        ops: The ops of the step, the most FLOPs first.
-        framework: The framework that ran it.
     """
     detail: dict[str, Any] = {}
     if value.number and metric == "flops":

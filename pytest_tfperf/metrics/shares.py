@@ -22,11 +22,10 @@ from pytest_tfperf.facts.op_times import OpTime
 from pytest_tfperf.facts.parts import Breakdown
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.facts.waits import DRAINED, elements_taken, loops_in_graph, why_waits_hidden
+from pytest_tfperf.metrics.calls import python_cause
 from pytest_tfperf.metrics.copies import copies_by_host, copies_for_input
 from pytest_tfperf.metrics.evidence import Evidence, Findings
-from pytest_tfperf.metrics.input_causes import input_cause, with_keras_source
-from pytest_tfperf.metrics.pipeline import input_capacity
-from pytest_tfperf.metrics.python_causes import python_cause
+from pytest_tfperf.metrics.pipeline import input_capacity, input_cause, with_keras_source
 from pytest_tfperf.metrics.timing import mean_step
 from pytest_tfperf.op_types import COLLECTIVES
 from pytest_tfperf.quantities import SHARE, format_quantity
@@ -79,7 +78,8 @@ def analyse(evidence: Evidence) -> Findings:
         )
     values = host_values(evidence, trace)
     wait = input_wait(values["input_bound"], mean_step(evidence.recording))
-    awaiting = _awaiting_share(evidence.device_ops)
+    has_devices = evidence.breakdown.device.n_devices > 0
+    awaiting = _awaiting_share(evidence.device_ops) if has_devices else None
     device = device_values(
         evidence.steps, evidence.breakdown, {"awaiting_share": awaiting} if awaiting else {}
     )

@@ -25,8 +25,8 @@ from pytest_tfperf.advice.by_framework import (
 from pytest_tfperf.advice.thresholds import THRESHOLDS, Thresholds
 from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
 from pytest_tfperf.metric_registry import METRICS
+from pytest_tfperf.metrics.flops import ON_CPU
 from pytest_tfperf.metrics.kernels import NO_TENSOR_CORES, NO_TF32
-from pytest_tfperf.metrics.step_flops import ON_CPU
 from pytest_tfperf.quantities import BYTES, SHARE, format_quantity
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import Advice, Value

@@ -16,7 +16,7 @@ from pytest_tfperf.padding.overhead import (
     padding_values,
 )
 from pytest_tfperf.recorded_graphs import StepGraph
-from pytest_tfperf.trace.devices import tpus
+from pytest_tfperf.trace.devices import gpus, tpus
 from pytest_tfperf.values import Unknown, Value
 
 _NO_PROGRAM = "JAX shows the programs of a step before optimisation only if pytest runs it"
@@ -54,7 +54,7 @@ def analyse_padding(evidence: Evidence) -> Findings:
 
 def analyse_alignment(evidence: Evidence) -> Findings:
     """Find the matrix products whose sizes do not suit the tensor cores of the traced GPUs."""
-    if evidence.trace is None:
+    if evidence.trace is None or not gpus(evidence.trace):
         return Findings()
     lowered = () if isinstance(evidence.inlined, Unknown) else evidence.inlined
     modules = [module for module, _ in lowered] or evidence.executables.values()

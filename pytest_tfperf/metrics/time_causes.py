@@ -25,19 +25,19 @@ from pytest_tfperf.facts.op_times import OpTime, host_ops
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.hlo.module import source_line
 from pytest_tfperf.metrics import counts
-from pytest_tfperf.metrics.calls import retraces
-from pytest_tfperf.metrics.evidence import Evidence, Findings
-from pytest_tfperf.metrics.executables import compile_time
-from pytest_tfperf.metrics.python_causes import (
+from pytest_tfperf.metrics.calls import (
     NATIVE,
     called_from,
     described_python,
     enough,
     python_time,
+    retraces,
     timed,
 )
+from pytest_tfperf.metrics.evidence import Evidence, Findings
+from pytest_tfperf.metrics.executables import compile_time
+from pytest_tfperf.metrics.graph_ops import Made, fused_in, line_of_fit, made_of, scope_of
 from pytest_tfperf.metrics.shares import host_values
-from pytest_tfperf.metrics.step_programs import Made, fused_in, line_of_fit, made_of, scope_of
 from pytest_tfperf.op_types import DATA_SIDE
 from pytest_tfperf.quantities import COUNT, SECONDS, SHARE, format_quantity
 from pytest_tfperf.recorded_graphs import CALL

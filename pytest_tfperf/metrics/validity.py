@@ -19,7 +19,6 @@ import numpy as np
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.facts.host_activity import JAX, PYTORCH, TF_CALL, runs_jax, runs_ops
 from pytest_tfperf.facts.steps import MARKED
-from pytest_tfperf.facts.trace_errors import faults
 from pytest_tfperf.metric_evidence import (
     ANYWHERE,
     BATCHES,
@@ -40,9 +39,9 @@ from pytest_tfperf.metric_evidence import (
 from pytest_tfperf.metrics.evidence import UNTRACED, Evidence
 from pytest_tfperf.recording import UNSEEN
 from pytest_tfperf.text import and_more
-from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.events import Events, plane_stats
 from pytest_tfperf.trace.host_events import called_function, eager_calls, eager_types, jax_calls
-from pytest_tfperf.trace.xspace import HOST
+from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Source, Value
 
 _OF_FRAMEWORKS = "tf_"
@@ -82,6 +81,7 @@ _FED = (
 _MADE = "another thread traced or compiled {} while a step ran"
 _HOLD_BESIDE_THREADS = (*(STEPS, CLOCK, MEMORY, BATCHES, PYTHON, WAITS, STAGES, PARTS, COMPILERS),)
 """Times with all that ran in them, and what is told by thread."""
+_DROPPED = "dropped_traces"  # xla/tsl/profiler/utils/xplane_schema.h, StatType::kDroppedTraces
 
 
 def elsewhere(evidence: Evidence, events: Events) -> Events:
@@ -265,3 +265,32 @@ def _named(evidence: Evidence, *picked: Events, name: Callable[[Events], list[st
 
 def _functions(calls: Events) -> list[str]:
     return [called_function(name) for name in calls.names]
+
+
+def faults(trace: Trace) -> tuple[str, ...]:
+    """Return why the trace is incomplete, in the profiler's words; empty without a report."""
+    reported = [
+        f"the profiler reports an error: {' '.join(text.split())}"
+        for text in dict.fromkeys(trace.errors)
+    ]
+    dropped = sum(_dropped(trace))
+    return tuple([*reported, f"the profiler dropped {dropped:,} events"] if dropped else reported)
+
+
+def remarks(trace: Trace) -> tuple[str, ...]:
+    """Return the profiler's warnings."""
+    return tuple(
+        f"the profiler warns: {' '.join(text.split())}" for text in dict.fromkeys(trace.warnings)
+    )
+
+
+def _dropped(trace: Trace) -> list[int]:
+    """Return the numbers of dropped events, of whole planes and of single events."""
+    planes = [plane for plane in trace.planes if _DROPPED in plane.stat_names.values()]
+    of_planes = [plane_stats(plane).get(_DROPPED, 0) for plane in planes]
+    of_events = [
+        int(Events.of(plane).having(_DROPPED).integers(_DROPPED).clip(0).sum()) for plane in planes
+    ]
+    return [
+        max(int(number), 0) for number in of_planes if isinstance(number, (int, float))
+    ] + of_events

@@ -14,7 +14,7 @@ from pytest_tfperf.baseline.store import RUN_WORDS
 from pytest_tfperf.checks.arguments import OPTION_NAMES
 from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.metric_registry import HIGHER, LOWER, MACHINE, PLATFORM, PROGRAM, Metric
-from pytest_tfperf.metrics.on_demand import extended
+from pytest_tfperf.metrics.profile import extended
 from pytest_tfperf.quantities import RATIO, SHARE, UNITS, format_quantity
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import Source, Value

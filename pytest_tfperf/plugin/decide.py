@@ -11,7 +11,7 @@ from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import STRUCTURAL, TIMING, Limit, asked_for, check_limits
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.machine.description import project_name
-from pytest_tfperf.metrics.on_demand import so_far
+from pytest_tfperf.metrics.profile import so_far
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.quantities import RATIO, format_quantity
 from pytest_tfperf.results import BROKEN, DECIDED, WORST_FIRST, Check, Profile, Verdict

@@ -16,7 +16,7 @@ from pytest_tfperf.frameworks.in_use import has_accelerators
 from pytest_tfperf.machine.gpu_share import is_to_share
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone, measuring_anyway
 from pytest_tfperf.markers import is_marked
-from pytest_tfperf.metrics.on_demand import so_far
+from pytest_tfperf.metrics.profile import so_far
 from pytest_tfperf.plugin.confirmation import confirmed, is_suspected, profiled_again
 from pytest_tfperf.plugin.decide import (
     decide,

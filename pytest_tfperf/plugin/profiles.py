@@ -29,8 +29,7 @@ from pytest_tfperf.frameworks.in_use import check_any_in_use, in_use, named, unt
 from pytest_tfperf.frameworks.jax_objects import jax_objects
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.metric_registry import nearest
-from pytest_tfperf.metrics.on_demand import OnDemand, extended
-from pytest_tfperf.metrics.profile import profile_of
+from pytest_tfperf.metrics.profile import OnDemand, extended, profile_of
 from pytest_tfperf.metrics.validity import refuse_other_frameworks
 from pytest_tfperf.plugin.profile_settings import (
     Settings,

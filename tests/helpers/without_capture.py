@@ -9,7 +9,7 @@ def replace_modules():
     _replace_module("pytest_tfperf.plugin.fixture", TfProfile=None)
     _replace_module("pytest_tfperf.plugin.profile_settings", Settings=SimpleNamespace)
     _replace_module(
-        "pytest_tfperf.metrics.on_demand",
+        "pytest_tfperf.metrics.profile",
         so_far=lambda profile: profile,
         extended=lambda found, more: {**found, **more},
     )

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.metrics.step_flops import ON_CPU
+from pytest_tfperf.metrics.flops import ON_CPU
 
 X = tf.ones((64, 64))
 DATA = tf.data.Dataset.from_tensors(X).repeat()

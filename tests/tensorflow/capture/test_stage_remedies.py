@@ -7,7 +7,7 @@ from tensorflow.python.data.experimental.ops.testing import sleep
 from pytest_tfperf.advice.input_remedies import Pipeline
 from pytest_tfperf.capture.input_data import stages_of
 from pytest_tfperf.facts.waits import RareWaits
-from pytest_tfperf.metrics.input_causes import Waiting, waiting_cause
+from pytest_tfperf.metrics.pipeline import Waiting, waiting_cause
 
 RANGE = tf.data.Dataset.range(10**7)
 

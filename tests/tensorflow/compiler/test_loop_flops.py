@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from pytest_tfperf.compiler.lower import lower
 from pytest_tfperf.compiler.step_calls import calls_recorded
-from pytest_tfperf.metrics.step_flops import lowered_programs, work_values
+from pytest_tfperf.metrics.flops import lowered_programs, work_values
 from pytest_tfperf.values import Unknown
 
 X = tf.ones((3, 4))

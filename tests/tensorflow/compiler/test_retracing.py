@@ -22,7 +22,7 @@ from pytest_tfperf.function_traces import (
     VALUE,
     FunctionTrace,
 )
-from pytest_tfperf.metrics.compiler_causes import retrace_cause
+from pytest_tfperf.metrics.counts import retrace_cause
 
 ONES = tf.ones
 

@@ -7,7 +7,7 @@ from pytest_tfperf.facts.host_activity import frameworks_of, runs_jax
 from pytest_tfperf.facts.late import jax_retraces
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.function_traces import FunctionTrace
-from pytest_tfperf.metrics.dispatches import jax_dispatches
+from pytest_tfperf.metrics.calls import jax_dispatches
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import HOST, decode_trace

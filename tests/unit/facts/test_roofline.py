@@ -7,9 +7,9 @@ from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.facts.device_ops import device_ops
 from pytest_tfperf.facts.op_times import OpTime
-from pytest_tfperf.facts.roofline import flops_utilization, rate_of, roofline_table
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.metrics.op_profile import analyse, op_profile_table
+from pytest_tfperf.metrics.flops import flops_utilization
+from pytest_tfperf.metrics.op_profile import analyse, op_profile_table, rate_of, roofline_table
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.devices import DeviceSpec, device_spec
 from pytest_tfperf.trace.xspace import decode_trace

@@ -5,7 +5,7 @@ import pytest
 from helpers.xspace import MS, at, line, plane, space
 
 from pytest_tfperf.facts.stages import find_stages
-from pytest_tfperf.facts.starts import find_fills, find_openings
+from pytest_tfperf.metrics.pipeline_advice import find_fills, find_openings
 from pytest_tfperf.trace.xspace import decode_trace
 
 SHUFFLE = "Iterator::Root::Prefetch::ShuffleV3"

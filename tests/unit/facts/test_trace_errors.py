@@ -3,10 +3,9 @@
 from helpers.builders import value
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.facts.trace_errors import faults, remarks
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.profile import profile_of
-from pytest_tfperf.metrics.validity import valid
+from pytest_tfperf.metrics.validity import faults, remarks, valid
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import Source, Value

@@ -12,7 +12,7 @@ from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.facts.executions import XlaUse
 from pytest_tfperf.facts.unoptimised import differs_by_platform, programs_before
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.metrics.step_flops import analyse
+from pytest_tfperf.metrics.flops import analyse
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import OF_PLATFORM, Unknown

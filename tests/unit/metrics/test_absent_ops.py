@@ -52,7 +52,7 @@ def evidence(*events, frameworks=(), others=(), inspection=True):
 
 def known(found):
     """The metrics of cheap analyses that are known, and the reasons of the others."""
-    from pytest_tfperf.metrics.on_demand import OnDemand, so_far
+    from pytest_tfperf.metrics.profile import OnDemand, so_far
 
     profile = so_far(profile_of(found, OnDemand((), lambda: found)))
     values = {name: profile.metrics[name] for name in METRICS}

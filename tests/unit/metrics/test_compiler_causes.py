@@ -3,7 +3,7 @@
 import pytest_tfperf.function_traces as kinds
 from pytest_tfperf.facts.host_activity import JAX, PYTORCH, TENSORFLOW
 from pytest_tfperf.function_traces import Change, FunctionTrace
-from pytest_tfperf.metrics.compiler_causes import compile_cause, retrace_cause
+from pytest_tfperf.metrics.counts import compile_cause, retrace_cause
 
 N = Change(kinds.VALUE, "n 1 → 2", "n")
 ROWS = Change(kinds.SHAPE, "x f32[8] → f32[5]", "axis 0 of x")

@@ -4,11 +4,14 @@ import pytest
 from helpers.builders import profile
 from helpers.tables import cells
 
-from pytest_tfperf.metrics.compiler_causes import outside_cause
-from pytest_tfperf.metrics.graph_ops import graph_tables, graph_values, outside_xla
+from pytest_tfperf.facts.host_activity import TENSORFLOW
+from pytest_tfperf.metrics.counts import outside_cause
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.graph_ops import analyse, graph_tables, graph_values, outside_xla
 from pytest_tfperf.metrics.step_advice import advise
 from pytest_tfperf.op_types import EAGER, NO_KERNEL, PYTHON, TEXT, UNASKED, WHY_OUTSIDE
 from pytest_tfperf.recorded_graphs import GraphOp, StepGraph
+from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import PARTS, Source, Step, Unknown
 
 
@@ -17,10 +20,6 @@ def outside(*whys):
         GraphOp(name=f"op_{n}", op_type=f"Type{n}", line=f"model.py:{n}", why=why)
         for n, why in enumerate(whys)
     )
-
-
-def known(graph=None, eager=(), why=None):
-    return graph or Unknown(why or ""), eager
 
 
 def graph(n_inside=0, outside=(), before=None, after=None, n_clusters=0):
@@ -34,12 +33,12 @@ def graph(n_inside=0, outside=(), before=None, after=None, n_clusters=0):
 
 
 def coverage(graph, eager=(), n_ran=None):
-    return graph_values(*known(graph, eager), n_ran)["xla_coverage"]
+    return graph_values(graph, eager, n_ran)["xla_coverage"]
 
 
 def test_ops_are_those_that_are_left_and_the_reduction_is_the_share_that_went():
     values = graph_values(
-        *known(graph(before={"MatMul": 3, "Identity": 7}, after={"MatMul": 3, "Const": 1})), None
+        graph(before={"MatMul": 3, "Identity": 7}, after={"MatMul": 3, "Const": 1}), (), None
     )
     assert (values["graph_ops"].number, values["graph_ops"].source) == (4.0, Source.GRAPH)
     assert (values["graph_reduction"].number, values["graph_reduction"].source) == (
@@ -54,29 +53,28 @@ def test_ops_are_those_that_are_left_and_the_reduction_is_the_share_that_went():
 
 def test_ops_that_grappler_adds_are_said_and_reduce_nothing():
     values = graph_values(
-        *known(graph(before={"Conv2D": 2, "Identity": 1}, after={"Conv2D": 2, "Transpose": 4})),
-        None,
+        graph(before={"Conv2D": 2, "Identity": 1}, after={"Conv2D": 2, "Transpose": 4}), (), None
     )
     assert (values["graph_ops"].number, values["graph_reduction"].number) == (6.0, 0.0)
     assert values["graph_reduction"].detail["where"] == "Grappler added 3 ops to 3: Transpose +4"
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        (known(why="the step ended"), "the step ended"),
-        (known(), "no step was run for the graphs"),
-    ],
+    ("why", "shown"),
+    [("the step ended", "the step ended"), ("", "no step was run for the graphs")],
 )
-def test_without_a_graph_all_is_unknown_with_the_reason(given, why):
-    values = graph_values(*given, None)
-    assert {value.why for value in values.values()} == {why}
-    assert {value.number for value in values.values()} == {None}
-    assert graph_tables(*given) == {}
+def test_without_a_graph_all_is_unknown_with_the_reason(why, shown):
+    recording = Recording(
+        name="", trace=None, workload={}, framework=TENSORFLOW, graph=Unknown(why)
+    )
+    found = analyse(Evidence(recording))
+    assert {value.why for value in found.values.values()} == {shown}
+    assert {value.number for value in found.values.values()} == {None}
+    assert found.tables == {}
 
 
 def test_a_step_without_functions_has_no_graph():
-    values = graph_values(*known(StepGraph(before={}, after={})), None)
+    values = graph_values(StepGraph(before={}, after={}), (), None)
     assert values["graph_ops"].number is None
     assert (
         values["graph_ops"].why
@@ -157,7 +155,7 @@ def test_tables():
         {"Identity": 7, "MatMul": 3, "Add": 1},
         {"MatMul": 3, "Add": 2},
     )
-    tables = graph_tables(*known(given))
+    tables = graph_tables(given, ())
     assert cells(tables["graph"], "type", "before", "after") == [
         ("Identity", 7, 0),
         ("Add", 1, 2),
@@ -170,7 +168,7 @@ def test_tables():
 
 
 def test_a_table_with_nothing_in_it_is_left_out():
-    assert set(graph_tables(*known(graph(1)))) == {"graph"}
+    assert set(graph_tables(graph(1), ())) == {"graph"}
 
 
 def test_advice_speaks_where_xla_compiles_some_of_the_step_but_not_all():

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pytest_tfperf.advice.input_remedies import Pipeline
 from pytest_tfperf.facts.stages import FunctionRuns, Stage
 from pytest_tfperf.facts.waits import RareWaits
-from pytest_tfperf.metrics.input_causes import Waiting, stage_cause, waiting_cause
+from pytest_tfperf.metrics.pipeline import Waiting, stage_cause, waiting_cause
 from pytest_tfperf.recording import ENDLESS, PipelineStage
 
 PREFETCH = Stage(path="Iterator::Root::Prefetch", name="Prefetch")

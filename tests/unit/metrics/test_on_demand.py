@@ -12,7 +12,7 @@ from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.metrics import profile
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.metrics.on_demand import NOT_COMPUTED, Expensive, OnDemand, extended, so_far
+from pytest_tfperf.metrics.profile import NOT_COMPUTED, Expensive, OnDemand, extended, so_far
 from pytest_tfperf.recorded_graphs import OpGraph, OpNode, StepGraph
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile

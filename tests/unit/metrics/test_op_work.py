@@ -3,8 +3,8 @@
 from pytest_tfperf.facts.host_activity import TENSORFLOW
 from pytest_tfperf.hlo.avoidable import LOOK_UP
 from pytest_tfperf.hlo.cost import Costs, OpCost, Work
+from pytest_tfperf.metrics.flops import work_values
 from pytest_tfperf.metrics.op_work import ops_of, with_ops
-from pytest_tfperf.metrics.step_flops import work_values
 
 
 def op(op_name, matmul, half, opcode="dot", line="", op_type="MatMul", **more):

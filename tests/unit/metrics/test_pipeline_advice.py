@@ -7,8 +7,7 @@ import pytest
 from pytest_tfperf.advice import guides
 from pytest_tfperf.advice.thresholds import THRESHOLDS
 from pytest_tfperf.facts.stages import FunctionRuns, Stage
-from pytest_tfperf.facts.starts import Fill, Openings
-from pytest_tfperf.metrics.pipeline_advice import LimitingPipeline, pipeline_advice
+from pytest_tfperf.metrics.pipeline_advice import Fill, LimitingPipeline, Openings, pipeline_advice
 
 ROOT = "Iterator::Root::Prefetch"
 NO_FILES = Openings(paths=frozenset(), n_files=0, n_records=0, opening_s=0.0)

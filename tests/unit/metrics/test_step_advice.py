@@ -8,7 +8,7 @@ from helpers.builders import profile, value
 from pytest_tfperf.advice import guides
 from pytest_tfperf.advice.thresholds import THRESHOLDS
 from pytest_tfperf.facts.host_activity import JAX
-from pytest_tfperf.metrics.input_causes import no_stage_cause
+from pytest_tfperf.metrics.pipeline import no_stage_cause
 from pytest_tfperf.metrics.step_advice import advise
 from pytest_tfperf.values import PARTS, Step, Value
 

@@ -4,7 +4,7 @@ import pytest
 
 from pytest_tfperf.facts.executions import XlaUse
 from pytest_tfperf.hlo.cost import Costs, Work
-from pytest_tfperf.metrics.step_flops import lowered_programs, traced_programs, work_values
+from pytest_tfperf.metrics.flops import lowered_programs, traced_programs, work_values
 from pytest_tfperf.recording import UNSEEN
 from pytest_tfperf.values import Unknown
 

@@ -12,12 +12,12 @@ from pytest_tfperf.hlo.cost import Costs, Work
 from pytest_tfperf.metrics import pipeline, shares
 from pytest_tfperf.metrics.calls import analyse_python_calls
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.metrics.input_causes import no_stage_cause, with_keras_source
+from pytest_tfperf.metrics.flops import work_values
 from pytest_tfperf.metrics.memory import analyse as analyse_growth
 from pytest_tfperf.metrics.op_work import with_ops
+from pytest_tfperf.metrics.pipeline import no_stage_cause, with_keras_source
 from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.metrics.step_advice import advise
-from pytest_tfperf.metrics.step_flops import work_values
 from pytest_tfperf.recording import (
     MemorySamples,
     PipelineStage,

@@ -1,5 +1,5 @@
 """
-FLOPs of a step and their precision.
+FLOPs of a step, their precision, and the share of the devices' peak.
 
 They come from its functions lowered to HLO, else from the executables that it ran.
 """
@@ -7,14 +7,13 @@ They come from its functions lowered to HLO, else from the executables that it r
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from pytest_tfperf.facts.executions import XlaUse
 from pytest_tfperf.facts.host_activity import JAX
-from pytest_tfperf.facts.roofline import flops_utilization
 from pytest_tfperf.facts.unoptimised import on_its_platform
 from pytest_tfperf.hlo.cost import Costs, module_costs
 from pytest_tfperf.hlo.module import HloModule
@@ -24,6 +23,7 @@ from pytest_tfperf.metrics.timing import timed_step
 from pytest_tfperf.op_types import multiplies_matrices
 from pytest_tfperf.recording import Modules
 from pytest_tfperf.text import and_more
+from pytest_tfperf.trace.devices import DeviceSpec
 from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
 from pytest_tfperf.values import Source, Unknown, Value
 
@@ -31,6 +31,9 @@ _MEAN = "mean"
 """Detail of flops: the mean of steps that differ, which the time of all of them is of."""
 ON_CPU = "by_xla_on_cpu"
 """Detail of half_precision; true where XLA's CPU compiler computes the products."""
+_OUTSIDE = (
+    "the steps also ran ops outside XLA, and the trace says nothing of their shapes and types"
+)
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -45,13 +48,17 @@ def analyse(evidence: Evidence) -> Findings:
         values = {**values, "flops": _over_kinds(values["flops"], evidence)}
     ops: list[OpWork] = []
     if not isinstance(programs, Unknown):
+        framework = evidence.framework
         ops = ops_of(programs, evidence.code.places, evidence.launched.in_keras)
-    values = {name: with_ops(name, one, ops, evidence.framework) for name, one in values.items()}
+        values = {name: with_ops(name, one, ops, framework) for name, one in values.items()}
     if _is_of_xla_on_cpu(evidence):
         half = values["half_precision"]
         values["half_precision"] = replace(half, detail={**half.detail, ON_CPU: True})
     flops = values["flops"].detail.get(_MEAN, values["flops"].number)
-    utilization = _utilization(evidence, flops)
+    # the time of steps that were not profiled, else the period of those that were
+    traced_s = float(evidence.steps.period_ps.sum()) * 1e-12 / evidence.steps.n_steps
+    period_s = timed_step(evidence.recording).number or traced_s
+    utilization = flops_utilization(flops, period_s, evidence.device_specs)
     return Findings(
         values={**values, "flops_utilization": utilization},
         tables={TABLE: table_of(ops)} if ops and values["flops"].number is not None else {},
@@ -61,7 +68,7 @@ def analyse(evidence: Evidence) -> Findings:
 
 def _is_of_xla_on_cpu(evidence: Evidence) -> bool:
     """Return whether XLA's CPU compiler compiled the products of the steps, and not TensorFlow."""
-    if evidence.device_specs or not evidence.xla.modules:
+    if not evidence.xla.modules or evidence.device_specs:
         return False
     outside = (op.kind for op in evidence.host_ops if not op.module)
     return not any(map(multiplies_matrices, outside))
@@ -183,18 +190,6 @@ def _programs(evidence: Evidence) -> Programs | Unknown:
     return lowered_programs(lowered, evidence.eager_ops[1])
 
 
-def _utilization(evidence: Evidence, flops: float | None) -> Value:
-    """
-    Return flops_utilization for the FLOPs of a step on all devices.
-
-    The time is that of steps that were not profiled, else the period of those that were.
-    """
-    steps, specs = evidence.steps, evidence.device_specs
-    traced_s = float(steps.period_ps.sum()) * 1e-12 / steps.n_steps
-    period_s = timed_step(evidence.recording).number or traced_s
-    return flops_utilization(flops, period_s, specs)
-
-
 def work_values(programs: Programs | Unknown) -> dict[str, Value]:
     """
     Return flops and half_precision of a step of these modules.
@@ -210,10 +205,6 @@ def work_values(programs: Programs | Unknown) -> dict[str, Value]:
 def lowered_programs(lowered: Modules | Unknown, eager: Iterable[str] = ()) -> Programs | Unknown:
     """
     Return the modules of a step whose functions were lowered, or the reason why they are unknown.
-
-    Args:
-        lowered: The modules of the step before optimisation.
-        eager: Types of ops that the step ran eagerly.
     """
     if isinstance(lowered, Unknown):
         return Unknown(lowered.why or "the step's functions were not lowered to HLO")
@@ -307,6 +298,47 @@ def _half_precision(programs: Programs) -> Value:
     return Value.of("half_precision", half / matmul, Source.HLO, **counts)
 
 
-_OUTSIDE = (
-    "the steps also ran ops outside XLA, and the trace says nothing of their shapes and types"
-)
+def flops_utilization(
+    flops: float | None, period_s: float | None, specs: Sequence[DeviceSpec]
+) -> Value:
+    """
+    Return the share of the devices' peak FLOP rate that steps reach.
+
+    Args:
+        flops: FLOPs of a step on all these devices, or None.
+        period_s: Seconds of a step.
+        specs: Peak rates of the devices.
+
+    Returns:
+        `flops` ÷ (`period_s` x sum of the peaks).
+    """
+    peaks = [spec.peak_flops for spec in specs]
+    if flops is None or not period_s:
+        return Value.unknown(
+            "flops_utilization",
+            "the FLOPs of a step are not known"
+            if flops is None
+            else "the time of a step is not known",
+        )
+    if not peaks or None in peaks:
+        names = ", ".join(sorted({spec.name for spec in specs if spec.peak_flops is None}))
+        return Value.unknown(
+            "flops_utilization",
+            f"the peak FLOP rate is not known of {names}" if names else "there is no accelerator",
+        )
+    peak = sum(peak for peak in peaks if peak is not None)
+    share = flops / (period_s * peak)
+    if share > 1:
+        why = (
+            f"{flops / period_s:.3g} FLOP/s would be {share:.2f} times the peak of {peak:.3g} "
+            "FLOP/s: the count or the clock is wrong"
+        )
+        return Value.unknown("flops_utilization", why)
+    return Value.of(
+        "flops_utilization",
+        share,
+        Source.TRACE,
+        peak_flops=peak,
+        device=specs[0].name,
+        n_devices=len(specs),
+    )
