@@ -12,7 +12,7 @@ import atheris
 # in a checkout; in a program that PyInstaller made they are beside this module
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 
-_READERS = ("facts", "metrics", "baseline", "cli", "export", "padding", "report")
+_READERS = ("facts", "metrics", "baseline", "cli", "export", "report", "tpu")
 """Packages that read or show files. Some import others in functions, where it is too late."""
 
 with atheris.instrument_imports(include=["pytest_tfperf"]):

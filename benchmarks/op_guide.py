@@ -26,9 +26,9 @@ from keras import layers
 from pytest_tfperf.compiler.lower import lower
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.op_guide.rules import RULES, findings
-from pytest_tfperf.padding.overhead import padding_values
 from pytest_tfperf.recording import Recording
+from pytest_tfperf.tpu.op_guide import RULES, findings
+from pytest_tfperf.tpu.padding import padding_values
 
 BATCH, SIZE, CLASSES, LENGTH, VOCABULARY = 8, 64, 10, 32, 1000
 MOST_S = 60.0

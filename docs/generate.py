@@ -7,12 +7,11 @@ from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.gates import ANY, MOVED, NEVER, RISE, WORSE, gate_of
 from pytest_tfperf.metric_evidence import ANYWHERE, EVIDENCE, KNOWN_ON
 from pytest_tfperf.metric_registry import METRICS, Metric
-from pytest_tfperf.op_guide.findings import METRIC, value
-from pytest_tfperf.op_guide.rules import ON, RULES, Finding, Rule
 from pytest_tfperf.plugin.option_kinds import COUNT, LIMITS, SECONDS, SHARE, STEPS, Option
 from pytest_tfperf.plugin.options import TABLE
 from pytest_tfperf.report.run_schema import SCHEMA
 from pytest_tfperf.results import Profile
+from pytest_tfperf.tpu.op_guide import METRIC, ON, RULES, Finding, Rule, value
 
 HEAD = """# Metrics
 
@@ -89,7 +88,7 @@ def test_train_step(tf_profile):
 - Sizes are compared with tiles of 8 x 128 elements in row-major order. Data of convolutions have the order of [Padding](../explanation/padding.md).
   XLA may choose another order, or remove a transpose or a reshape. The cost of a finding was not measured on a TPU.
 
-This page is written by `docs/generate.py` from the registry (`pytest_tfperf/op_guide/rules.py`).
+This page is written by `docs/generate.py` from the registry (`pytest_tfperf/tpu/op_guide.py`).
 """
 
 

@@ -12,9 +12,9 @@ from typing import Any
 from pytest_tfperf.checks.limits import Limit
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metric_registry import HIGHER, METRICS, Metric
-from pytest_tfperf.op_guide.rules import ALL, parse_codes
-from pytest_tfperf.padding.tiles import generation
 from pytest_tfperf.quantities import COUNT, RATIO, SECONDS, SHARE, format_quantity, parse_quantity
+from pytest_tfperf.tpu.op_guide import ALL, parse_codes
+from pytest_tfperf.tpu.tiles import generation
 
 __tracebackhide__ = True
 

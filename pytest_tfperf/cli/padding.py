@@ -18,13 +18,21 @@ from pytest_tfperf.hlo.module import HloModule, source_line
 from pytest_tfperf.hlo.text_in import read_hlo
 from pytest_tfperf.hlo.walk import without_dead_code
 from pytest_tfperf.metric_registry import METRICS
-from pytest_tfperf.padding.gpu_alignment import alignment_table, gemms_of, gpu_alignment
-from pytest_tfperf.padding.measured import has_tiles, measured_padding, trace_generation
-from pytest_tfperf.padding.overhead import MATRIX_UNIT, MEMORY, Modules, padding_table, values_of
-from pytest_tfperf.padding.predict import predict
-from pytest_tfperf.padding.tiles import DEFAULT, Generation, Padding, generation
 from pytest_tfperf.report.table_numbers import shown
 from pytest_tfperf.results import Profile
+from pytest_tfperf.tpu.gpu_alignment import alignment_table, gemms_of, gpu_alignment
+from pytest_tfperf.tpu.padding import (
+    MATRIX_UNIT,
+    MEMORY,
+    Modules,
+    has_tiles,
+    measured_padding,
+    padding_table,
+    trace_generation,
+    values_of,
+)
+from pytest_tfperf.tpu.predict import predict
+from pytest_tfperf.tpu.tiles import DEFAULT, Generation, Padding, generation
 from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.trace.logdir import find_traces
 from pytest_tfperf.trace.xspace import Trace, read_trace

@@ -6,16 +6,10 @@ from dataclasses import replace
 
 from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.metrics.evidence import Evidence, Findings
-from pytest_tfperf.op_guide import findings as op_guide
-from pytest_tfperf.op_guide.rules import findings
-from pytest_tfperf.padding.gpu_alignment import gpu_alignment
-from pytest_tfperf.padding.measured import trace_generation
-from pytest_tfperf.padding.overhead import (
-    MATRIX_UNIT,
-    MEMORY,
-    padding_values,
-)
 from pytest_tfperf.recorded_graphs import StepGraph
+from pytest_tfperf.tpu import op_guide
+from pytest_tfperf.tpu.gpu_alignment import gpu_alignment
+from pytest_tfperf.tpu.padding import MATRIX_UNIT, MEMORY, padding_values, trace_generation
 from pytest_tfperf.trace.devices import gpus, tpus
 from pytest_tfperf.values import Unknown, Value
 
@@ -74,7 +68,7 @@ def analyse_op_guide(evidence: Evidence) -> Findings:
     if unseen and evidence.framework == JAX and not unseen.why:
         unseen = Unknown(_NO_PROGRAM)
     modules = () if isinstance(lowered, Unknown) else [module for module, _ in lowered]
-    found = findings(modules, graph.outside)
+    found = op_guide.findings(modules, graph.outside)
     if evidence.framework != JAX:
         lines = evidence.code.places({one.op for one in found if not one.line})
         found = [replace(one, line=one.line or lines.get(one.op, (None,))[0]) for one in found]

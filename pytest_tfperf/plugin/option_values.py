@@ -17,7 +17,6 @@ from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import parse_limit_lines, parse_steps, parse_tolerance
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metric_registry import METRICS, Metric
-from pytest_tfperf.padding.tiles import generation
 from pytest_tfperf.plugin.option_kinds import (
     ADDRESS,
     CHOICE,
@@ -37,6 +36,7 @@ from pytest_tfperf.plugin.options import INI_PREFIX, REPORT_SUFFIXES, TABLE, Opt
 from pytest_tfperf.plugin.workers import is_worker
 from pytest_tfperf.quantities import SECONDS as SECONDS_UNIT
 from pytest_tfperf.quantities import parse_quantity
+from pytest_tfperf.tpu.tiles import generation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.hlo.layout import logical_bytes, padded_bytes, padded_dimensions
 from pytest_tfperf.hlo.walk import ConvolutionData
-from pytest_tfperf.padding.predict import key_arrays, padded_text, predict
-from pytest_tfperf.padding.tiles import (
+from pytest_tfperf.tpu.predict import key_arrays, padded_text, predict
+from pytest_tfperf.tpu.tiles import (
     common_batches,
     compact,
     convolution_order,

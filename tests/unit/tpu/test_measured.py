@@ -7,8 +7,8 @@ from helpers.traces import real
 from pytest_tfperf.facts.executions import programs_of
 from pytest_tfperf.hlo.module import HloModule, Shape
 from pytest_tfperf.hlo.text_in import read_hlo
-from pytest_tfperf.padding.measured import has_tiles, measured_padding, trace_generation
-from pytest_tfperf.padding.tiles import generation
+from pytest_tfperf.tpu.padding import has_tiles, measured_padding, trace_generation
+from pytest_tfperf.tpu.tiles import generation
 from pytest_tfperf.values import Unknown
 
 V5E = generation("v5e")

@@ -10,8 +10,8 @@ from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.step_code import analyse_op_guide
-from pytest_tfperf.op_guide.rules import RULES
 from pytest_tfperf.recording import Recording
+from pytest_tfperf.tpu.op_guide import RULES
 
 CUBE, PLAIN = tf.ones((8, 32, 64)), tf.ones((64, 256))
 IMAGES, KERNEL = tf.ones((8, 16, 16, 16)), tf.ones((3, 3, 16, 16))

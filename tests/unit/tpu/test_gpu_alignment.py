@@ -5,7 +5,7 @@ from helpers.hlo import dot, labels, module, op, parameters, window
 from helpers.traces import real
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.padding.gpu_alignment import (
+from pytest_tfperf.tpu.gpu_alignment import (
     SMS,
     aligned_size,
     alignment_advice,

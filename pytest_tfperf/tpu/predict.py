@@ -21,15 +21,9 @@ from pytest_tfperf.hlo.layout import (
     padded_dimensions,
     shape_text,
 )
-from pytest_tfperf.hlo.module import (
-    HloComputation,
-    HloInstruction,
-    HloModule,
-    Shape,
-    source_line,
-)
+from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, Shape, source_line
 from pytest_tfperf.hlo.walk import ELEMENTWISE, bodies, is_convolution, is_identity
-from pytest_tfperf.padding.tiles import (
+from pytest_tfperf.tpu.tiles import (
     LARGE_BATCH,
     LARGEST_SKIPPED,
     Buffer,
@@ -82,11 +76,6 @@ def predict(
 ) -> Padding:
     """
     Predict the arrays of a step.
-
-    Args:
-        modules: The step's modules, without dead code.
-        generation: The TPU.
-        lines: The user's source lines by op name.
 
     Raises:
         LayoutError: If the type of an array is unknown.

@@ -6,10 +6,10 @@ from helpers.tables import cells
 
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.padding.overhead import padding_values, values_of
-from pytest_tfperf.padding.tiles import generation
 from pytest_tfperf.quantities import BYTES
 from pytest_tfperf.recording import Recording
+from pytest_tfperf.tpu.padding import padding_values, values_of
+from pytest_tfperf.tpu.tiles import generation
 from pytest_tfperf.values import Column, Source, Unknown
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from pytest_tfperf.hlo.module import HloModule, source_line
 from pytest_tfperf.hlo.products import Matmul, matmul_of
-from pytest_tfperf.padding.tiles import good_size
 from pytest_tfperf.quantities import COUNT, FLOP, RATIO
 from pytest_tfperf.text import plural
+from pytest_tfperf.tpu.tiles import good_size
 from pytest_tfperf.trace.devices import gpus
 from pytest_tfperf.trace.events import plane_stats
 from pytest_tfperf.trace.xspace import Trace
@@ -106,26 +106,12 @@ def aligned_size(size: int, dtype: str) -> int:
 
 
 def tile_overhead(rows: int, columns: int, tile: tuple[int, int]) -> float:
-    """
-    Compute the computed ÷ wanted elements of the result − 1 if whole tiles are computed.
-
-    Args:
-        rows: Rows of the result.
-        columns: Columns of the result.
-        tile: Rows and columns of a tile.
-    """
+    """Compute the computed ÷ wanted elements of the result − 1 if whole tiles are computed."""
     return _up(rows, tile[0]) * tile[0] * _up(columns, tile[1]) * tile[1] / (rows * columns) - 1
 
 
 def tiles_of(rows: int, columns: int, tile: tuple[int, int]) -> int:
-    """
-    Count the tiles that cover a result.
-
-    Args:
-        rows: Rows of the result.
-        columns: Columns of the result.
-        tile: Rows and columns of a tile.
-    """
+    """Count the tiles that cover a result."""
     return _up(rows, tile[0]) * _up(columns, tile[1])
 
 

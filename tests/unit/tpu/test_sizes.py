@@ -1,7 +1,7 @@
 """Sizes that fill their tiles, counted by hand."""
 
 from pytest_tfperf.hlo.layout import parse_shape
-from pytest_tfperf.padding.tiles import better_size, good_size
+from pytest_tfperf.tpu.tiles import better_size, good_size
 
 GOOD_SIZES = [
     (1, 8, 8),

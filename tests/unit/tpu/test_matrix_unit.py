@@ -3,8 +3,8 @@
 import pytest
 from helpers.hlo import dot, labels, module, op, parameters, window
 
-from pytest_tfperf.padding.matrix_unit import MatrixWork, Product, better_sizes, matrix_work
-from pytest_tfperf.padding.tiles import generation
+from pytest_tfperf.tpu.padding import MatrixWork, Product, better_sizes, matrix_work
+from pytest_tfperf.tpu.tiles import generation
 
 
 def product(m, n, k):

@@ -3,7 +3,7 @@
 from helpers.refusals import refusal
 
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.padding.tiles import DEFAULT, generation
+from pytest_tfperf.tpu.tiles import DEFAULT, generation
 
 ROWS = [  # bits, rows of the array, rows of its tile on v3, v5e, v7x
     (32, 1, 2, 1, 1),

@@ -8,8 +8,8 @@ from math import prod
 from pytest_tfperf.hlo.layout import shape_text
 from pytest_tfperf.hlo.module import HloInstruction
 from pytest_tfperf.hlo.walk import ELEMENTWISE
-from pytest_tfperf.op_guide.graph import Body, Found, in_place, kind, named
 from pytest_tfperf.op_types import REDUCTIONS
+from pytest_tfperf.tpu.bodies import Body, Found, in_place, kind, named
 
 TPU_OPS_DATE = "2026-04-09"
 """Date of the list "Available graph operators", https://cloud.google.com/tpu/docs/tensorflow-ops."""

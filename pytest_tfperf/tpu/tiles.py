@@ -72,13 +72,7 @@ class Generation:
     """Rows and columns of the matrix unit."""
 
     def tile(self, bits: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        """
-        Return the first tile of an array.
-
-        Args:
-            bits: Bits of an element.
-            sizes: The array's sizes, the fastest first.
-        """
+        """Return the first tile of an array."""
         packed = max(1, 32 // bits)  # an element of 64 bits takes two of 32
         least = self.least_rows * packed
         if len(sizes) < 2:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from helpers.hlo import dot, labels, module, op, parameters, window
 
-from pytest_tfperf.op_guide.rules import RULES, findings, parse_codes
 from pytest_tfperf.op_types import NO_KERNEL, PYTHON, TEXT, UNASKED
 from pytest_tfperf.recorded_graphs import GraphOp
+from pytest_tfperf.tpu.op_guide import RULES, findings, parse_codes
 
 ADD = [*parameters("f32[]", "f32[]"), op("sum", "add", "f32[]", "p0", "p1")]
 MAX = [*parameters("f32[]", "f32[]"), op("max", "maximum", "f32[]", "p0", "p1")]

@@ -1,6 +1,4 @@
-"""
-Rules about layouts: ops that move data between the padded dimensions and others, and transposes.
-"""
+"""Rules about layouts: ops that move data between the padded dimensions and others; transposes."""
 
 from __future__ import annotations
 
@@ -10,7 +8,8 @@ from math import prod
 from pytest_tfperf.hlo.layout import shape_text
 from pytest_tfperf.hlo.module import HloInstruction
 from pytest_tfperf.hlo.walk import ELEMENTWISE, is_convolution
-from pytest_tfperf.op_guide.graph import (
+from pytest_tfperf.op_types import MATMULS
+from pytest_tfperf.tpu.bodies import (
     BIASES,
     CONVOLUTIONS,
     PRODUCTS,
@@ -23,7 +22,6 @@ from pytest_tfperf.op_guide.graph import (
     kind,
     named,
 )
-from pytest_tfperf.op_types import MATMULS
 
 LANES, ROWS = 128, 8
 _SMALL = 1024  # elements of one 8x128 tile; smaller arrays cost nothing to move
