@@ -28,7 +28,7 @@ from pytest_tfperf.facts.parts import break_down
 from pytest_tfperf.facts.steps import Steps, find_steps, on_the_device
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import gpus, stream_events
-from pytest_tfperf.trace.event_columns import batches
+from pytest_tfperf.trace.event_decoder import batches
 from pytest_tfperf.trace.events import Events, joined, parents
 from pytest_tfperf.trace.logdir import host_of
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace, read_trace

@@ -12,8 +12,8 @@ from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.quantities import BYTES, COUNT, SECONDS, SHARE
 from pytest_tfperf.stats.slope import slope_with_interval
-from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events, enclosing, labels
+from pytest_tfperf.trace.intervals import distinct_values
 from pytest_tfperf.trace.stats import Mask
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Column, Table

@@ -26,9 +26,9 @@ from pytest_tfperf.op_types import DATA_SIDE, HOST_SIDE
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.quantities import COUNT, SECONDS, SHARE
 from pytest_tfperf.trace.devices import accelerators
-from pytest_tfperf.trace.event_columns import distinct, distinct_values
 from pytest_tfperf.trace.events import Events, enclosing, labels, self_times
 from pytest_tfperf.trace.host_events import EAGER, is_for_data, without_waits
+from pytest_tfperf.trace.intervals import distinct, distinct_values
 from pytest_tfperf.trace.stats import Mask
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Column, Table

@@ -17,10 +17,9 @@ import numpy as np
 from pytest_tfperf.facts.host_activity import op_type
 from pytest_tfperf.op_types import KEEPS_BATCHES, PYTHON_OPS
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events, enclosing, parents
 from pytest_tfperf.trace.host_events import DATA_RUNS, data_runs, process_ids
-from pytest_tfperf.trace.intervals import EMPTY, Spans, covered, intersect, merge
+from pytest_tfperf.trace.intervals import EMPTY, Spans, covered, distinct_values, intersect, merge
 from pytest_tfperf.trace.xspace import HOST, Trace
 
 ASYNC = frozenset(

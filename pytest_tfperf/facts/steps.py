@@ -12,7 +12,6 @@ from pytest_tfperf.errors import TraceError
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.text import and_more, plural
 from pytest_tfperf.trace.devices import accelerators, gpus, stream_events, tpus
-from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events, enclosing, joined
 from pytest_tfperf.trace.host_events import (
     called_function,
@@ -27,6 +26,7 @@ from pytest_tfperf.trace.host_events import (
     users_calls,
     xla_runs,
 )
+from pytest_tfperf.trace.intervals import distinct_values
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace
 
 _INNER = "they were ended before they were whole, or lie within another step"

@@ -24,9 +24,8 @@ from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recording import Fetches
 from pytest_tfperf.trace.devices import tpus
-from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events, enclosing, metadata_texts, parents
-from pytest_tfperf.trace.intervals import Spans, covered, merge, subtract
+from pytest_tfperf.trace.intervals import Spans, covered, distinct_values, merge, subtract
 from pytest_tfperf.trace.stats import Mask
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import FETCH, FETCH_PYTHON, STOOD_NS

@@ -14,7 +14,6 @@ from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import GPU, accelerators, device_name, stream_events, tpu_ops
-from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.host_events import (
     DATA_RUNS,
@@ -24,7 +23,7 @@ from pytest_tfperf.trace.host_events import (
     thunks,
     xla_executions,
 )
-from pytest_tfperf.trace.intervals import covered, merge
+from pytest_tfperf.trace.intervals import covered, distinct_values, merge
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace
 from pytest_tfperf.values import PARTS, Column, Table
 

@@ -18,9 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pytest_tfperf.protobuf import Ints, Message
-from pytest_tfperf.trace import event_columns
-from pytest_tfperf.trace.event_columns import AT_ONCE, EventColumns, batches
+from pytest_tfperf.protobuf import VARINT, Ints, Message
 
 SOURCE = Path(__file__).with_name("compiled_decoder.c")
 """The compiled code's source, which wheels leave out."""
@@ -32,6 +30,16 @@ SHORT = 1 << 10
 """Bytes of a line below which a walk in Python takes less time than two calls of compiled code."""
 _OFFSET = ctypes.c_int64
 _ARRAY = ctypes.c_void_p
+MAX_PS = 1 << 61
+"""Longest time in a trace, 26 days; a sum of two such times still fits 64 bits."""
+EventColumns = tuple[Ints, Ints, Ints, Ints, Ints]
+"""metadata_id, offset_ps, duration_ps, and begin and end of the stats, each of shape (n,)."""
+STAT_TAG = 0x22
+"""The tag of XEvent.stats = 4, length-delimited."""
+AT_ONCE = 1 << 15
+"""Events to decode at once, as many as a processor's cache holds."""
+FEWEST = 64
+"""Events from which on a round for all of them is faster than a walk through each."""
 
 
 def event_tags(message: Message, begin: int, end: int) -> tuple[Ints, int]:
@@ -75,18 +83,18 @@ def _behind_event(message: Message, at: int, end: int) -> int:
 
 
 def decode_events(message: Message, tags: Ints) -> EventColumns:
-    """Decode the events at some tags, as `event_columns.event_columns` does."""
+    """Decode the events at some tags, as `event_columns` does."""
     library = compiled_code()
     if library is None:
-        return event_columns.event_columns(message, tags)
+        return event_columns(message, tags)
     columns = tuple(np.empty(tags.size, np.int64) for _ in range(5))
     raw, each = _address(message.bytes), [_address(column) for column in columns]
     metadata_id, offset, duration, begin, end = columns
     row, numbers = -1, [metadata_id, offset, duration]
     raw_tags, decode = _address(tags), library.tfperf_decode_events
     while (row := decode(raw, message.size, raw_tags, row + 1, tags.size, *each)) < tags.size:
-        event_columns.single_event(message, row, int(tags[row]), numbers, begin, int(end[row]))
-    event_columns.refuse_impossible_times(message, tags, offset, duration)
+        single_event(message, row, int(tags[row]), numbers, begin, int(end[row]))
+    refuse_impossible_times(message, tags, offset, duration)
     return metadata_id, offset, duration, begin, end
 
 
@@ -131,3 +139,153 @@ def compiled_code() -> ctypes.CDLL | None:
 
 def _address(array: npt.NDArray[np.generic]) -> int:
     return array.ctypes.data
+
+
+def batches(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
+    """
+    Divide things of some sizes into batches of neighbours.
+
+    Yields:
+        The first of a batch and the one behind its last, of at most so much together, or of a
+        single thing.
+    """
+    first, total = 0, 0
+    for place, size in enumerate(sizes):
+        if total + size > most and place > first:
+            yield first, place
+            first, total = place, 0
+        total += size
+    if sizes:
+        yield first, len(sizes)
+
+
+def event_columns(message: Message, tags: Ints) -> EventColumns:
+    """
+    Decode the events at some tags.
+
+    Fields come in the order of their numbers, as every protobuf serialiser writes them; an event in
+    any other order is decoded singly. As many events are decoded at once as a processor's cache
+    holds. XEvent: metadata_id = 1, offset_ps = 2, duration_ps = 3, stats = 4.
+
+    Raises:
+        TraceError: If an event has an impossible time.
+    """
+    columns = tuple(np.empty(tags.size, np.int64) for _ in range(5))
+    for first in range(0, tags.size, AT_ONCE):
+        some = slice(first, first + AT_ONCE)
+        for column, values in zip(columns, _some_events(message, tags[some]), strict=True):
+            column[some] = values
+    metadata_id, offset, duration, begin, end = columns
+    return metadata_id, offset, duration, begin, end
+
+
+def _some_events(message: Message, tags: Ints) -> EventColumns:
+    at = tags + 1
+    size, width = message.varints(at)
+    at += width
+    end = at + size.view(np.int64)
+    columns = []
+    for number in (1, 2, 3):
+        inside = np.where(at < end, at, message.size)  # behind the message is no tag
+        value, width = message.varint_fields(inside, number << 3)
+        columns.append(value.view(np.int64))
+        at += width
+    for row in _unusual_events(message, at, end):
+        single_event(message, row, int(tags[row]), columns, at, int(end[row]))
+    metadata_id, offset, duration = columns
+    refuse_impossible_times(message, tags, offset, duration)
+    return metadata_id, offset, duration, at, end
+
+
+def refuse_impossible_times(message: Message, tags: Ints, offset: Ints, duration: Ints) -> None:
+    """
+    Refuse events that start or take longer than `MAX_PS`.
+
+    Args:
+        message: The trace.
+        tags: Tags of the events, shape (n,).
+        offset: Their offset_ps.
+        duration: Their duration_ps.
+
+    Raises:
+        TraceError: If an event has such a time.
+    """
+    if duration.size and (
+        min(int(duration.min()), int(offset.min()) + MAX_PS) < 0
+        or max(int(duration.max()), int(offset.max())) > MAX_PS
+    ):
+        bad = np.flatnonzero(
+            (duration < 0) | (duration > MAX_PS) | (offset < -MAX_PS) | (offset > MAX_PS)
+        )
+        what = f"an event starts at {offset[bad[0]]} ps and takes {duration[bad[0]]} ps"
+        raise message.error("XEvent", int(tags[bad[0]]), what)
+
+
+def _unusual_events(message: Message, at: Ints, end: Ints) -> list[int]:
+    """
+    Return the rows of the events that have other bytes than stats behind their numbers, sorted.
+    """
+    rows = np.flatnonzero(at != end)
+    at, end = at[rows], end[rows]
+    unusual: list[int] = []
+    while rows.size >= FEWEST:
+        _, at = stat_spans(message, at)
+        left = np.flatnonzero(at != end)
+        rows, at, end = rows[left], at[left], end[left]
+        inside = at < end
+        if not inside.all():
+            unusual += rows[~inside].tolist()
+            rows, at, end = rows[inside], at[inside], end[inside]
+    for row, begin, stop in zip(rows.tolist(), at.tolist(), end.tolist(), strict=True):
+        is_stat = begin < stop and message.bytes[begin] == STAT_TAG
+        if not is_stat or message.consecutive(begin, stop)[2] != stop:
+            unusual.append(row)
+    return sorted(unusual)
+
+
+def stat_spans(message: Message, at: Ints) -> tuple[Ints, Ints]:
+    """
+    Find the content of the stat at each offset.
+
+    Args:
+        message: The trace.
+        at: Offsets of the tags of stats, shape (n,).
+
+    Returns:
+        The begins, and the ends. An end is behind the message where no stat is at an offset.
+    """
+    head = message.words[at]
+    begin = at + 2
+    end = begin + ((head >> np.uint64(8)) & np.uint64(0xFF)).view(np.int64)
+    other = np.flatnonzero((head & np.uint64(0x80FF)) != STAT_TAG)
+    if other.size:
+        end[other] = message.size + 1
+        wide = other[(head[other] & np.uint64(0xFF)) == STAT_TAG]
+        size, width = message.varints(at[wide] + 1)
+        begin[wide] = at[wide] + 1 + width
+        end[wide] = begin[wide] + np.minimum(size, message.size).view(np.int64)
+    return begin, end
+
+
+def single_event(
+    message: Message, row: int, tag: int, columns: list[Ints], at: Ints, end: int
+) -> None:
+    """
+    Decode one event whose fields have an unusual order, in place.
+
+    Its stats are searched in the whole event.
+
+    Args:
+        message: The trace.
+        row: Row of the event in the columns.
+        tag: Offset of its tag.
+        columns: metadata_id, offset_ps and duration_ps of all events.
+        at: Begin of the stats of all events.
+        end: Offset behind the event.
+    """
+    _, at[row] = message.varint(tag + 1, message.size, "XEvent")
+    for column in columns:
+        column[row] = 0
+    for number, wire, value, _ in message.fields(int(at[row]), end, "XEvent"):
+        if number in (1, 2, 3) and wire == VARINT:
+            columns[number - 1][row] = message.signed(value)

@@ -14,8 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from pytest_tfperf.protobuf import Ints, Message
-from pytest_tfperf.trace.event_columns import distinct_values
-from pytest_tfperf.trace.intervals import Spans
+from pytest_tfperf.trace.intervals import Spans, distinct_values
 from pytest_tfperf.trace.stats import Mask, Stats, key_field
 from pytest_tfperf.trace.xspace import Plane, once
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events, enclosing, joined, parents
+from pytest_tfperf.trace.intervals import distinct_values
 from pytest_tfperf.trace.stats import Mask, key_field
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace, once
 from pytest_tfperf.values import WAITS

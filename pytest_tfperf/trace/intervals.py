@@ -1,5 +1,5 @@
 """
-Interval algebra on int64 arrays.
+Interval algebra on int64 arrays, and their distinct values.
 
 A set of half-open intervals is a pair of arrays (starts, ends), each of shape (n,). A *merged* set
 is sorted and disjoint.
@@ -133,3 +133,28 @@ def covered(spans: Spans, starts: Ints, ends: Ints) -> Ints:
         return total[np.maximum(place - 1, 0)] + np.where(place > 0, inside, 0)
 
     return until(ends) - until(starts)
+
+
+def distinct_values(values: Ints) -> Ints:
+    """
+    Return the sorted distinct values.
+
+    `np.unique` hashes them, which takes longer than sorting where most are in order, as rows are.
+    """
+    values = np.sort(values)
+    return values[np.flatnonzero(np.diff(values, prepend=values[:1] - 1))]
+
+
+def distinct(values: Ints) -> tuple[Ints, Ints]:
+    """
+    Return the sorted distinct values, and for each value its index among them.
+
+    Small values, as ids are, go through a table.
+    """
+    low, high = int(values.min(initial=0)), int(values.max(initial=0))
+    if not 0 <= low <= high < 1 << 20:
+        distinct, index = np.unique(values, return_inverse=True)
+        return distinct, index.reshape(-1)
+    used = np.zeros(high + 1, bool)
+    used[values] = True
+    return np.flatnonzero(used), (np.cumsum(used) - 1)[values]

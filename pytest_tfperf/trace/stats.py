@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_tfperf.protobuf import BYTES, FIXED64, VARINT, Ints, Message
-from pytest_tfperf.trace.event_columns import FEWEST, STAT_TAG, stat_spans
+from pytest_tfperf.trace.event_decoder import FEWEST, STAT_TAG, stat_spans
 from pytest_tfperf.trace.xspace import Plane, once
 
 Mask = npt.NDArray[np.bool_]

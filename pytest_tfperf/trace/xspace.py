@@ -19,14 +19,20 @@ import numpy as np
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.protobuf import BYTES, VARINT, Ints, Message
-from pytest_tfperf.trace.event_columns import MAX_PS, EventColumns, distinct
-from pytest_tfperf.trace.event_decoder import EVENT_TAG, columns_of_each, event_tags
+from pytest_tfperf.trace.event_decoder import (
+    EVENT_TAG,
+    MAX_PS,
+    EventColumns,
+    columns_of_each,
+    event_tags,
+)
 from pytest_tfperf.trace.file import (
     message_of,
     read_message,
     refuse_many_devices,
     refuse_many_planes,
 )
+from pytest_tfperf.trace.intervals import distinct
 from pytest_tfperf.trace.other_files import other_kind
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.protobuf import Message
-from pytest_tfperf.trace.event_columns import distinct_values
 from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.intervals import distinct_values
 from pytest_tfperf.trace.xspace import decode_trace
 
 KEYS = {"wanted": 1, "other": 2}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.protobuf import Message
-from pytest_tfperf.trace import event_columns, event_decoder
+from pytest_tfperf.trace import event_decoder
 from pytest_tfperf.trace.xspace import decode_trace
 
 needs_compiler = pytest.mark.skipif(
@@ -60,7 +60,7 @@ NUMBERS = st.one_of(
     st.integers(0, 300),
     st.integers(0, 2**64 - 1),
     st.integers(0, 9).map(lambda n: (1 << 7 * n) - 1),
-    st.sampled_from([event_columns.MAX_PS, event_columns.MAX_PS + 1, 2**64 - event_columns.MAX_PS]),
+    st.sampled_from([event_decoder.MAX_PS, event_decoder.MAX_PS + 1, 2**64 - event_decoder.MAX_PS]),
 )
 STATS = st.binary(max_size=150).map(lambda content: field(4, content))
 FIELDS = st.one_of(
@@ -85,11 +85,11 @@ EVENTS = st.lists(st.one_of(usual_event(), st.lists(FIELDS, max_size=5).map(b"".
 @example([b"\x22\x7f"], b"")  # a stat that is longer than its event
 @example([b"\x08"], b"\x22\x00")  # a number that ends in the next event
 @example([b""], b"\x22" + b"\xff" * 11)  # a length without end
-@example([field(2, event_columns.MAX_PS)], b"")
-@example([field(2, event_columns.MAX_PS + 1)], b"")
-@example([field(2, 2**64 - event_columns.MAX_PS)], b"")
-@example([field(2, 2**64 - event_columns.MAX_PS - 1)], b"")
-@example([field(3, event_columns.MAX_PS + 1)], b"")
+@example([field(2, event_decoder.MAX_PS)], b"")
+@example([field(2, event_decoder.MAX_PS + 1)], b"")
+@example([field(2, 2**64 - event_decoder.MAX_PS)], b"")
+@example([field(2, 2**64 - event_decoder.MAX_PS - 1)], b"")
+@example([field(3, event_decoder.MAX_PS + 1)], b"")
 @example([field(3, 2**64 - 1)], b"")
 @example([field(1, 5)], b"\x18\x01")  # a number of the line behind an event without that number
 @example([b"\x08\x00"], b"\x10" + b"\xff" * 10)
