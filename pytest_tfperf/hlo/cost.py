@@ -21,7 +21,6 @@ from functools import lru_cache
 from math import gcd, prod
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.hlo.avoidable import avoidable_products
 from pytest_tfperf.hlo.module import (
     HloComputation,
     HloInstruction,
@@ -30,8 +29,13 @@ from pytest_tfperf.hlo.module import (
     WindowDimension,
     source_line,
 )
-from pytest_tfperf.hlo.operand_types import hides_types
-from pytest_tfperf.hlo.products import Operands, convolution_shapes, matmul_of
+from pytest_tfperf.hlo.products import (
+    Operands,
+    avoidable_products,
+    convolution_shapes,
+    hides_types,
+    matmul_of,
+)
 from pytest_tfperf.hlo.traffic import traffic
 from pytest_tfperf.hlo.trip_counts import with_trip_counts
 from pytest_tfperf.hlo.walk import bodies
@@ -353,7 +357,7 @@ class OpCost:
     runs: int = 1
     """Number of its runs in one run of the module."""
     avoidable: str = ""
-    """Kind of a product of which most is not needed (`hlo/avoidable.py`), else empty."""
+    """Kind of a product of which most is not needed (`hlo/products.py`), else empty."""
     needed: float = 1.0
     """Share of its FLOPs that is needed."""
 

@@ -70,11 +70,6 @@ def instruction_text(module: HloModule, part: HloComputation, op: HloInstruction
     Write one instruction without indentation.
 
     Example: `%add.1 = f32[8]{0} add(%a, %b), metadata={…}`.
-
-    Args:
-        module: The module.
-        part: The computation of the instruction.
-        op: The instruction.
     """
     inside = literal_text(op) or _listed(f"%{operand.name}" for operand in part.operands(op))
     call = f"%{op.name} = {shape_text(op.shape)} {op.opcode}({inside})"
@@ -113,14 +108,7 @@ def literal_text(op: HloInstruction) -> str | None:
 def callees(
     module: HloModule, part: HloComputation, op: HloInstruction
 ) -> Iterator[tuple[str, HloComputation]]:
-    """
-    Yield the computations that an instruction calls, each with its role, such as `body`.
-
-    Args:
-        module: The module.
-        part: The computation of the instruction.
-        op: The instruction.
-    """
+    """Yield the computations that an instruction calls, each with its role, such as `body`."""
     titles = _CALLEES.get(op.opcode, ())
     if op.opcode == "conditional":
         two = op.operands and part.operands(op)[0].shape.dtype == "pred"

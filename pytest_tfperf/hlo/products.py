@@ -1,10 +1,9 @@
 """
-The matrix multiplications and convolutions of XLA modules, with the types of their operands.
+The matrix multiplications and convolutions of XLA modules: sizes, types, and what is not needed.
 
 GPU libraries' calls are read as the product or convolution that they stand for, as
-xla/service/gpu/model/gpu_hlo_cost_analysis.cc does (openxla/xla).
-
-The names of these kernels are those of the fusions, and tell nothing of their units.
+xla/service/gpu/model/gpu_hlo_cost_analysis.cc does (openxla/xla). The names of these kernels are
+those of the fusions, and tell nothing of their units.
 """
 
 from __future__ import annotations
@@ -22,7 +21,13 @@ from pytest_tfperf.hlo.module import (
     HloModule,
     Shape,
 )
-from pytest_tfperf.hlo.walk import is_convolution, is_kernel_gradient
+from pytest_tfperf.hlo.walk import (
+    ELEMENTWISE,
+    bodies,
+    is_convolution,
+    is_kernel_gradient,
+    with_calls_inlined,
+)
 
 Operands = tuple[HloInstruction, ...]
 ConvolutionShapes = tuple[Shape, Shape, Shape]
@@ -43,6 +48,19 @@ _OTHERS = re.compile(r"[^A-Za-z0-9_]")
 _HALF, _SINGLE = 16, 32  # bits
 _HIGHEST = 2  # xla_data.proto, PrecisionConfig.Precision
 _IN_SINGLE = range(11, 13)  # ALG_DOT_F32_F32_F32 and ALG_DOT_F64_F64_F64 of its Algorithm
+_MOST_NESTED = 16  # nested tuples
+# a value: the computation, the instruction, and which part of its result
+_Value = tuple[int, int, tuple[int, ...]]
+_Callers = dict[int, list[tuple[HloComputation, HloInstruction]]]
+LOOK_UP, DIAGONAL, SLICED = "look-up", "diagonal", "sliced"
+"""Kinds: a product with one-hot rows or a diagonal matrix, and one of which a part is used."""
+_MOVES = frozenset({"reshape", "transpose", "broadcast", "convert", "copy"})
+_KEEPS = ELEMENTWISE | _MOVES
+_TAKES = frozenset({"slice", "dynamic-slice", "gather"})
+_DEEPEST = 30
+"""Most instructions between a product and what tells its kind."""
+_MOST_USED = 0.5
+"""Largest share of a result that is used, for the rest to count as avoidable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,3 +311,234 @@ def _types(computation: HloComputation, op: HloInstruction) -> list[int]:
 def _is_fast(op: HloInstruction) -> bool:
     precision, algorithm = op.precision
     return algorithm not in _IN_SINGLE if algorithm else precision < _HIGHEST
+
+
+def hides_types(module: HloModule) -> bool:
+    """
+    Return whether a CPU's compiler may have widened the 16-bit products of a module.
+
+    A CPU has no 16-bit units: XLA turns a bfloat16 dot into a float32 dot of converted operands
+    (xla/service/cpu/cpu_compiler.cc, float normalization; openxla/xla). A TPU's layouts have tiles;
+    a GPU's modules have calls and configurations of its own.
+    """
+    if not module.scheduled:
+        return False
+    ops = [op for part in module.computations.values() for op in part.instructions.values()]
+    arrays = [array for op in ops for array in op.shape.arrays()]
+    on_gpu = any(
+        op.custom_call_target.startswith("__cu") or '"operation_queue_id"' in op.backend_config
+        for op in ops
+    )
+    return (
+        not on_gpu
+        and not any(array.tiles for array in arrays)
+        and any(_is_float(array.dtype) and array.bits <= _HALF for array in arrays)
+    )
+
+
+def cast_before(module: HloModule, name: str) -> str:
+    """
+    Return the name of the program's cast from 16 bits that made a product's operands wide.
+
+    Of several it is the farthest from the product: what comes later is wide since that one.
+
+    Returns:
+        An empty text if nothing before the product was cast, as where the arguments are wide.
+    """
+    ops = [(part, op) for part in module.computations.values() for op in part.instructions.values()]
+    callers: _Callers = {}
+    for part, op in ops:
+        for key in dict.fromkeys(op.called):
+            callers.setdefault(key, []).append((part, op))
+    part, product = next((part, op) for part, op in ops if op.name == name)
+    values: list[_Value] = [(part.id, key, ()) for key in product.operands]
+    seen, cast = set(values), ""
+    for key, number, path in values:  # breadth first
+        part = module.computations[key]
+        op = part.instructions[number]
+        if op.shape.dtype != "tuple" and not (_is_float(op.shape.dtype) and op.shape.bits > _HALF):
+            continue
+        if op.opcode == "convert":
+            narrow = part.operands(op)[0].shape
+            if _is_float(narrow.dtype) and narrow.bits <= _HALF:
+                # else a product's, of its narrower operand
+                cast = op.name if _is_cast(op) else cast
+                continue
+        before = _before(module, callers, part, op, path)
+        new = [one for one in before if one not in seen and len(one[2]) <= _MOST_NESTED]
+        seen.update(new)
+        values += new
+    return cast
+
+
+def _before(
+    module: HloModule,
+    callers: _Callers,
+    part: HloComputation,
+    op: HloInstruction,
+    path: tuple[int, ...],
+) -> list[_Value]:
+    """Return the values that a part of an instruction's result is made of."""
+    if op.opcode == "get-tuple-element":
+        return [(part.id, op.operands[0], (op.tuple_index, *path))]
+    if op.opcode == "tuple" and path:
+        return [(part.id, op.operands[path[0]], path[1:])]
+    if op.opcode == "opt-barrier":
+        return [(part.id, op.operands[0], path)]
+    if op.opcode in ("fusion", "call", "while"):
+        inside = (op.called[0], module.computations[op.called[0]].root_id, path)
+        return [inside, (part.id, op.operands[0], path)] if op.opcode == "while" else [inside]
+    if op.opcode == "parameter":
+        return [
+            (caller.id, key, path)
+            for caller, call in callers.get(part.id, ())
+            for key in _argument(call, part.id, op.parameter_number)
+        ]
+    return [(part.id, key, ()) for key in op.operands]
+
+
+def _argument(call: HloInstruction, computation: int, number: int) -> tuple[int, ...]:
+    """Return the operands of a call that a parameter of the called computation may hold."""
+    if call.opcode in ("fusion", "call"):
+        return call.operands[number : number + 1]
+    if call.opcode == "while":
+        return (call.id,)  # the state also comes from the loop's body
+    if call.opcode == "conditional":
+        return tuple(
+            call.operands[1 + branch]
+            for branch, key in enumerate(call.called)
+            if key == computation
+        )
+    return ()
+
+
+def _is_cast(op: HloInstruction) -> bool:
+    """Return whether a conversion is TensorFlow's Cast or JAX's convert_element_type."""
+    return op.op_type == "Cast" or op.op_name.endswith("convert_element_type")
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("f", "bf"))
+
+
+def avoidable_products(module: HloModule) -> dict[tuple[str, str], tuple[str, float]]:
+    """
+    Return the kind of dots by (name, op_name), and the share of their FLOPs that is needed.
+
+    A one-hot operand is where numbers equal the numbers 0, 1, 2 … along the dimension that the dot
+    sums over, and a diagonal one where two such dimensions are equal.
+    """
+    found: dict[tuple[str, str], tuple[str, float]] = {}
+    for part in bodies(with_calls_inlined(module)):
+        used = _used(part)
+        for op in part.instructions.values():
+            if op.opcode == "dot" and (kind := _kind(part, op, used.get(op.id, 1.0))):
+                found[op.name, op.op_name] = kind
+    return found
+
+
+def _kind(part: HloComputation, op: HloInstruction, used: float) -> tuple[str, float] | None:
+    summed = (op.dot.lhs_contracting, op.dot.rhs_contracting) if op.dot else ()
+    for operand, dimensions in zip(part.operands(op), summed, strict=False):
+        if _one_hot(part, operand, _DEEPEST) in dimensions:
+            return LOOK_UP, 0.0
+        if _is_diagonal(part, operand) and len(dimensions) == 1:
+            return DIAGONAL, 0.0
+    return (SLICED, used) if used <= _MOST_USED else None
+
+
+def _one_hot(part: HloComputation, op: HloInstruction, depth: int) -> int | None:
+    """Return the dimension along which a value is one-hot, None if it is not."""
+    if not depth:
+        return None
+    operands = part.operands(op)
+    if op.opcode == "select" and [_scalar(part, one) for one in operands[1:]] == [1, 0]:
+        return _one_hot(part, operands[0], depth - 1)
+    if op.opcode in _MOVES:
+        return _moved(part, op, _one_hot(part, operands[0], depth - 1))
+    counted = _compared(part, op, depth)
+    return counted[0] if len(counted) == 1 else None
+
+
+def _is_diagonal(part: HloComputation, op: HloInstruction) -> bool:
+    """Return whether a matrix has zeros beside its diagonal; it may be transposed or cast."""
+    for _ in range(_DEEPEST):
+        operands = part.operands(op)
+        if op.opcode == "select" and len(op.shape.dimensions) == 2:
+            where = operands[0]
+            while where.opcode in ("broadcast", "reshape") and where.shape.elements == (
+                part.operands(where)[0].shape.elements
+            ):
+                where = part.operands(where)[0]
+            rows_and_columns = set(_compared(part, where, _DEEPEST))
+            return _scalar(part, operands[2]) == 0 and rows_and_columns == {0, 1}
+        if op.opcode not in ("transpose", "convert", "copy"):
+            return False
+        op = operands[0]
+    return False
+
+
+def _compared(part: HloComputation, op: HloInstruction, depth: int) -> list[int]:
+    """Return the dimensions along which the operands of `==` are 0, 1, 2 …, if it is that."""
+    if op.opcode != "compare" or op.direction != "EQ":
+        return []
+    counted = [_counted(part, one, depth) for one in part.operands(op)]
+    return [one for one in counted if one is not None]
+
+
+def _counted(part: HloComputation, op: HloInstruction, depth: int) -> int | None:
+    """Return the dimension along which a value is 0, 1, 2 …, None if it is not."""
+    if op.opcode == "iota":
+        return op.dimensions[0] if op.dimensions else 0
+    operands = part.operands(op)
+    if not depth:
+        return None
+    if op.opcode == "add" and _scalar(part, operands[1]) == 0:
+        return _counted(part, operands[0], depth - 1)
+    if op.opcode in _MOVES:
+        return _moved(part, op, _counted(part, operands[0], depth - 1))
+    return None
+
+
+def _scalar(part: HloComputation, op: HloInstruction) -> bool | float | None:
+    """Return the number that a value is everywhere, None if it is none that is known."""
+    return (part.operands(op)[0] if op.opcode == "broadcast" else op).constant
+
+
+def _moved(part: HloComputation, op: HloInstruction, dimension: int | None) -> int | None:
+    """Return where a dimension of an operand is in what an instruction moved or converted."""
+    if dimension is None or op.opcode in ("convert", "copy"):
+        return dimension
+    if op.opcode == "transpose":
+        return op.dimensions.index(dimension)
+    if op.opcode == "broadcast":
+        return op.dimensions[dimension]
+    before, sizes = part.operands(op)[0].shape.dimensions, op.shape.dimensions
+    places = (
+        place
+        for place, size in enumerate(sizes)
+        if size == before[dimension] and prod(sizes[:place]) == prod(before[:dimension])
+    )
+    return next(places, None)
+
+
+def _used(part: HloComputation) -> dict[int, float]:
+    """Return the share of each value that its users take out of it, if none may read all of it."""
+    users: dict[int, list[HloInstruction]] = {}
+    for op in part.instructions.values():
+        for key in dict.fromkeys(op.operands):
+            users.setdefault(key, []).append(op)
+    found: dict[int, float] = {}
+    for op in reversed(part.instructions.values()):  # users before operands
+        shares: list[float | None] = []
+        for user in users.get(op.id, ()):
+            if user.opcode in _TAKES and user.operands[0] == op.id:
+                shares.append(user.shape.elements / max(op.shape.elements, 1))
+            elif user.opcode in _KEEPS and user.shape.elements == op.shape.elements:
+                shares.append(found.get(user.id))
+            else:
+                shares.append(None)
+        known = [share for share in shares if share is not None]
+        if op.id != part.root_id and known and len(known) == len(shares):
+            found[op.id] = sum(known)
+    return found

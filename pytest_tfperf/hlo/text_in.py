@@ -69,10 +69,6 @@ def read_hlo(text: str, name: str) -> list[HloModule]:
     """
     Read the modules of an HLO text.
 
-    Args:
-        text: HLO text.
-        name: Its name in error messages.
-
     Raises:
         TraceError: If XLA prints no such line, or an instruction needs one that does not come
             before it; with the number of the line.

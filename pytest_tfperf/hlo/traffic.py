@@ -32,11 +32,6 @@ def traffic(module: HloModule, computation: HloComputation, op: HloInstruction) 
     """
     Count the bytes that an instruction reads and writes in one run.
 
-    Args:
-        module: The module.
-        computation: The computation of the instruction.
-        op: The instruction.
-
     Returns:
         0 for instructions that move nothing, and for loops and calls, whose bodies count instead.
     """
