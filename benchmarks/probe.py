@@ -21,7 +21,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.compiler.probe import probed
+from pytest_tfperf.compiler.step_calls import probed
 from pytest_tfperf.compiler.step_graph import inspect_graph
 from pytest_tfperf.frameworks.in_use import start_devices, synchronise
 from pytest_tfperf.stats.signed_rank import ratio_interval

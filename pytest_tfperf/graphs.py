@@ -1,11 +1,100 @@
-"""Graph reachability."""
+"""Graphs of a step: frozen values that go from the compiler to analysis, and what one reaches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, KeysView
+from collections.abc import Callable, Hashable, Iterable, KeysView, Mapping
+from dataclasses import dataclass, field
 from typing import TypeVar
 
+Dims = tuple[int | None, ...]
+"""Dimensions of a tensor, None where one is not known."""
+Edge = tuple[int, int]
+"""A result of an op: the op's place, and the result's."""
+CALL = "StatefulPartitionedCall/"
+"""Prefix of the names of ops in the function that a step calls."""
 Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """A result of an op."""
+
+    shape: Dims | None
+    """Its dimensions, None where one is not known, or None altogether."""
+    dtype: str
+    """The name of its type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpNode:
+    """An op of a step's functions."""
+
+    name: str
+    """Its name."""
+    op_type: str
+    """Its type, as TensorFlow registers it."""
+    inputs: tuple[Edge | None, ...] = ()
+    """The result that each operand is, None where that is not known."""
+    outputs: tuple[Tensor, ...] = ()
+    """Its results."""
+    line: str | None = None
+    """The user's line that made it."""
+    in_loop: bool = False
+    """True if it runs in a loop within the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpGraph:
+    """
+    The ops that a step's results and effects need, in the order in which they were made.
+
+    The body of a function stands in place of its call, so that operands are known through it.
+    Bodies of loops and branches stand behind the ops that run them. A value that changes from
+    iteration to iteration comes from a Placeholder.
+    """
+
+    ops: tuple[OpNode, ...]
+    """The ops."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphOp:
+    """An op of the step's graph that is listed for a reason."""
+
+    name: str
+    """Its name."""
+    op_type: str
+    """Its type."""
+    line: str | None
+    """The user's source line that made it (`model.py:12`)."""
+    why: str
+    """The reason why it is listed."""
+    fused: tuple[str, ...] = ()
+    """The types of the ops that Grappler fused into it, empty of other ops."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepGraph:
+    """
+    The graphs of one step, as TensorFlow's runtime instantiated them.
+
+    A function that is called twice is counted twice.
+    """
+
+    before: Mapping[str, int]
+    """Ops by type that Grappler was given, without arguments, results, calls and control flow."""
+    after: Mapping[str, int]
+    """The same of the ops that it left."""
+    inside: Mapping[str, int] = field(default_factory=dict)
+    """The compute nodes that XLA compiles, by type."""
+    n_clusters: int = 0
+    """Auto-clusters with some of them, which may not run after all."""
+    outside: tuple[GraphOp, ...] = ()
+    """The other compute nodes."""
+    lines: Mapping[str, str] = field(default_factory=dict)
+    """The user's line of an op of each type that Grappler left, as far as known."""
+    allocated: int = 0
+    """Bytes of the largest result that an op outside XLA is certain to allocate."""
 
 
 def reached(start: Iterable[Key], successors: Callable[[Key], Iterable[Key]]) -> KeysView[Key]:

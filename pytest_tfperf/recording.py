@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.function_traces import FunctionTrace
+from pytest_tfperf.graphs import OpGraph, StepGraph
 from pytest_tfperf.hlo.module import HloModule
-from pytest_tfperf.recorded_graphs import OpGraph, StepGraph
 from pytest_tfperf.values import Unknown
 
 Modules = tuple[tuple[HloModule, float], ...]

@@ -9,14 +9,13 @@ from typing import Any
 from pytest_tfperf.compiler.grappler import exactly, ops_without_each_pass, options_in_force
 from pytest_tfperf.compiler.lower import Lowered, lower
 from pytest_tfperf.compiler.op_graph import op_graph
-from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.source_lines import places
-from pytest_tfperf.compiler.step_calls import Calls
+from pytest_tfperf.compiler.step_calls import Calls, Probe
 from pytest_tfperf.compiler.step_graph import InspectedGraph, inspect_graph
 from pytest_tfperf.compiler.xla_fusion_dump import FusionStage, fusion_stages
 from pytest_tfperf.frameworks.jax_objects import JaxProgram, JaxPrograms
 from pytest_tfperf.frameworks.tensorflow import unseen
-from pytest_tfperf.recorded_graphs import OpGraph, StepGraph
+from pytest_tfperf.graphs import OpGraph, StepGraph
 from pytest_tfperf.recording import UNSEEN, Modules, StepKinds
 from pytest_tfperf.values import Unknown
 

@@ -10,8 +10,7 @@ from typing import Any
 from pytest_tfperf.capture.input_data import Elements, batches_seen, stages_of
 from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.sessions import Traces
-from pytest_tfperf.compiler.probe import Probe
-from pytest_tfperf.compiler.step_calls import Calls
+from pytest_tfperf.compiler.step_calls import Calls, Probe
 from pytest_tfperf.frameworks.framework import TENSORFLOW
 from pytest_tfperf.frameworks.jax_objects import JaxPrograms
 from pytest_tfperf.function_traces import FunctionTrace

@@ -24,9 +24,14 @@ from pytest_tfperf.capture.observations import Epochs, Observations
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.sessions import Fetching, ReadTraces, Session, StepMark, read_sessions
 from pytest_tfperf.capture.stack_samples import FIRST_S, WARM_S, stack_times, stacks_sampled
-from pytest_tfperf.compiler.probe import Probe, probed, why_not_probed
 from pytest_tfperf.compiler.source_lines import line_of_code, user_line_now
-from pytest_tfperf.compiler.step_calls import calls_recorded, other_threads
+from pytest_tfperf.compiler.step_calls import (
+    Probe,
+    calls_recorded,
+    other_threads,
+    probed,
+    why_not_probed,
+)
 from pytest_tfperf.frameworks.in_use import UnfinishedCalls, least_block, synchronise, traced
 from pytest_tfperf.frameworks.jax_objects import tree_code
 from pytest_tfperf.function_traces import FIRST, SHAPE, TRACED_AGAIN, Change, FunctionTrace

@@ -216,14 +216,7 @@ def copied(definition: Any, suffix: str = "") -> Any:
 
 
 def redirect(node: Any, old: str, new: str) -> None:
-    """
-    Let a NodeDef call another function.
-
-    Args:
-        node: The NodeDef, which changes.
-        old: Name of the function that it calls.
-        new: Name of the other function.
-    """
+    """Let a NodeDef call another function."""
     for value in node.attr.values():
         for func in [value.func] if value.HasField("func") else value.list.func:
             func.name = new if func.name == old else func.name

@@ -200,10 +200,6 @@ def ops_without_each_pass(
     """
     Count the ops that remain of functions with each Grappler pass left out.
 
-    Args:
-        functions: Each function, and how often a step calls it.
-        asked: Whether it was requested, so that it may take longer.
-
     Returns:
         The count under "" with all passes of this process, and under the option of each running
         pass without it. Empty if it would take too long, or if TensorFlow fails.

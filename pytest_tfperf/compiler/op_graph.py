@@ -13,11 +13,10 @@ from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.compiler.functions import definition_of
-from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.source_lines import user_line
-from pytest_tfperf.graphs import reached
+from pytest_tfperf.compiler.step_calls import Probe
+from pytest_tfperf.graphs import Edge, OpGraph, OpNode, Tensor, reached
 from pytest_tfperf.op_types import BRANCHES, FUNCTION_CALLS, LOOPS, computes, is_pipeline
-from pytest_tfperf.recorded_graphs import Edge, OpGraph, OpNode, Tensor
 from pytest_tfperf.values import Unknown
 
 _NO_FUNCTION = "the step calls no tf.function, so it has no graph"

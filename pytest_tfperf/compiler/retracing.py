@@ -128,10 +128,6 @@ class _Seen:
 
         A trace of before this context is compared only if it is the only one: of several, nothing
         tells which the steps have used.
-
-        Args:
-            function_type: FunctionType of the new trace.
-            options: TracingOptions, which hold the cache of earlier traces.
         """
         # the function that TensorFlow traces wraps the user's, by the same code for each
         function = inspect.unwrap(getattr(options, "python_function", None) or self.changes)

@@ -30,7 +30,7 @@ from pytest_tfperf.compiler.functions import (
     must_compile,
     redirect,
 )
-from pytest_tfperf.compiler.probe import Probe, SessionRun
+from pytest_tfperf.compiler.step_calls import Probe, SessionRun
 from pytest_tfperf.op_types import TRANSFERS, XLA_SHELLS, is_op, is_pipeline
 
 _COPY, _UNCLUSTERED = "_seen_by_tfperf", "_without_clusters"  # suffixes of the names of copies

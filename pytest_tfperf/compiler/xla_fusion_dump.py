@@ -72,11 +72,6 @@ def fusion_stages(
     """
     Compile the functions of the typical step again, as a whole for the device of their variables.
 
-    Args:
-        calls: Functions called in the steps.
-        workload: Its batch size stands in where the input pipeline leaves it open.
-        timeout_s: Time limit for the child process.
-
     Returns:
         The stages of each function.
 

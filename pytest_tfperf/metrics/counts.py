@@ -38,11 +38,11 @@ from pytest_tfperf.function_traces import (
     FunctionTrace,
     axes_of,
 )
+from pytest_tfperf.graphs import Tensor
 from pytest_tfperf.hlo.module import Shape
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.op_types import is_input
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.recorded_graphs import Tensor
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.hlo_modules import argument_shapes, live_modules
 from pytest_tfperf.trace.xspace import Trace

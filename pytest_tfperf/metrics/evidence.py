@@ -48,11 +48,11 @@ from pytest_tfperf.facts.waits import (
     taken_ns,
     timed_waits,
 )
+from pytest_tfperf.graphs import OpGraph, StepGraph
 from pytest_tfperf.hlo.cost import Costs, module_costs
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.hlo.walk import with_calls_inlined, without_dead_code
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.recorded_graphs import OpGraph, StepGraph
 from pytest_tfperf.recording import Modules, Recording, StepKinds
 from pytest_tfperf.stats.steady_state import slow_start
 from pytest_tfperf.trace.devices import (

@@ -14,13 +14,13 @@ import numpy as np
 from pytest_tfperf.advice.by_framework import UNROLLED
 from pytest_tfperf.facts.executions import short_module
 from pytest_tfperf.facts.host_activity import JAX, PYTORCH, TENSORFLOW
+from pytest_tfperf.graphs import CALL, OpGraph, OpNode, StepGraph
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
 from pytest_tfperf.hlo.walk import with_calls_inlined
 from pytest_tfperf.metrics.counts import outside_cause
 from pytest_tfperf.metrics.evidence import UNTRACED, Evidence, Findings
 from pytest_tfperf.op_types import DATA_LOOPS, EAGER, WHY_OUTSIDE, computes
 from pytest_tfperf.quantities import BYTES, COUNT, format_quantity
-from pytest_tfperf.recorded_graphs import CALL, OpGraph, OpNode, StepGraph
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 

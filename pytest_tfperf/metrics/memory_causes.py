@@ -13,11 +13,11 @@ from pytest_tfperf.advice.step_remedies import DENSE, WIDE
 from pytest_tfperf.facts.executions import short_module
 from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.facts.memory import Live
+from pytest_tfperf.graphs import CALL, Dims, OpGraph, OpNode
 from pytest_tfperf.hlo.module import HloInstruction, HloModule, source_line
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.memory import analyse_peak
 from pytest_tfperf.quantities import BYTES, SHARE
-from pytest_tfperf.recorded_graphs import CALL, Dims, OpGraph, OpNode
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.hlo_modules import buffer_bytes, modules_of, planned_buffers
 from pytest_tfperf.trace.xspace import Trace

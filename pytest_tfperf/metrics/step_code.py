@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_tfperf.facts.host_activity import JAX
+from pytest_tfperf.graphs import StepGraph
 from pytest_tfperf.metrics.evidence import Evidence, Findings
-from pytest_tfperf.recorded_graphs import StepGraph
 from pytest_tfperf.tpu import op_guide
 from pytest_tfperf.tpu.gpu_alignment import gpu_alignment
 from pytest_tfperf.tpu.padding import MATRIX_UNIT, MEMORY, padding_values, trace_generation

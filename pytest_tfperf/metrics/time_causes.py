@@ -23,6 +23,7 @@ from pytest_tfperf.advice.step_remedies import (
 from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.facts.op_times import OpTime, host_ops
 from pytest_tfperf.facts.steps import find_steps
+from pytest_tfperf.graphs import CALL
 from pytest_tfperf.hlo.module import source_line
 from pytest_tfperf.metrics import counts
 from pytest_tfperf.metrics.calls import (
@@ -40,7 +41,6 @@ from pytest_tfperf.metrics.graph_ops import Made, fused_in, line_of_fit, made_of
 from pytest_tfperf.metrics.shares import host_values
 from pytest_tfperf.op_types import DATA_SIDE
 from pytest_tfperf.quantities import COUNT, SECONDS, SHARE, format_quantity
-from pytest_tfperf.recorded_graphs import CALL
 from pytest_tfperf.recording import StackTime
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.xspace import Trace

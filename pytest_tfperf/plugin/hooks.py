@@ -187,7 +187,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     except Exception as error:
         if _PROFILER not in item.stash:
             raise
-        from pytest_tfperf.compiler.xla_coverage import explain
+        from pytest_tfperf.compiler.step_graph import explain
 
         explain(error)
         raise

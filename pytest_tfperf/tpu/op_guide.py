@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 
+from pytest_tfperf.graphs import GraphOp
 from pytest_tfperf.hlo.module import HloModule, source_line
 from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.op_types import NO_KERNEL, PYTHON, TEXT
-from pytest_tfperf.recorded_graphs import GraphOp
 from pytest_tfperf.text import and_more
 from pytest_tfperf.tpu import compute_rules as compute
 from pytest_tfperf.tpu import layout_rules as layout

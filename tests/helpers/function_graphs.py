@@ -4,8 +4,8 @@ from collections import Counter
 
 import tensorflow as tf
 
-from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.runtime_graphs import instantiated
+from pytest_tfperf.compiler.step_calls import probed
 
 SIDES = ("_Arg", "_Retval", "NoOp")
 

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.compiler.probe import probed
+from pytest_tfperf.compiler.step_calls import probed
 from pytest_tfperf.compiler.step_graph import inspect_graph
 from pytest_tfperf.facts.executions import find_xla_use, short_module
 from pytest_tfperf.facts.steps import find_steps

@@ -24,7 +24,6 @@ LAYERS = (
         "metric_registry",
         "op_types",
         "quantities",
-        "recorded_graphs",
         "replaced",
         "summary",
         "table_columns",

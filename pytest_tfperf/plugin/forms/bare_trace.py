@@ -17,8 +17,7 @@ from pytest_tfperf.capture.loop import Bracketed
 from pytest_tfperf.capture.sessions import ReadTraces, Session, read_sessions, started_later
 from pytest_tfperf.capture.trace_watch import traces_reported
 from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.compiler.probe import Probe
-from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
+from pytest_tfperf.compiler.step_calls import Calls, Probe, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.facts.executions import alternate, runs_unlike_programs
 from pytest_tfperf.facts.host_activity import framework, frameworks_of, only_own

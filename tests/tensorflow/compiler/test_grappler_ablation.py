@@ -25,7 +25,7 @@ from pytest_tfperf.compiler.grappler import (
     rewriter_config,
     running,
 )
-from pytest_tfperf.compiler.probe import probed
+from pytest_tfperf.compiler.step_calls import probed
 from pytest_tfperf.compiler.step_graph import inspect_graph
 from pytest_tfperf.errors import CaptureError
 

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from pytest_tfperf.compiler.op_graph import graph_of, op_graph
-from pytest_tfperf.compiler.probe import NO_PROBE, Probe, probed
+from pytest_tfperf.compiler.step_calls import NO_PROBE, Probe, probed
 from pytest_tfperf.values import Unknown
 
 X = tf.ones((8, 32, 64))

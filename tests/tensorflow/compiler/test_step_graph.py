@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.compiler.probe import NO_PROBE, Probe, probed
+from pytest_tfperf.compiler.step_calls import NO_PROBE, Probe, probed
 from pytest_tfperf.compiler.step_graph import inspect_graph
 from pytest_tfperf.metrics.graph_ops import graph_values
 from pytest_tfperf.op_types import NO_KERNEL, PYTHON, TEXT, UNASKED

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.compiler import xla_coverage
-from pytest_tfperf.compiler.xla_coverage import explain
+from pytest_tfperf.compiler import step_graph
+from pytest_tfperf.compiler.step_graph import explain
 
 
 @tf.function
@@ -101,7 +101,7 @@ def test_message_is_extended_without_exception_notes():
         (RuntimeError, ("m",)),
     ):
         old = type("Old", (kind,), {"add_note": property()})(*arguments)  # as in Python 3.10
-        xla_coverage._add_note(old, "a\nb")
+        step_graph._add_note(old, "a\nb")
         assert (str(old), getattr(old, "__notes__", [])) == ("m\na\nb", []), kind
 
 
@@ -111,5 +111,5 @@ def test_message_is_unchanged_with_exception_notes():
             self.__notes__ = [note]
 
     new = New("m")
-    xla_coverage._add_note(new, "a\nb")
+    step_graph._add_note(new, "a\nb")
     assert (str(new), notes(new)) == ("m", "a\nb")

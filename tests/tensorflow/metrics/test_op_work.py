@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 
 from pytest_tfperf.capture.inspection import StepInspection
-from pytest_tfperf.compiler.probe import Probe
-from pytest_tfperf.compiler.step_calls import calls_recorded
+from pytest_tfperf.compiler.step_calls import Probe, calls_recorded
 from pytest_tfperf.hlo.cost import module_costs
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.products import DIAGONAL, LOOK_UP, SLICED

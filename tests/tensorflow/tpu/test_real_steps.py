@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras import layers
 
 from pytest_tfperf.capture.inspection import StepInspection
-from pytest_tfperf.compiler.probe import probed
+from pytest_tfperf.compiler.step_calls import probed
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.step_code import analyse_op_guide
 from pytest_tfperf.recording import Recording

@@ -9,8 +9,7 @@ import pytest
 from pytest_tfperf.capture import blocks, sessions, windows
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.windows import WindowHooks, Windows
-from pytest_tfperf.compiler.probe import Probe
-from pytest_tfperf.compiler.step_calls import Calls
+from pytest_tfperf.compiler.step_calls import Calls, Probe
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.machine import memory, stopwatch, thread_times
 from pytest_tfperf.variants import in_process, rounds

@@ -10,12 +10,12 @@ import pytest
 from helpers.hlo import dot, encoded, module, op, parameters
 from helpers.xspace import at, field, line, plane, space
 
+from pytest_tfperf.graphs import GraphOp, OpGraph, OpNode, StepGraph, Tensor
 from pytest_tfperf.metric_evidence import ANYWHERE, EVIDENCE, KNOWN_ON, PYTORCH
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.op_types import UNASKED
-from pytest_tfperf.recorded_graphs import GraphOp, OpGraph, OpNode, StepGraph, Tensor
 from pytest_tfperf.recording import (
     UNSEEN,
     Batches,

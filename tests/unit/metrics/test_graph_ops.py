@@ -5,12 +5,12 @@ from helpers.builders import profile
 from helpers.tables import cells
 
 from pytest_tfperf.facts.host_activity import TENSORFLOW
+from pytest_tfperf.graphs import GraphOp, StepGraph
 from pytest_tfperf.metrics.counts import outside_cause
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.graph_ops import analyse, graph_tables, graph_values, outside_xla
 from pytest_tfperf.metrics.step_advice import advise
 from pytest_tfperf.op_types import EAGER, NO_KERNEL, PYTHON, TEXT, UNASKED, WHY_OUTSIDE
-from pytest_tfperf.recorded_graphs import GraphOp, StepGraph
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import PARTS, Source, Step, Unknown
 

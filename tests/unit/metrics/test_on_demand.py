@@ -9,11 +9,11 @@ from helpers.traces import SYNTHETIC
 from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.errors import UnknownMetric
+from pytest_tfperf.graphs import OpGraph, OpNode, StepGraph
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.metrics import profile
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.profile import NOT_COMPUTED, Expensive, OnDemand, extended, so_far
-from pytest_tfperf.recorded_graphs import OpGraph, OpNode, StepGraph
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.trace.xspace import decode_trace, read_trace

@@ -6,10 +6,10 @@ from helpers.xspace import MS, event, line, plane, space
 
 from pytest_tfperf.baseline.structure import against_profile, structure_of
 from pytest_tfperf.checks.limits import Limit, check_limits
+from pytest_tfperf.graphs import StepGraph
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.memory import analyse_peak as analyse
-from pytest_tfperf.recorded_graphs import StepGraph
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import Unknown

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from helpers.traces import SYNTHETIC, real_trace
 
+from pytest_tfperf.graphs import StepGraph
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.step_code import TPU_METRICS, analyse_op_guide, analyse_padding
-from pytest_tfperf.recorded_graphs import StepGraph
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import read_trace
 

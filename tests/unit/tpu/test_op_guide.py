@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from helpers.hlo import dot, labels, module, op, parameters, window
 
+from pytest_tfperf.graphs import GraphOp
 from pytest_tfperf.op_types import NO_KERNEL, PYTHON, TEXT, UNASKED
-from pytest_tfperf.recorded_graphs import GraphOp
 from pytest_tfperf.tpu.op_guide import RULES, findings, parse_codes
 
 ADD = [*parameters("f32[]", "f32[]"), op("sum", "add", "f32[]", "p0", "p1")]
