@@ -55,12 +55,8 @@ def analyse(evidence: Evidence) -> Findings:
         half = values["half_precision"]
         values["half_precision"] = replace(half, detail={**half.detail, ON_CPU: True})
     flops = values["flops"].detail.get(_MEAN, values["flops"].number)
-    # the time of steps that were not profiled, else the period of those that were
-    traced_s = float(evidence.steps.period_ps.sum()) * 1e-12 / evidence.steps.n_steps
-    period_s = timed_step(evidence.recording).number or traced_s
-    utilization = flops_utilization(flops, period_s, evidence.device_specs)
     return Findings(
-        values={**values, "flops_utilization": utilization},
+        values={**values, "flops_utilization": _utilization(evidence, flops)},
         tables={TABLE: table_of(ops)} if ops and values["flops"].number is not None else {},
         notes=evidence.code.lowering_notes,
     )
@@ -190,6 +186,15 @@ def _programs(evidence: Evidence) -> Programs | Unknown:
     return lowered_programs(lowered, evidence.eager_ops[1])
 
 
+def _utilization(evidence: Evidence, flops: float | None) -> Value:
+    """Return flops_utilization, over the time of steps that were not profiled if it is known."""
+    if flops is None:
+        return Value.unknown("flops_utilization", "the FLOPs of a step are not known")
+    traced_s = float(evidence.steps.period_ps.sum()) * 1e-12 / evidence.steps.n_steps
+    period_s = timed_step(evidence.recording).number or traced_s
+    return flops_utilization(flops, period_s, evidence.device_specs)
+
+
 def work_values(programs: Programs | Unknown) -> dict[str, Value]:
     """
     Return flops and half_precision of a step of these modules.
@@ -298,14 +303,12 @@ def _half_precision(programs: Programs) -> Value:
     return Value.of("half_precision", half / matmul, Source.HLO, **counts)
 
 
-def flops_utilization(
-    flops: float | None, period_s: float | None, specs: Sequence[DeviceSpec]
-) -> Value:
+def flops_utilization(flops: float, period_s: float, specs: Sequence[DeviceSpec]) -> Value:
     """
     Return the share of the devices' peak FLOP rate that steps reach.
 
     Args:
-        flops: FLOPs of a step on all these devices, or None.
+        flops: FLOPs of a step on all these devices.
         period_s: Seconds of a step.
         specs: Peak rates of the devices.
 
@@ -313,13 +316,8 @@ def flops_utilization(
         `flops` ÷ (`period_s` x sum of the peaks).
     """
     peaks = [spec.peak_flops for spec in specs]
-    if flops is None or not period_s:
-        return Value.unknown(
-            "flops_utilization",
-            "the FLOPs of a step are not known"
-            if flops is None
-            else "the time of a step is not known",
-        )
+    if not period_s:
+        return Value.unknown("flops_utilization", "the time of a step is not known")
     if not peaks or None in peaks:
         names = ", ".join(sorted({spec.name for spec in specs if spec.peak_flops is None}))
         return Value.unknown(

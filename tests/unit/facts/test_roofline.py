@@ -200,8 +200,7 @@ def test_utilization_is_of_all_devices_peaks():
 
 def test_utilization_says_why_it_is_unknown():
     cases = [
-        (None, 1.0, [CHIP], "FLOPs of a step"),
-        (1.0, None, [CHIP], "time of a step"),
+        (1.0, 0.0, [CHIP], "time of a step"),
         (1.0, 1.0, [], "no accelerator"),
         (1.0, 1.0, [CHIP, DeviceSpec(name="new chip", flops={})], "not known of new chip"),
         (101.0, 1.0, [CHIP], "count or the clock is wrong"),
