@@ -409,12 +409,7 @@ def op_remedy(kind: str, scope: str, kinds: Sequence[str], dtype: str = "") -> s
 
 
 def python_remedy(stacks: Iterable[StackTime]) -> str:
-    """
-    Return the remedy of Python that takes the time of a step.
-
-    Args:
-        stacks: Where it was, the longest time first.
-    """
+    """Return the remedy of Python that takes the time of a step."""
     first = next(iter(stacks))
     if first.callback:
         return CALLBACK
@@ -478,12 +473,6 @@ def op_samples(
 
     Ops of JAX that are compiled functions themselves have no Python of their own. Samples of lines
     that call no Python are theirs if such ops can take that long.
-
-    Args:
-        stacks: The samples.
-        n_eager: Ops that run eagerly in a step.
-        n_calls: Calls of compiled functions in a step.
-        framework: The framework of the steps.
     """
     own = [one for one in stacks if one.line and not one.callback]
     lines_s = sum(one.seconds for one in own if not one.called)

@@ -142,11 +142,6 @@ def op_differences(
     Compare the ops on the host and on devices.
 
     Ops are grouped by place and type, since names are numbered anew when an op comes or goes.
-
-    Args:
-        before: Tables of the profile before.
-        after: Tables of the profile after.
-        least_s: Shortest change of self time that is a difference.
     """
     for key in ("host_ops", "device_ops"):  # `op_profile` has the same ops once more
         for (where, op_type), group in _groups(before.get(key), after.get(key)).items():
@@ -384,14 +379,7 @@ def differences(before: Profile, after: Profile) -> tuple[Difference, ...]:
 def function_differences(
     runs: Sequence[Mapping[str, float]], called: Mapping[str, float] | None, after: Profile
 ) -> Iterator[Difference]:
-    """
-    Compare the Python functions that a step calls, unless the host's own time did not grow.
-
-    Args:
-        runs: Metrics of each earlier run.
-        called: The calls a step in these, by function.
-        after: The profile now.
-    """
+    """Compare the Python functions that a step calls, unless the host's own time did not grow."""
     if host_time_grew(runs, _numbers(after)):
         yield from call_differences(called, after.tables.get("python_calls"))
 
@@ -462,11 +450,6 @@ def dtype_change(before: Mapping[str, Any], after: Mapping[str, Any], reference:
     """
     Return `inputs are float64 now, float32 in the baseline (float32[8] → float64[8])`.
 
-    Args:
-        before: The workload before.
-        after: The workload now.
-        reference: Words for where the workload before was, such as `in the baseline`.
-
     Returns:
         The sentence; empty if no input changed its dtype alone.
     """
@@ -493,10 +476,6 @@ def dtype_change(before: Mapping[str, Any], after: Mapping[str, Any], reference:
 def metric_differences(runs: Sequence[Mapping[str, Any]], after: Profile) -> tuple[Difference, ...]:
     """
     Compare shares of a step with those of stored runs, for which there is no trace.
-
-    Args:
-        runs: Metrics of each stored run.
-        after: The profile now.
 
     Returns:
         Shares outside the range of all runs and at least 2 % from their median, the largest first.
@@ -550,14 +529,7 @@ def with_differences(
 
 
 def with_reasons(check: Check, before: Profile, after: Profile) -> Check:
-    """
-    Add the changes behind a regression of a metric that counts something.
-
-    Args:
-        check: The check.
-        before: The profile before.
-        after: The profile after.
-    """
+    """Add the changes behind a regression of a metric that counts something."""
     find = _COUNTED.get(check.metric)
     if find is None or check.verdict is not Verdict.REGRESSION:
         return check

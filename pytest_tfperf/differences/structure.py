@@ -115,10 +115,6 @@ def host_time_grew(before: Sequence[Mapping[str, float]], now: Mapping[str, floa
     Return whether Python may take more of a step's time than in the median of earlier runs.
 
     That is the time in which neither a device, TensorFlow nor the input is active.
-
-    Args:
-        before: Known metrics of each earlier run.
-        now: Known metrics now.
     """
     earlier = [seconds for run in before if (seconds := _host_time_s(run)) is not None]
     after = _host_time_s(now)
@@ -281,14 +277,7 @@ class _StageTimes:
 def stage_differences(
     before: Mapping[str, Table], after: Mapping[str, Table], least_s: float
 ) -> Iterator[Difference]:
-    """
-    Compare the stages from the step down; stages of one type and name are matched in order.
-
-    Args:
-        before: Tables of the profile before.
-        after: Tables of the profile after.
-        least_s: Shortest change of a stage's time that is a difference.
-    """
+    """Compare the stages from the step down; stages of one type and name are matched in order."""
     old, new = _stages(before.get("stages")), _stages(after.get("stages"))
     matcher = SequenceMatcher(
         a=[stage.label for stage in old], b=[stage.label for stage in new], autojunk=False

@@ -26,10 +26,6 @@ def export_traces(traces: Sequence[Path], out: Path) -> None:
 
     It takes the memory of one decoded trace, however large the file.
 
-    Args:
-        traces: Trace of each host.
-        out: The file.
-
     Raises:
         ExportError: If no format has that ending, or the file cannot be written.
         TraceError: If a trace cannot be read; the file is not changed then.

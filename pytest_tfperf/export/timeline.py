@@ -102,11 +102,6 @@ class Flows:
         Pair launches and work with one `correlation_id`.
 
         The last of several launches with the same id counts, as in XProf.
-
-        Args:
-            launches: Launches on the host.
-            device: Plane of the device.
-            first_id: First id of the arrows.
         """
         work = stream_events(device).having("correlation_id")
         row = joined(

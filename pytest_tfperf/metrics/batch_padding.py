@@ -97,11 +97,6 @@ def bucketed(lengths: Lengths, boundaries: Sequence[int], size: int) -> float:
 
     A length belongs to the first bucket whose boundary is greater
     (tensorflow/python/data/ops/dataset_ops.py).
-
-    Args:
-        lengths: Lengths of the rows, in their order.
-        boundaries: Bucket boundaries.
-        size: Rows of a batch; the last batch of a bucket may be smaller.
     """
     bucket = np.searchsorted(boundaries, lengths, side="right")
     members = (lengths[bucket == index] for index in range(len(boundaries) + 1))

@@ -124,10 +124,6 @@ def jax_transfers(evidence: Evidence, trace: Trace) -> dict[str, Value]:
     Each array counts once, whatever the number of devices that it goes to. The counts are those of
     `jax.transfer_guard`, which logs the same transfers to a device. `x.item()` leaves no event on a
     CPU, so the steps whose calls of Python are counted tell it.
-
-    Args:
-        evidence: The evidence of the trace.
-        trace: The trace of the steps, which has no accelerator.
     """
     puts, reads = _transfers(trace)
     why = evidence.why_xla_unknown
@@ -153,11 +149,6 @@ def jax_transfers(evidence: Evidence, trace: Trace) -> dict[str, Value]:
 def transfer_cause(evidence: Evidence, trace: Trace, items: int = 0) -> dict[str, Any]:
     """
     Return `where`, `try` and callers for the arrays that steps of JAX pass and read, if they do.
-
-    Args:
-        evidence: The evidence of the trace.
-        trace: The trace of the steps.
-        items: Calls of `x.item()` in each step that the trace does not show.
     """
     steps, own = evidence.launched, only_own(evidence.recording.own_functions)
     puts, reads = (events.where(steps.of(events.start) >= 0) for events in _transfers(trace))

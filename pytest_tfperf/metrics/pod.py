@@ -139,14 +139,7 @@ def find_pod(evidence: Evidence) -> Pod:
 
 
 def pod_tables(pod: Pod, prefix: str = "", scope: str = "") -> dict[str, Table]:
-    """
-    Return the tables of devices and of collectives, as far as there are any.
-
-    Args:
-        pod: The devices.
-        prefix: Start of the tables' keys.
-        scope: End of their titles.
-    """
+    """Return the tables of devices and of collectives, as far as there are any."""
     tables = {}
     if pod.parts.names:
         tables[f"{prefix}device_parts"] = _device_table(pod, scope)

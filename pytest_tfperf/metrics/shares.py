@@ -295,14 +295,7 @@ def _calls_one_function(evidence: Evidence) -> bool:
 def device_values(
     steps: Steps, breakdown: Breakdown, detail: Mapping[str, float]
 ) -> dict[str, Value]:
-    """
-    Return device_busy and collective_time.
-
-    Args:
-        steps: The steps as the devices ran them.
-        breakdown: The parts of the steps.
-        detail: Further detail of device_busy.
-    """
+    """Return device_busy and collective_time."""
     device = breakdown.device
     if not device.n_devices:
         why = (

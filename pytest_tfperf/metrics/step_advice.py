@@ -77,11 +77,6 @@ def advise(
     Return advice about the profile of traced steps, the largest possible saving first.
 
     It names the means of the framework that ran the steps.
-
-    Args:
-        profile: The profile.
-        framework: The framework.
-        thresholds: Limits from which the rules speak.
     """
     if not profile.steps:
         return ()

@@ -78,10 +78,6 @@ def modules_of(trace: Trace, names: Collection[str] | None = None) -> dict[str, 
     """
     Return the optimised modules of a trace by name, `module(program id)`.
 
-    Args:
-        trace: The trace.
-        names: Names of the modules to decode; all by default.
-
     Raises:
         TraceError: If one of them is damaged.
     """

@@ -152,15 +152,7 @@ class Stats:
 
 
 def stat_content(plane: Plane, kind: int, value: int, length: int) -> int | str | bytes:
-    """
-    Return the value of a stat other than a double in its own type; of a reference the text.
-
-    Args:
-        plane: The plane.
-        kind: As in `Stats`.
-        value: As in `Stats`.
-        length: As in `Stats`.
-    """
+    """Return the value of a stat other than a double in its own type; of a reference the text."""
     if kind == 5:
         return plane.message.text(value, value + length)
     if kind == 6:
