@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.files import open_regular
-from pytest_tfperf.trace.other_files import other_kind
+from pytest_tfperf.trace.logdir import other_kind
 
 _HEAD = 400  # bytes
 _KEYS = (b'"created"', b'"tests"')

@@ -230,11 +230,6 @@ def shows_eager(trace: Trace) -> bool:
     return len(calls) > 0 and bool((told | np.array(eager_types(calls), bool)).all())
 
 
-def shows_work(trace: Trace) -> bool:
-    """Return whether the trace has events of what runs a step: TensorFlow or an accelerator."""
-    return shows_runtime(trace) or bool(accelerators(trace))
-
-
 def why_executions_hidden(trace: Trace, in_process: bool) -> str | None:
     """
     Return why a trace without executions in its steps may have lost them, or None if it shows all.

@@ -12,23 +12,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
-from pytest_tfperf.facts.device_ops import (
-    gpu_kind,
-    half_by_name,
-    half_operands,
-    is_eligible,
-    is_generated,
-    uses_tensor_cores,
+from pytest_tfperf.facts.device_ops import gpu_kind
+from pytest_tfperf.facts.op_times import (
+    HLO_OP,
+    Launcher,
+    launchers,
+    programs_of,
 )
-from pytest_tfperf.facts.op_times import Launcher, launchers, programs_of
 from pytest_tfperf.facts.steps import Steps, own_steps
 from pytest_tfperf.hlo.products import ProductUnits, product_units
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.quantities import BYTES, COUNT, SECONDS, SHARE
-from pytest_tfperf.trace.devices import TENSOR_CORES, TF32, compute_capability, gpus, stream_events
+from pytest_tfperf.trace.devices import (
+    TENSOR_CORES,
+    TF32,
+    compute_capability,
+    gpus,
+    stream_events,
+)
 from pytest_tfperf.trace.events import labels
 from pytest_tfperf.trace.xspace import Plane, Trace
 from pytest_tfperf.values import Column, Source, Table, Value
@@ -40,6 +45,65 @@ _FILLS = re.compile(r"memset|__amd_rocclr_fillBuffer", re.IGNORECASE)
 NO_TENSOR_CORES, NO_TF32 = "no_tensor_cores", "no_tf32"
 """Details of tensor_core_time; true where a GPU has none, or multiplies no float32 on them."""
 NO_GPU = "the trace has no GPU that did anything"
+_NVIDIA_NAMES = (
+    "16816",
+    "c1688",
+    "conv1x1",
+    "conv2d_c1_k1",
+    "dgrad_1x1_stride_2x2",
+    "direct_group",
+    "first_layer_wgrad_kernel",
+    "h1688",
+    "h884",
+    "hmma",
+    "i16832",
+    "i8816",
+    "s884",
+    "s1688",
+    "xmma_gemm",
+    "xmma_implicit_gemm",
+    "xmma_sparse_conv",
+    "xmma_sparse_gemm",
+    "xmma_warp_specialized_implicit_gemm",
+)
+_LATER_NAMES = (
+    r"nvjet_",
+    r"tensorop",
+    r"tensor\d+x\d+x\d+",
+    r"(^|_)(w?gmma|tcgen05|utcmma|umma)",
+    r"sm(90|100|103|120)_xmma",
+    r"cutlass3x_sm(90|100|103|120)",
+    r"fmha|flash_(fwd|bwd)|flash_attn|flash_attention|cudnn_generated_fort_native_sdpa",
+)
+_AMD_NAMES = (r"_MI(\d+x){2,3}\d+", r"MFMA")
+_TENSOR_CORES = re.compile(
+    "|".join([*map(re.escape, _NVIDIA_NAMES), *_LATER_NAMES, *_AMD_NAMES]), re.IGNORECASE
+)
+# cuBLAS (`_ffma_`), CUTLASS and Tensile have kernels for the other units too
+_OTHER_UNITS = re.compile(r"_[dfh]fma2?_|cutlass.*simt|_MI(0x){2,3}0", re.IGNORECASE)
+# XProf's TensorFlow ops that can use them (openxla/xprof, kernel_stats_utils.cc,
+# IsOpTensorCoreEligible), einsums, and JAX's primitives
+_ELIGIBLE_OPS = re.compile(
+    r"(Conv[23]D(Backprop(Filter|Input)(V2)?)?|DepthwiseConv2dNative(Backprop(Filter|Input))?|_?(Fused|Mkl|Xla|Batch|Sparse)*MatMul(V[23])?"
+    r"|_FusedConv2D|(Xla)?Einsum|CudnnRNN.*|Xla(Dot|Conv)(V2)?|dot_general|conv_general_dilated)\Z"
+)
+_ELIGIBLE_HLO = re.compile(
+    r"(^|[_\-$])(dot|gemm|convolution|conv|fmha|flash|cublas|matmul)(?![a-z])", re.IGNORECASE
+)
+_ELIGIBLE_KERNELS = re.compile(
+    r"gemm|gemv|[sh]cudnn_|conv(?!ert|ersion)|fprop|dgrad|wgrad|winograd|im\dd?2col|Cijk_|matmul",
+    re.IGNORECASE,
+)
+# kernels that TensorFlow and cuBLAS run before and after a product: transposes, partial sums
+_PREPARES = re.compile(
+    r"TensorShufflingOp|SwapDimension|ShuffleInTensor|splitK?reduce|_transpose", re.IGNORECASE
+)
+_HALF = re.compile(
+    r"half|fp16|fp8|bf16|float16|(?<![a-z])f16|e4m3|e5m2|(^|[_.])h(884|1688|16816)|(^|_)hgemm|hmma|nvjet_(sm\d+_)?[htq]"
+    r"|_(HHS|HSS|HH|BBS|BSS|BB)_(BH_|HPA|MT)"
+)
+_REMEMBERED = 4096
+"""Kernel names that are remembered: they are long, and every op that launches one asks again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,3 +334,50 @@ def _sum(one: Kernel, other: Kernel) -> Kernel:
         max_s=max(one.max_s, other.max_s),
         ops=one.ops | other.ops,
     )
+
+
+@lru_cache(_REMEMBERED)
+def uses_tensor_cores(kernel: str) -> bool:
+    """Return whether a kernel of this name runs on tensor cores."""
+    return bool(_TENSOR_CORES.search(kernel)) and not _OTHER_UNITS.search(kernel)
+
+
+def is_eligible(kernel: str, launcher: Launcher) -> bool:
+    """
+    Return whether a kernel multiplies matrices or convolves, and so could run on tensor cores.
+
+    Its own name decides, or the XLA instruction or op type that launched it. XProf calls every
+    kernel eligible whose source is a convolution, also one that only transposes its input.
+    """
+    if uses_tensor_cores(kernel) or _multiplies(kernel):
+        return True
+    if _PREPARES.search(kernel):
+        return False
+    if launcher.source == HLO_OP:
+        return bool(_ELIGIBLE_HLO.search(launcher.name))
+    return bool(_ELIGIBLE_OPS.match(launcher.kind))
+
+
+@lru_cache(_REMEMBERED)
+def _multiplies(kernel: str) -> bool:
+    return bool(_ELIGIBLE_KERNELS.search(kernel))
+
+
+def is_generated(kernel: str) -> bool:
+    """Return whether XLA generated a kernel of this name for a fusion, which may multiply."""
+    return "fusion" in kernel
+
+
+def half_operands(shapes: str) -> bool | None:
+    """
+    Return whether an op's operands have 16-bit types, or None without shapes.
+
+    TensorFlow annotates shapes as `(half[4,1];int32)`.
+    """
+    return ("half" in shapes or "bf16" in shapes or "bfloat16" in shapes) if shapes else None
+
+
+@lru_cache(_REMEMBERED)
+def half_by_name(kernel: str) -> bool:
+    """Return whether a kernel's name states numbers of 16 bits or fewer."""
+    return bool(_HALF.search(kernel))

@@ -10,14 +10,7 @@ import numpy as np
 
 from pytest_tfperf.advice.step_remedies import overhead_remedy
 from pytest_tfperf.facts.device_ops import NO_CATEGORY
-from pytest_tfperf.facts.host_activity import (
-    JAX,
-    framework,
-    op_type,
-    shows_host,
-    shows_runtime,
-    shows_work,
-)
+from pytest_tfperf.facts.host_activity import JAX, framework, op_type, shows_host, shows_runtime
 from pytest_tfperf.facts.op_times import OpTime
 from pytest_tfperf.facts.parts import Breakdown
 from pytest_tfperf.facts.steps import Steps
@@ -30,6 +23,7 @@ from pytest_tfperf.metrics.timing import mean_step
 from pytest_tfperf.op_types import COLLECTIVES
 from pytest_tfperf.quantities import SHARE, format_quantity
 from pytest_tfperf.recording import UNSEEN, Fetches, Recording
+from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import covered
 from pytest_tfperf.trace.xspace import HOST, Trace
@@ -220,7 +214,9 @@ def _input_bound(evidence: Evidence, trace: Trace) -> Value:
         return Value.unknown("input_bound", _IN_GRAPH)
     driven = not recording.bare and shows_runtime(trace)
     if why := why_waits_hidden(trace, has_data=not driven or recording.pipeline != UNSEEN):
-        hidden_by_jax = evidence.framework == JAX and not shows_work(trace)
+        hidden_by_jax = evidence.framework == JAX and not (
+            shows_runtime(trace) or accelerators(trace)
+        )
         no_data = hidden_by_jax and not recording.bare and recording.pipeline == UNSEEN
         return Value.unknown("input_bound", _NO_DATA_OF_JAX if no_data else why)
     share, observed, source = waiting_share(evidence)
@@ -262,7 +258,7 @@ def _bounds(evidence: Evidence, share: float) -> dict[str, Any]:
 
 def _host_overhead(evidence: Evidence, trace: Trace) -> Value:
     """Return host_overhead, known where the host's events and those of the step's work show."""
-    if not (shows_host(trace) and shows_work(trace)):
+    if not (shows_host(trace) and _shows_work(trace)):
         of_jax = evidence.framework == JAX and shows_host(trace)
         return Value.unknown("host_overhead", _NO_WORK_OF_JAX if of_jax else _NO_WORK)
     is_function = _calls_one_function(evidence)
@@ -354,3 +350,8 @@ def input_wait(bound: Value, time: Value) -> Value:
         bound.source or Source.TRACE,
         **{**bound.detail, **shares},
     )
+
+
+def _shows_work(trace: Trace) -> bool:
+    """Return whether the trace has events of what runs a step: TensorFlow or an accelerator."""
+    return shows_runtime(trace) or bool(accelerators(trace))

@@ -33,7 +33,7 @@ from pytest_tfperf.trace.file import (
     refuse_many_planes,
 )
 from pytest_tfperf.trace.intervals import distinct
-from pytest_tfperf.trace.other_files import other_kind
+from pytest_tfperf.trace.logdir import other_kind
 
 T = TypeVar("T")
 

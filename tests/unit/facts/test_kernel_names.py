@@ -1,7 +1,7 @@
 """Names of kernels as the libraries and compilers give them."""
 
-from pytest_tfperf.facts.device_ops import (
-    Launcher,
+from pytest_tfperf.facts.op_times import Launcher
+from pytest_tfperf.metrics.kernels import (
     half_by_name,
     half_operands,
     is_eligible,
