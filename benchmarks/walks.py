@@ -1,10 +1,10 @@
 """
 Count the files that one analysis passes through, and the lines of each package.
 
-    python benchmarks/walks.py [TRACE]
+    python benchmarks/walks.py [--files] [TRACE]
 
 A walk counts the modules of the package whose functions one call runs, the changes from one of them to another, and the functions. The
-trace is a small one of a CPU by default. Lines are those of all modules but `__init__`; code is what remains without blank lines, comments,
+trace is a small one of a CPU by default; --files names the modules of each walk. Lines are those of all modules but `__init__`; code is what remains without blank lines, comments,
 docstrings and imports.
 """
 
@@ -29,8 +29,8 @@ PACKAGE = Path(pytest_tfperf.__file__).parent
 TRACE = Path(__file__).parent.parent / "tests" / "data" / "traces" / "c5_seven.xplane.pb"
 
 
-def walked(call: Callable[[], object]) -> tuple[int, int, int]:
-    """Return the files, the changes of file and the functions of one call, without those of `<string>`."""
+def walked(call: Callable[[], object]) -> tuple[set[str], int, int]:
+    """Return the files of one call, the changes of file and the functions, without those of `<string>`."""
     files, functions, changes, last = set(), set(), 0, None
 
     def note(frame, event, _):
@@ -51,7 +51,7 @@ def walked(call: Callable[[], object]) -> tuple[int, int, int]:
         call()
     finally:
         sys.setprofile(None)
-    return len(files), changes, len(functions)
+    return files, changes, len(functions)
 
 
 def lines(path: Path) -> tuple[int, int]:
@@ -81,7 +81,8 @@ def lines(path: Path) -> tuple[int, int]:
 
 def main() -> None:
     """Print both tables."""
-    path = Path(sys.argv[1]) if sys.argv[1:] else TRACE
+    arguments = [one for one in sys.argv[1:] if one != "--files"]
+    path = Path(arguments[0]) if arguments else TRACE
     trace = read_trace(path)
 
     def evidence() -> Evidence:
@@ -94,7 +95,13 @@ def main() -> None:
         "padding_overhead": lambda: step_code.analyse_padding(evidence()),
         "xla_coverage": lambda: graph_ops.analyse(evidence()),
     }
-    rows = [(name, *walked(call)) for name, call in walks.items()]
+    rows = []
+    for name, call in walks.items():
+        files, changes, functions = walked(call)
+        rows.append((name, len(files), changes, functions))
+        if "--files" in sys.argv:
+            modules = sorted(Path(one).relative_to(PACKAGE).with_suffix("") for one in files)
+            print(f"{name}: {', '.join(map(str, modules))}", end="\n\n")
     print(tabulate(rows, ("walk", "files", "changes", "functions")), end="\n\n")
     packages = defaultdict(lambda: [0, 0, 0])
     for module in sorted(PACKAGE.rglob("*.py")):
