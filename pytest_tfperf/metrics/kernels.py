@@ -158,12 +158,12 @@ def analyse(evidence: Evidence) -> Findings:
     """Find the kernels that GPUs ran, and the share of their time on tensor cores."""
     if evidence.trace is None:
         return evidence.untraced("tensor_core_time")
-    parts = _of_each_gpu(evidence.trace, evidence.steps)
+    parts = kernels_of_gpus(evidence.trace, evidence.steps)
     if any(is_generated(kernel.name) for kernel in parts):
         units = product_units(evidence.executables)
         known = [units.get((one.program, one.name), units.get(("", one.name))) for one in parts]
         parts = [with_units(one, found) for one, found in zip(parts, known, strict=True)]
-    kernels = _together(parts)
+    kernels = together(parts)
     tables = {"kernels": kernel_table(kernels, evidence.steps.n_steps)} if kernels else {}
     capabilities = [compute_capability(plane) for plane in gpus(evidence.trace)]
     capability = min((one for one in capabilities if one is not None), default=None)
@@ -188,17 +188,13 @@ def is_kernel(name: str) -> bool:
     return gpu_kind(name) in ("device_compute", "collective") and not _FILLS.match(name)
 
 
-def find_kernels(trace: Trace, steps: Steps) -> list[Kernel]:
-    """Return the kernels that GPUs started in the steps as the devices ran them, by total time."""
-    return _together(_of_each_gpu(trace, steps))
-
-
-def _of_each_gpu(trace: Trace, steps: Steps) -> list[Kernel]:
+def kernels_of_gpus(trace: Trace, steps: Steps) -> list[Kernel]:
+    """Return the kernels that each GPU started in the steps as the devices ran them."""
     return [kernel for plane in gpus(trace) for kernel in _kernels(plane, steps)]
 
 
-def _together(parts: Sequence[Kernel]) -> list[Kernel]:
-    """Sum equal kernels of several GPUs, launchers and programs."""
+def together(parts: Sequence[Kernel]) -> list[Kernel]:
+    """Sum equal kernels of several GPUs, launchers and programs, the longest in total first."""
     found: dict[tuple[object, ...], Kernel] = {}
     for kernel in sorted(parts, key=lambda kernel: -kernel.total_s):
         units = (kernel.tensor_cores, kernel.eligible, kernel.half)

@@ -14,11 +14,12 @@ from pytest_tfperf.facts.steps import find_steps, own_steps
 from pytest_tfperf.metrics.copies import copy_values, is_host_transfer, kernel_launches
 from pytest_tfperf.metrics.kernels import (
     analyse,
-    find_kernels,
     half_share,
     is_kernel,
     kernel_table,
+    kernels_of_gpus,
     tensor_core_time,
+    together,
 )
 from pytest_tfperf.metrics.multi_host import analyse_trace
 from pytest_tfperf.metrics.pod import step_skew
@@ -26,6 +27,10 @@ from pytest_tfperf.trace.xspace import decode_trace, read_trace
 
 DERIVED = 0xDEADBEEF - (1 << 32)
 CUPTI = "regs:32 static_shared:1024 dynamic_shared:512 grid:16,2,1 block:128,1,1 occ_pct:75.5"
+
+
+def find_kernels(trace, steps):
+    return together(kernels_of_gpus(trace, steps))
 
 
 def gpu(number, *events):
