@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.facts.steps import MARKED, Steps, find_steps
+from pytest_tfperf.facts.steps import MARKED, Steps, find_steps, only_own
 from pytest_tfperf.op_types import waits_for_others
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.text import plural
@@ -285,12 +285,6 @@ def why_compilations_hidden(trace: Trace, in_process: bool) -> str | None:
 
 
 _COMPUTES = {"TensorFlow": computes, JAX: runs_jax}
-
-
-def only_own(own_functions: Mapping[str, bool] | None) -> frozenset[str]:
-    """Return the names that JAX's own compiled functions have and no function of the user."""
-    found = (own_functions or {}).items()
-    return frozenset(name for name, is_users_too in found if not is_users_too)
 
 
 def frameworks_of(

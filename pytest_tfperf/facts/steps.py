@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -110,6 +110,12 @@ class Steps:
     def counts(self, step: Ints) -> Ints:
         """Count the indices of `of` by step, shape (n_steps,)."""
         return np.bincount(step[step >= 0], minlength=len(self))
+
+
+def only_own(own_functions: Mapping[str, bool] | None) -> frozenset[str]:
+    """Return the names that JAX's own compiled functions have and no function of the user."""
+    found = (own_functions or {}).items()
+    return frozenset(name for name, is_users_too in found if not is_users_too)
 
 
 def find_steps(trace: Trace, own: Collection[str] = ()) -> Steps:

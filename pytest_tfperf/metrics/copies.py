@@ -13,8 +13,8 @@ import numpy as np
 from pytest_tfperf.advice.by_framework import COPY_AHEAD, text_for
 from pytest_tfperf.advice.step_remedies import lines_of, transfer_remedy
 from pytest_tfperf.facts.device_ops import gpu_kind
-from pytest_tfperf.facts.host_activity import JAX, only_own
-from pytest_tfperf.facts.steps import Steps, linked_kernels, on_the_device, own_steps
+from pytest_tfperf.facts.host_activity import JAX
+from pytest_tfperf.facts.steps import Steps, linked_kernels, on_the_device, only_own, own_steps
 from pytest_tfperf.metrics.counts import counted_by, per_step
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.kernels import NO_GPU, is_kernel

@@ -18,7 +18,6 @@ from pytest_tfperf.facts.host_activity import (
     PYTORCH,
     eager_ops,
     model_processes,
-    only_own,
     remote_functions,
     threads_of,
     why_compilations_hidden,
@@ -29,7 +28,7 @@ from pytest_tfperf.facts.memory import MemoryPeak, memory_peaks
 from pytest_tfperf.facts.op_times import FunctionUse, OpTime, function_uses, host_ops
 from pytest_tfperf.facts.parts import Breakdown, DeviceParts, break_down, find_device_parts
 from pytest_tfperf.facts.stages import Stage, batch_of, find_stages
-from pytest_tfperf.facts.steps import MARKED, Steps, find_steps, on_the_device
+from pytest_tfperf.facts.steps import MARKED, Steps, find_steps, on_the_device, only_own
 from pytest_tfperf.facts.unoptimised import (
     LoweredProgram,
     differs_by_platform,

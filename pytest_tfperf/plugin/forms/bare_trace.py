@@ -20,8 +20,8 @@ from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.compiler.step_calls import Calls, Probe, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.facts.executions import alternate, runs_unlike_programs
-from pytest_tfperf.facts.host_activity import framework, frameworks_of, only_own
-from pytest_tfperf.facts.steps import Steps, find_steps
+from pytest_tfperf.facts.host_activity import framework, frameworks_of
+from pytest_tfperf.facts.steps import Steps, find_steps, only_own
 from pytest_tfperf.frameworks.framework import JAX
 from pytest_tfperf.frameworks.in_use import other_frameworks, synchronise, untraced_names
 from pytest_tfperf.frameworks.jax_objects import JaxObjects, jax_objects
