@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.text import plain
@@ -87,6 +90,31 @@ def parse_json(text: str) -> Any:
     return content
 
 
+def indented_json(content: Any) -> str:
+    """
+    Return JSON content as indented text of ASCII characters.
+
+    Raises:
+        ValueError: If a number in it is not finite.
+    """
+    _refuse_non_finite(content)
+    try:
+        encoded = msgspec.json.encode(content, enc_hook=_of_a_subclass)
+    except UnicodeEncodeError:  # halves of surrogate pairs
+        return json.dumps(content, indent=1)
+    text = msgspec.json.format(encoded, indent=1).decode()
+    if text.isascii():
+        return text
+    return re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def _of_a_subclass(value: Any) -> float:
+    """Return a float of NumPy as one of Python."""
+    if isinstance(value, float):
+        return float(value)
+    raise TypeError(f"JSON has no {type(value).__name__}")
+
+
 def plain_strings(content: Any) -> Any:
     """Return JSON content with `text.plain` applied to each string and key."""
     if isinstance(content, str):
@@ -113,6 +141,20 @@ def _bytes_of(path: Path) -> bytes:
 
 def _refuse_constant(name: str) -> float:
     raise JsonFileError(f"not JSON: {name} is no number")
+
+
+def _refuse_non_finite(content: Any) -> None:
+    """Refuse numbers that msgspec would write as null."""
+    waiting: list[Iterable[Any]] = [[content]]
+    for items in waiting:
+        for item in items:
+            if isinstance(item, float):
+                if not math.isfinite(item):
+                    raise ValueError(f"{item} is no number of JSON")
+            elif isinstance(item, dict):
+                waiting.append(item.values())
+            elif isinstance(item, (list, tuple)):
+                waiting.append(item)
 
 
 def _finite(text: str) -> float:

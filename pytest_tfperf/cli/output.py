@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.json_file import indented_json
 from pytest_tfperf.results import BROKEN, FORMAT, Check, Profile, Verdict
 from pytest_tfperf.values import Json
 
@@ -70,7 +70,7 @@ def meant(name: str, valid: Iterable[str]) -> str:
 
 def json_text(content: Json) -> str:
     """Return one JSON object as text, in which no CI system finds a command: see `text`."""
-    return json.dumps(content, indent=1, allow_nan=False).replace("##", "#\\u0023")
+    return indented_json(content).replace("##", "#\\u0023")
 
 
 def profiles_json(profiles: Iterable[Profile]) -> str:

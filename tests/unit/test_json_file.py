@@ -1,15 +1,18 @@
 """JSON files that another person may have written: what is read, and what is refused in one sentence."""
 
 import json
+import math
 import os
 import re
 
+import numpy as np
 import pytest
 
 from pytest_tfperf.json_file import (
     MOST_BYTES,
     MOST_DEEP,
     JsonFileError,
+    indented_json,
     parse_json,
     plain_strings,
     read_json,
@@ -54,6 +57,32 @@ def test_other_json_is_refused():
     ]:
         assert why in refusal(parse_json, text), text[:80]
         assert "\n" not in refusal(parse_json, text), text[:80]
+
+
+def test_json_is_written_as_python_writes_it():
+    content = {
+        "a": [1, 2.5, -3e-8, 1e22, None, True, np.float64(0.1)],
+        "ü\u2028😀": '\x1b"\\/<##[x]\x7f',
+        "empty": [{}, [], ()],
+        "tuple": (1, (2, "ß")),
+    }
+    for one in (content, {**content, "half": "\ud800"}):
+        text = indented_json(one)
+        assert text.isascii()
+        assert json.loads(text) == json.loads(json.dumps(one))
+        assert text.splitlines()[1] == ' "a": ['
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, np.float64("nan")])
+def test_numbers_that_are_not_finite_are_not_written(number):
+    for content in (number, {"a": [1, {"b": (2, number)}]}):
+        with pytest.raises(ValueError, match="is no number of JSON"):
+            indented_json(content)
+
+
+def test_what_json_has_not_is_not_written():
+    with pytest.raises(TypeError, match="JSON has no object"):
+        indented_json([object()])
 
 
 def test_a_file_is_read(tmp_path):
