@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from pytest_tfperf.files import cache_folder, replace_file
 from pytest_tfperf.machine.description import hardware
 from pytest_tfperf.stats.process_spread import Residuals
@@ -57,11 +59,12 @@ def _key(cores: Sequence[int]) -> str:
 def _read() -> dict[str, list[tuple[float, float]]]:
     """Return the runs of each machine class; none from a file that this version did not write."""
     try:
-        data = json.loads(_path().read_text("utf-8"))
-        classes = data["classes"] if data["format"] == FORMAT else {}
-        return {
-            key: [(float(total), float(degrees)) for total, degrees in runs]
-            for key, runs in classes.items()
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):
+        stored = msgspec.json.decode(_path().read_bytes(), type=_Stored)
+    except (OSError, msgspec.DecodeError, RuntimeError):
         return {}
+    return stored.classes if stored.format == FORMAT else {}
+
+
+class _Stored(msgspec.Struct):
+    format: int
+    classes: dict[str, list[tuple[float, float]]]
