@@ -1,6 +1,11 @@
 """Write the generated pages of docs/reference from the registries."""
 
+import ast
+import inspect
+import json
 from pathlib import Path
+
+import msgspec
 
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import check_limits
@@ -9,9 +14,11 @@ from pytest_tfperf.metric_evidence import ANYWHERE, EVIDENCE, KNOWN_ON
 from pytest_tfperf.metric_registry import METRICS, Metric
 from pytest_tfperf.plugin.option_kinds import COUNT, LIMITS, SECONDS, SHARE, STEPS, Option
 from pytest_tfperf.plugin.options import TABLE
-from pytest_tfperf.report.run_schema import SCHEMA
-from pytest_tfperf.results import Profile
+from pytest_tfperf.report.run_details import Comparison, Detail, Environment
+from pytest_tfperf.results import FORMAT, Check, Profile
+from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.tpu.op_guide import METRIC, ON, RULES, Finding, Rule, value
+from pytest_tfperf.values import Advice, Column, Step, Table, Value, Workload
 
 HEAD = """# Metrics
 
@@ -230,9 +237,62 @@ def ini_type(option: Option) -> str:
     return TYPES.get(option.kind, "string")
 
 
+HELD = {
+    Profile: {"workload": Workload},
+    Value: {"detail": Detail},
+    Check: {"detail": Comparison},
+    ProfiledTest: {"environment": Environment},
+}
+"""What the mappings of a run file hold."""
+OF_A_VALUE = {
+    "if": {"properties": {"value": {"type": "null"}}},
+    "then": {"properties": {"why": {"type": "string"}, "source": {"type": "null"}}},
+    "else": {"properties": {"why": {"type": "null"}, "source": {"$ref": "#/$defs/Source"}}},
+}
+SCHEMA_HEAD = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "$id": f"urn:pytest-tfperf:run:{FORMAT}",
+    "title": "A run file of pytest-tfperf",
+    "description": (
+        "What pytest --tfperf-report run.json writes: everything that one run measured and decided. A later version of "
+        "the format may add fields; it takes none away and changes no meaning. An object of the tfperf commands' --json "
+        "holds `profiles` of the same form."
+    ),
+}
+
+
 def schema() -> str:
-    """Return the schema of run files, which lies in the package."""
-    return SCHEMA.read_text(encoding="utf-8")
+    """Return the JSON Schema of run files, made from the types that read them."""
+    named = "#/$defs/{name}"
+    held = [kind for fields in HELD.values() for kind in fields.values()]
+    _, parts = msgspec.json.schema_components([Run, *held], ref_template=named)
+    for kind in (Run, ProfiledTest, Profile, Check, Value, Step, Table, Column, Advice, Metric):
+        part = parts[kind.__name__]
+        for name, text in field_texts(kind).items():
+            key = "value" if (kind, name) == (Value, "number") else name
+            part["properties"][key]["description"] = text
+        for name, inside in HELD.get(kind, {}).items():
+            part["properties"][name] = {"$ref": named.format(name=inside.__name__)}
+    parts["Profile"]["description"] = "One profiled step."
+    del parts["Profile"]["properties"]["result"]
+    whole = {"type": "string", "description": "The sentence, details and advice, a line each."}
+    parts["Check"]["properties"]["message"] = whole
+    parts["Value"] |= OF_A_VALUE
+    run = parts.pop("Run")
+    properties = {"format": {"enum": [FORMAT]}, **run["properties"]}
+    required = ["format", *run["required"]]
+    body = {"type": "object", "properties": properties, "required": required, "$defs": parts}
+    return json.dumps(SCHEMA_HEAD | body, indent=2, ensure_ascii=False) + "\n"
+
+
+def field_texts(kind: type) -> dict[str, str]:
+    """Return the strings behind the fields of a class, which say what the fields are."""
+    [found] = ast.parse(inspect.getsource(kind)).body
+    return {
+        field.target.id: " ".join(text.value.value.split()).replace("None", "null")
+        for field, text in zip(found.body, found.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
 
 
 PAGES = {

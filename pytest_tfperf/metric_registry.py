@@ -9,25 +9,30 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Final, Literal
 
-from pytest_tfperf.quantities import BYTES, COUNT, FLOP, RATE, RATIO, SECONDS, SHARE, UNITS
+from pytest_tfperf.quantities import BYTES, COUNT, FLOP, RATE, RATIO, SECONDS, SHARE, Unit
 
 __tracebackhide__ = True
 
-PROGRAM, PLATFORM, MACHINE = "program", "platform", "machine"
-LOWER, HIGHER = "lower", "higher"
+PROGRAM: Final = "program"
+PLATFORM: Final = "platform"
+MACHINE: Final = "machine"
+LOWER: Final = "lower"
+HIGHER: Final = "higher"
 
 
-class Metric(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Metric:
     """One row of the registry."""
 
     name: str
-    unit: str
-    """One of `UNITS`."""
-    better: str | None
+    unit: Unit
+    """Unit of its values."""
+    better: Literal["lower", "higher"] | None
     """`lower`, `higher`, or None if neither is."""
-    scope: str
+    scope: Literal["program", "platform", "machine"]
     """
     Where a value is the same.
 
@@ -36,18 +41,6 @@ class Metric(NamedTuple):
     """
     meaning: str
     """Short description, for people."""
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Metric:
-        """
-        Invert `_asdict`.
-
-        Raises:
-            ValueError: If the unit is unknown.
-        """
-        if data["unit"] not in UNITS:
-            raise ValueError(f"the unit {data['unit']!r}")
-        return cls(**{name: data[name] for name in cls._fields})  # a later version may add others
 
 
 _ROWS = (

@@ -10,16 +10,16 @@ from __future__ import annotations
 import math
 import numbers
 import re
+from typing import Final, Literal
 
-SECONDS, RATE, SHARE, RATIO, COUNT, BYTES, FLOP = (
-    "s",
-    "1/s",
-    "0..1",
-    "ratio",
-    "count",
-    "bytes",
-    "FLOP",
-)
+SECONDS: Final = "s"
+RATE: Final = "1/s"
+SHARE: Final = "0..1"
+RATIO: Final = "ratio"
+COUNT: Final = "count"
+BYTES: Final = "bytes"
+FLOP: Final = "FLOP"
+Unit = Literal["s", "1/s", "0..1", "ratio", "count", "bytes", "FLOP"]
 BANDWIDTH, FLOP_RATE = "bytes/s", "FLOP/s"  # only in tables
 
 

@@ -2,16 +2,18 @@
 Results of a run as frozen values, and their JSON.
 
 Analyses make `Profile`, `Check`, `ProfiledTest` and `Run`; reports and stores take them. Their
-`to_json` gives only plain JSON values.
+`to_json` gives only plain JSON values, and `from_json` checks the types of all that it reads.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import msgspec
 
 from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.json_file import plain_strings
@@ -25,10 +27,12 @@ from pytest_tfperf.values import (
     UNEXPLAINED,
     Advice,
     Json,
+    Number,
+    Seconds,
     Step,
     Table,
     Value,
-    known_fields,
+    builtin,
 )
 
 __tracebackhide__ = True
@@ -57,6 +61,9 @@ class Verdict(str, Enum):
 WORST_FIRST = tuple(Verdict)
 DECIDED = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.REGRESSION, Verdict.IMPROVED})
 BROKEN = frozenset({Verdict.FAIL, Verdict.REGRESSION, Verdict.UNKNOWN, Verdict.MISSING})
+
+
+Kind = Literal["limit", "baseline", "against", "compare", "profile"]
 
 
 class _BuiltIn:
@@ -115,11 +122,9 @@ class Profile(_BuiltIn):
 
     name: str
     """Name in the test, empty for a test's only profile."""
-    metrics: Mapping[str, Value]
-    """Values by metric."""
     steps: tuple[Step, ...] = ()
     """Traced steps."""
-    n_dropped: int = 0
+    n_dropped: Number = 0
     """Number of events in the trace that look like steps and are not."""
     step_source: str | None = None
     """Source of the steps in the trace, None without steps."""
@@ -129,11 +134,13 @@ class Profile(_BuiltIn):
     """Notes for the reader."""
     ended: str | None = None
     """Reason why the windows are not full, None if they are."""
+    metrics: Mapping[str, Value]
+    """Values by metric."""
     tables: Mapping[str, Table] = field(default_factory=dict)
     """Tables by key."""
     advice: tuple[Advice, ...] = ()
     """Advice, the largest possible saving first."""
-    blocks_s: tuple[float, ...] = ()
+    blocks_s: tuple[Seconds, ...] = ()
     """Time of a step in each timed block, in seconds."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Absolute paths of kept and exported files, by kind."""
@@ -210,43 +217,14 @@ class Profile(_BuiltIn):
 
     def to_json(self) -> Json:
         """Return the object that `tfperf --json` and run files hold for a profile."""
-        return {
-            "name": self.name,
-            "steps": [
-                {"name": step.name, "period_s": step.period_s, "parts_s": dict(step.parts_s)}
-                for step in self.steps
-            ],
-            "n_dropped": self.n_dropped,
-            "step_source": self.step_source,
-            "workload": dict(self.workload),
-            "notes": list(self.notes),
-            "ended": self.ended,
-            "metrics": {name: value.to_json() for name, value in self.metrics.items()},
-            "tables": {key: asdict(table) for key, table in self.tables.items()},
-            "advice": [asdict(advice) for advice in self.advice],
-            "blocks_s": list(self.blocks_s),
-            "files": dict(self.files),
-            "own": {name: metric._asdict() for name, metric in self.own.items()},
-        }
+        data: Json = builtin(replace(self, result=None))
+        del data["result"]
+        return data
 
     @classmethod
     def from_json(cls, data: Json) -> Profile:
         """Invert `to_json`; `result` is None."""
-        return cls(
-            name=data["name"],
-            metrics={name: Value.from_json(value) for name, value in data["metrics"].items()},
-            steps=tuple(Step(**known_fields(Step, step)) for step in data["steps"]),
-            n_dropped=data["n_dropped"],
-            step_source=data["step_source"],
-            workload=data.get("workload", {}),
-            notes=tuple(data.get("notes", ())),
-            ended=data.get("ended"),
-            tables={key: Table.from_json(table) for key, table in data.get("tables", {}).items()},
-            advice=tuple(Advice(**known_fields(Advice, row)) for row in data.get("advice", ())),
-            blocks_s=tuple(data.get("blocks_s", ())),
-            files=data.get("files", {}),
-            own={name: Metric.from_json(row) for name, row in data.get("own", {}).items()},
-        )
+        return msgspec.convert(data, cls)
 
 
 def part_title(part: str, profile: Profile) -> str:
@@ -264,7 +242,7 @@ class Check:
     """Name of the profile, empty for a test's only one."""
     metric: str
     """The metric, or what else the check is about."""
-    kind: str
+    kind: Kind
     """`limit`, `baseline`, `against`, `compare` or `profile`."""
     verdict: Verdict
     """Verdict of the check."""
@@ -335,31 +313,15 @@ class Check:
 
     def to_json(self) -> Json:
         """Return all fields, and the whole text as `message`."""
-        return {
-            "profile": self.profile,
-            "metric": self.metric,
-            "kind": self.kind,
-            "verdict": self.verdict.value,
-            "wanted": self.wanted,
-            "message": self.message,
-            "sentence": self.sentence,
-            "details": [list(row) for row in self.details],
-            "advice": [list(row) for row in self.advice],
-            "detail": dict(self.detail),
-            **({"follows": self.follows} if self.follows else {}),
-        }
+        data = {**builtin(self), "message": self.message}
+        if not self.follows:
+            del data["follows"]
+        return data
 
     @classmethod
     def from_json(cls, data: Json) -> Check:
-        """
-        Invert `to_json`.
-
-        Earlier run files have only `message`, which becomes the sentence.
-        """
-        known = known_fields(cls, {"sentence": data["message"], **data})
-        for name in ("details", "advice"):
-            known[name] = tuple((label, text) for label, text in known.get(name, ()))
-        return cls(**{**known, "verdict": Verdict(data["verdict"])})
+        """Invert `to_json`."""
+        return msgspec.convert(data, cls)
 
 
 def most_telling_first(checks: Iterable[Check]) -> list[Check]:

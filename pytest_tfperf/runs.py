@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.results import FORMAT, Check, Profile
-from pytest_tfperf.values import Json, known_fields
+from pytest_tfperf.text import elide
+from pytest_tfperf.values import Json, Number, builtin
+
+_WIDTH = 160
+"""Characters of what is wrong with a file."""
+Outcome = Literal["passed", "failed", "skipped", "error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +29,7 @@ class ProfiledTest:
     """Path of the test file, relative to pytest's rootdir."""
     key: str
     """Name of the test in its file."""
-    outcome: str
+    outcome: Outcome
     """`passed`, `failed`, `skipped` or `error`."""
     profiles: tuple[Profile, ...] = ()
     """Its profiles."""
@@ -29,33 +37,27 @@ class ProfiledTest:
     """Its checks."""
     environment: Mapping[str, Any] = field(default_factory=dict)
     """Platform, machine and setting that the test ran in."""
-    max_regression: float | None = None
+    max_regression: Annotated[float, Meta(ge=0)] | None = None
     """Slow-down that the test tolerates, None for the default."""
-    n_unchecked: int = 0
+    n_unchecked: Number = 0
     """Number of limits that `--tfperf-only` left out."""
     shared_cpu: bool = False
     """True if other workers may have used the test's CPU."""
-    line: int | None = None
+    line: Annotated[int, Meta(ge=1)] | None = None
     """Line of the test in its file, from 1."""
 
     def to_json(self) -> Json:
         """Return all fields as plain JSON values."""
-        data = {item.name: getattr(self, item.name) for item in fields(self)}
-        return data | {
+        return {
+            **builtin(replace(self, profiles=(), checks=())),
             "profiles": [profile.to_json() for profile in self.profiles],
             "checks": [check.to_json() for check in self.checks],
-            "environment": dict(self.environment),
         }
 
     @classmethod
     def from_json(cls, data: Json) -> ProfiledTest:
         """Invert `to_json`."""
-        profiles, checks = (
-            map(Profile.from_json, data["profiles"]),
-            map(Check.from_json, data["checks"]),
-        )
-        known = known_fields(cls, data)
-        return cls(**known | {"profiles": tuple(profiles), "checks": tuple(checks)})
+        return msgspec.convert(data, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,18 +100,16 @@ class Run:
         """
         refuse_format(data, where)
         try:
-            created = _text(data["created"])
-            return cls(
-                created=created,
-                tests=tuple(map(ProfiledTest.from_json, data["tests"])),
-                commit=_text(data.get("commit", "")),
-                branch=_text(data.get("branch", "")),
-                not_checked=tuple(map(_text, data.get("not_checked", ()))),
-            )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise TfperfError(
-                f"{where}: damaged run file: {type(error).__name__} at {error}"
-            ) from error
+            return msgspec.convert(data, cls)
+        except msgspec.ValidationError as error:
+            raise damaged(where, error) from error
+
+
+def damaged(where: str, error: msgspec.ValidationError) -> TfperfError:
+    """Return the error of a run file that holds something else than it should, in one line."""
+    why = elide(" ".join(str(error).split()), _WIDTH)
+    advice = "write it again with pytest --tfperf-report"
+    return TfperfError(f"{where}: damaged run file: {why}; {advice}")
 
 
 def refuse_format(data: Any, where: str) -> None:
@@ -134,9 +134,3 @@ def refuse_format(data: Any, where: str) -> None:
         raise TfperfError(
             f"{where}: format {version}, written by an older version; record it again"
         )
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r}, which is no text")
-    return value

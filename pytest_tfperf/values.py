@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypedDict, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
 
 from pytest_tfperf.metric_registry import METRICS
+from pytest_tfperf.quantities import Unit
 
 T = TypeVar("T")
 
@@ -59,11 +63,27 @@ WAITS = "tfperf_synchronise"
 """Name of the function with which tf_profile waits for devices of JAX; no step calls it."""
 
 Json = dict[str, Any]
+Number = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0)]
+_OF_PARTS = {
+    "properties": {part: {"type": "number", "minimum": 0} for part in PARTS},
+    "required": list(PARTS),
+    "additionalProperties": False,
+}
+PartTimes = Annotated[
+    Mapping[Annotated[str, Meta(pattern=f"^({'|'.join(PARTS)})$")], Seconds],
+    Meta(min_length=len(PARTS), extra_json_schema=_OF_PARTS),
+]
 
 
-def known_fields(kind: type, data: Json) -> Json:
-    """Return the fields of a value class in its JSON, to which a later version may add others."""
-    return {field.name: data[field.name] for field in fields(kind) if field.name in data}
+def builtin(value: Any) -> Any:
+    """Return values and what is in them as plain values, as JSON has them."""
+    return msgspec.to_builtins(value, enc_hook=_builtin)
+
+
+def _builtin(value: Any) -> Any:
+    """Return a number of NumPy as one of Python, and findings that wait as a dict."""
+    return dict(value) if isinstance(value, Mapping) else value.item()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +107,18 @@ class Source(str, Enum):
     OWN = "own"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
+class Value(Struct, frozen=True, kw_only=True, rename={"number": "value"}):
     """A number of a metric, or the reason why it is unknown."""
 
     number: float | None
     """The number in base units, or None."""
-    unit: str
-    """One of `metrics.UNITS`."""
+    unit: Unit
+    """Its base unit."""
     source: Source | None = None
     """Origin of the number, None if it is unknown."""
     why: str | None = None
     """Reason why there is no number."""
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    detail: Mapping[str, Any] = {}
     """
     Facts for messages and reports.
 
@@ -146,7 +165,11 @@ class Value:
         """Return the value with further notes; a value without a number has its reason instead."""
         notes = [*self.notes, *notes]
         known = self.number is not None and notes
-        return replace(self, detail={**self.detail, NOTES: notes}) if known else self
+        return self.changed(detail={**self.detail, NOTES: notes}) if known else self
+
+    def changed(self, **fields: Any) -> Value:
+        """Return the value with other fields."""
+        return msgspec.structs.replace(self, **fields)
 
     def low(self) -> float:
         """Return the smallest value over the steps."""
@@ -160,31 +183,11 @@ class Value:
         """Return whether the number is a bound that differs between runs of one program."""
         return self.source is Source.TIMED and bool(self.detail.get("bounds"))
 
-    def to_json(self) -> Json:
-        """Return `{"value", "unit", "source", "why", "detail"}`."""
-        source = self.source.value if self.source else None
-        return {
-            "value": self.number,
-            "unit": self.unit,
-            "source": source,
-            "why": self.why,
-            "detail": dict(self.detail),
-        }
 
-    @classmethod
-    def from_json(cls, data: Json) -> Value:
-        """
-        Invert `to_json`.
+class Workload(TypedDict, total=False):
+    """What is profiled; two profiles are comparable where it is the same."""
 
-        Raises:
-            ValueError: If the number is not finite, or the source is unknown.
-        """
-        source, number = Source(data["source"]) if data["source"] else None, data["value"]
-        if number is not None and not math.isfinite(number):
-            raise ValueError(f"a value of {number}")
-        return cls(
-            number=number, unit=data["unit"], source=source, why=data["why"], detail=data["detail"]
-        )
+    inputs: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,9 +196,9 @@ class Step:
 
     name: str
     """Name of the step."""
-    period_s: float
+    period_s: Seconds
     """Seconds to the start of the next step."""
-    parts_s: Mapping[str, float]
+    parts_s: PartTimes
     """Time of each part in `PARTS`."""
 
 
@@ -203,12 +206,15 @@ class Step:
 class Column:
     """One column of a table."""
 
-    key: str
+    key: Annotated[str, Meta(min_length=1)]
     """Name of its cells in a record; titles may change between versions, keys do not."""
     title: str
     """Title for people."""
     unit: str = ""
     """Unit of the numbers, one of `metrics`; empty for text."""
+
+
+Cell = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,9 +225,9 @@ class Table:
     """Title for people."""
     columns: tuple[Column, ...]
     """Columns, in order."""
-    rows: tuple[tuple[Any, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]
     """Cells in the order of the columns: text, numbers, booleans or None."""
-    n_more: int = 0
+    n_more: Number = 0
     """Number of rows left out."""
 
     @classmethod
@@ -291,19 +297,6 @@ class Table:
         keys = [column.key for column in self.columns]
         return [dict(zip(keys, row, strict=True)) for row in self.rows]
 
-    @classmethod
-    def from_json(cls, data: Json) -> Table:
-        """
-        Invert `asdict`.
-
-        Raises:
-            ValueError: If a row has more or fewer cells than there are columns.
-        """
-        columns, rows = _columns(data["columns"]), tuple(map(tuple, data["rows"]))
-        if any(len(row) != len(columns) for row in rows):
-            raise ValueError(f"rows of {data['title']!r} without one cell for each column")
-        return cls(title=data["title"], columns=columns, rows=rows, n_more=data.get("n_more", 0))
-
 
 def titled_columns(columns: Iterable[tuple[str, str]]) -> tuple[Column, ...]:
     """
@@ -326,14 +319,6 @@ def titled_columns(columns: Iterable[tuple[str, str]]) -> tuple[Column, ...]:
 _NO_KEY = re.compile(r"\W+")
 
 
-def _columns(columns: Sequence[Any]) -> tuple[Column, ...]:
-    """Read columns from JSON."""
-    found = tuple(Column(one["key"], one["title"], one["unit"]) for one in columns)
-    if not all(isinstance(text, str) for one in found for text in (one.key, one.title, one.unit)):
-        raise ValueError(f"columns {columns!r}, whose key, title and unit are not text")
-    return found
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """Recommendation for the step."""
@@ -342,7 +327,7 @@ class Advice:
     """What to do."""
     because: str
     """The number behind it."""
-    win_s: float | None
+    win_s: Seconds | None
     """Upper bound of the time that a step could save, None if it is unknown."""
     look: str
     """Where to look."""

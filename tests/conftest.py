@@ -9,8 +9,8 @@ import sys
 import tempfile
 from multiprocessing.process import BaseProcess
 
-import fastjsonschema  # noqa: F401 - pytester removes modules that its test imported first
 import hypothesis
+import msgspec  # noqa: F401 - pytester removes modules that its test imported first
 import pytest
 from helpers.paths import TESTS
 

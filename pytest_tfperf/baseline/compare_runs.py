@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
 from pytest_tfperf.baseline.accepted_runs import check_environment
 from pytest_tfperf.baseline.compare import time_check
@@ -31,7 +32,7 @@ from pytest_tfperf.results import Check, Profile, Verdict, without_praise
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.stats.prediction_interval import History
 
-KIND = "compare"
+KIND: Final = "compare"
 _FIRST = Reference("the first file")
 _ONE = "one run against one decides nothing but a doubled time"
 _MORE_RUNS = (

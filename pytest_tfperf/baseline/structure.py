@@ -36,7 +36,7 @@ from pytest_tfperf.metric_evidence import TOTALS
 from pytest_tfperf.metric_registry import MACHINE, PLATFORM, PROGRAM, Metric
 from pytest_tfperf.metrics import op_work
 from pytest_tfperf.quantities import RATIO, format_change, format_quantity, told_apart
-from pytest_tfperf.results import Check, Profile, Verdict
+from pytest_tfperf.results import Check, Kind, Profile, Verdict
 from pytest_tfperf.text import Labelled, and_more
 from pytest_tfperf.values import OF_PLATFORM, TRACED_BEFORE, Json, Source, Table, Value
 
@@ -207,7 +207,7 @@ class Reference:
 
 
 def against_profile(
-    profile: Profile, before: Profile, name: str, kind: str, is_same_platform: bool = True
+    profile: Profile, before: Profile, name: str, kind: Kind, is_same_platform: bool = True
 ) -> list[Check]:
     """Check the structure of a profile against another one of the same machine and workload."""
     same: Json = {"platform": "", "setting": {}}

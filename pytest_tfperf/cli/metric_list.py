@@ -19,7 +19,7 @@ from pytest_tfperf.metric_evidence import EVIDENCE
 from pytest_tfperf.metric_registry import MACHINE, METRICS, PLATFORM, PROGRAM, Metric
 from pytest_tfperf.quantities import BYTES, COUNT, FLOP, RATE, RATIO, SECONDS, SHARE
 from pytest_tfperf.results import FORMAT
-from pytest_tfperf.values import Json
+from pytest_tfperf.values import Json, builtin
 
 _CUSTOM = "Custom metrics are known in their own project only: pytest --markers lists them there."
 _UNITS = {SECONDS: "seconds", RATE: "per second", SHARE: "share", FLOP: "FLOP"}
@@ -98,7 +98,7 @@ def _metric_json(metric: Metric) -> Json:
         "unless": gate.unless or None,
         "why": gate.why,
     }
-    return {**metric._asdict(), "fails": fails, "evidence": EVIDENCE[metric.name].known_from}
+    return {**builtin(metric), "fails": fails, "evidence": EVIDENCE[metric.name].known_from}
 
 
 def _list_view(metrics: Sequence[Metric]) -> Iterator[RenderableType]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from pytest_tfperf.errors import TfperfError
@@ -134,7 +133,7 @@ def on_its_platform(values: Mapping[str, Value]) -> dict[str, Value]:
     return {
         name: value
         if value.number is None
-        else replace(value, detail={**value.detail, OF_PLATFORM: True})
+        else value.changed(detail={**value.detail, OF_PLATFORM: True})
         for name, value in values.items()
     }
 

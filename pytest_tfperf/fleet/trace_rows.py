@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from pytest_tfperf import __version__
 from pytest_tfperf.fleet.trace_files import TraceFile, run_and_host
 from pytest_tfperf.json_file import plain_strings
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.metrics.multi_host import AnalysedTrace
+from pytest_tfperf.report.run_details import Detail
 from pytest_tfperf.values import PARTS, Json, Value
 
 _OF_TRACE = {
@@ -54,8 +58,7 @@ RUN_COLUMNS = {
 OPTIONAL = ("value", "modified", "step_skew")
 """Columns that may be empty."""
 # what checks of limits show of a value, and what of it must be a number
-_NUMBERS = ("low", "high", "n_steps")
-_KEPT = (*_NUMBERS, "bounds", "where", "try", "corrected", "tpu", "padding")
+_KEPT = ("low", "high", "n_steps", "bounds", "where", "try", "corrected", "tpu", "padding")
 _NS = 1e9
 
 
@@ -131,21 +134,24 @@ def value_of(row: Mapping[str, Any]) -> Value:
     Raises:
         ValueError: If it is no value.
     """
-    detail = json.loads(row["detail"])
-    if not isinstance(detail, dict):
-        raise ValueError(f"detail {row['detail'][:40]!r}")
-    if not all(isinstance(detail.get(key, 0), (int, float)) for key in _NUMBERS):
-        raise ValueError(f"detail {row['detail'][:40]!r}")
     known = row["value"] is not None
-    return Value.from_json(
-        {
-            "value": row["value"],
-            "unit": METRICS[row["metric"]].unit,
-            "source": row["source"] if known else None,
-            "why": None if known else row["why"] or "the store does not tell why",
-            "detail": {"padding": "", **detail} if "tpu" in detail else detail,
-        }
-    )
+    if known and not math.isfinite(row["value"]):
+        raise ValueError(f"a value of {row['value']}")
+    try:
+        detail = msgspec.json.decode(row["detail"], type=dict[str, Any])
+        msgspec.convert(detail, Detail)
+        return msgspec.convert(
+            {
+                "value": row["value"],
+                "unit": METRICS[row["metric"]].unit,
+                "source": row["source"] if known else None,
+                "why": None if known else row["why"] or "the store does not tell why",
+                "detail": {"padding": "", **detail} if "tpu" in detail else detail,
+            },
+            Value,
+        )
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from error
 
 
 def _of(trace: TraceFile, sha256: str) -> Json:

@@ -145,7 +145,7 @@ def retraces(evidence: Evidence, uses: Sequence[FunctionUse]) -> Value:
         is_silent = traced is None and late.compiled is not None and not recording.bare
         why = _SILENT if is_silent else why_uncounted(evidence, "{}'s runtime")
         unknown = Value.unknown("retraces", why.format(recording.framework))
-        return replace(unknown, detail=detail)
+        return unknown.changed(detail=detail)
     source = Source.TRACE if recording.bare else Source.GRAPH
     own = recording.own_functions or ()
     cause = retrace_cause(traced, recording.framework, own) if traced else {}
@@ -159,7 +159,7 @@ def _eager_ops(evidence: Evidence, trace: Trace) -> Value:
     detail: dict[str, Any] = {"time_share": share} if share else {}
     if not shows_eager(trace):
         unknown = Value.unknown("eager_ops", _NO_EAGER)
-        return replace(unknown, detail=detail)
+        return unknown.changed(detail=detail)
     counts, types = evidence.eager_ops
     cause = {}
     if types:
@@ -193,7 +193,7 @@ def analyse_python_calls(evidence: Evidence) -> Findings:
     value = _python_calls(evidence)
     if recording.max_python_calls_regression is not None:
         allowed = {"max_rise": recording.max_python_calls_regression}
-        value = replace(value, detail={**value.detail, **allowed})
+        value = value.changed(detail={**value.detail, **allowed})
     calls = recording.python_calls
     tables = {} if isinstance(calls, Unknown) else {_CALLS: _functions_table(calls.functions)}
     return Findings(values={_CALLS: value}, tables=tables)

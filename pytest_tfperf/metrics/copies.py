@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -221,7 +220,7 @@ def analyse(evidence: Evidence) -> Findings:
     copied = copy_values(trace, steps)
     if is_jax and copied[COPIES].number is not None and copied[COPIES].high():
         cause = transfer_cause(evidence, trace)
-        copied[COPIES] = replace(copied[COPIES], detail={**copied[COPIES].detail, **cause})
+        copied[COPIES] = copied[COPIES].changed(detail={**copied[COPIES].detail, **cause})
     return Findings(values={"kernel_launches": launches, **copied})
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -247,7 +246,7 @@ def fusions(steps: Steps, use: XlaUse, executables: Mapping[str, HloModule]) -> 
     counts = np.zeros(len(steps), np.int64)
     for name, ran_in in use.steps_in_metadata(executables).items():
         counts[ran_in] += count_fusions(executables[name])
-    return replace(per_step("fusions", counts, None), source=Source.HLO)
+    return per_step("fusions", counts, None).changed(source=Source.HLO)
 
 
 def count_fusions(module: HloModule) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -53,7 +52,7 @@ def analyse(evidence: Evidence) -> Findings:
         values = {name: with_ops(name, one, ops, framework) for name, one in values.items()}
     if _is_of_xla_on_cpu(evidence):
         half = values["half_precision"]
-        values["half_precision"] = replace(half, detail={**half.detail, ON_CPU: True})
+        values["half_precision"] = half.changed(detail={**half.detail, ON_CPU: True})
     flops = values["flops"].detail.get(_MEAN, values["flops"].number)
     return Findings(
         values={**values, "flops_utilization": _utilization(evidence, flops)},
@@ -110,7 +109,7 @@ def _over_steps(
     if low == high:
         return values
     detail = {**flops.detail, "low": low, "high": high, _MEAN: flops.number}
-    return {**values, "flops": replace(flops, number=float(np.median(each)), detail=detail)}
+    return {**values, "flops": flops.changed(number=float(np.median(each)), detail=detail)}
 
 
 def _over_kinds(flops: Value, evidence: Evidence) -> Value:
@@ -130,7 +129,7 @@ def _over_kinds(flops: Value, evidence: Evidence) -> Value:
         return flops
     mean = math.fsum(each) / len(each)
     detail = {**flops.detail, "low": min(each), "high": max(each), _MEAN: mean}
-    return replace(flops, number=float(np.median(each)), detail=detail)
+    return flops.changed(number=float(np.median(each)), detail=detail)
 
 
 def _rare(evidence: Evidence, programs: Programs, flops: float) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -107,7 +106,7 @@ def analyse(evidence: Evidence) -> Findings:
         why = _WITHOUT_GRAPH[evidence.framework]
         values = {name: Value.unknown(name, why) for name in _METRICS}
         if evidence.recording.framework == JAX:
-            values["xla_coverage"] = replace(values["xla_coverage"], detail={"outside": {}})
+            values["xla_coverage"] = values["xla_coverage"].changed(detail={"outside": {}})
         return Findings(values=values)
     graph, eager = evidence.code.graph, evidence.recording.eager
     if isinstance(graph, Unknown):
@@ -231,7 +230,7 @@ def _coverage(
     n_inside, n_outside = sum(graph.inside.values()), sum(one.n_ops for one in outside)
     types = _types(graph, eager)
     if not n_inside + n_outside:
-        return replace(Value.unknown("xla_coverage", _NOTHING), detail=types)
+        return Value.unknown("xla_coverage", _NOTHING).changed(detail=types)
     cause = (
         outside_cause(
             [
@@ -371,7 +370,7 @@ def _with_loops(values: dict[str, Value], ops: OpGraph | Unknown) -> dict[str, V
     if number.number is None or not made.where:
         return values
     detail = {"where": f"{number.detail['where']}{made.where}", "try": made.remedy}
-    return values | {"graph_ops": replace(number, detail={**number.detail, **detail})}
+    return values | {"graph_ops": number.changed(detail={**number.detail, **detail})}
 
 
 def _repeated_in(graph: OpGraph) -> Made:

@@ -237,7 +237,7 @@ def tensor_core_time(kernels: Sequence[Kernel], capability: tuple[int, int] | No
     """
     if capability is not None and capability < TENSOR_CORES:
         why = f"a GPU of compute capability {capability[0]}.{capability[1]} has no tensor cores"
-        return replace(Value.unknown("tensor_core_time", why), detail={NO_TENSOR_CORES: True})
+        return Value.unknown("tensor_core_time", why).changed(detail={NO_TENSOR_CORES: True})
     if not kernels:
         return Value.unknown("tensor_core_time", "no GPU ran a kernel in the steps")
     eligible = sum(kernel.total_s for kernel in kernels if kernel.eligible)

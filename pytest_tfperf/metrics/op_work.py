@@ -205,7 +205,7 @@ def with_ops(metric: str, value: Value, ops: Sequence[OpWork], framework: str) -
         remedy = _ALSO_IN_16_BITS if value.number else text_for(IN_16_BITS, framework)
         remedy = _NO_CAST if is_cast else remedy
         detail = {"where": _by_width(ops), "try": remedy}
-    return replace(value, detail={**value.detail, **detail})
+    return value.changed(detail={**value.detail, **detail})
 
 
 def _largest(ops: Sequence[OpWork], framework: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -132,9 +132,7 @@ def analyse_capacity(evidence: Evidence) -> Findings:
     )
     return Findings(
         values={
-            name: replace(
-                value, detail=with_keras_source(value.detail, evidence.recording.pipeline)
-            )
+            name: value.changed(detail=with_keras_source(value.detail, evidence.recording.pipeline))
             for name, value in found.items()
         },
         tables={"stages": stage_table(stages, steps.n_steps)} if stages else {},

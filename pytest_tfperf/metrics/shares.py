@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -298,7 +297,7 @@ def device_values(
             "the trace has no device plane: it is of a CPU, or the profiler had no access to the "
             "accelerator"
         )
-        busy = replace(Value.unknown("device_busy", why), detail=dict(detail))
+        busy = Value.unknown("device_busy", why).changed(detail=dict(detail))
         return {"device_busy": busy, "collective_time": Value.unknown("collective_time", why)}
     if not device.busy[0].size:
         return {

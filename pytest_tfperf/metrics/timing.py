@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -127,7 +126,7 @@ def _uneven(recording: Recording) -> tuple[str, ...]:
 def mean_step(recording: Recording) -> Value:
     """Return the mean seconds of a step over the steady blocks, with the details of step_time."""
     time = timed_step(recording)
-    return time if time.number is None else replace(time, number=_mean_step(recording))
+    return time if time.number is None else time.changed(number=_mean_step(recording))
 
 
 def _mean_step(recording: Recording) -> float:
@@ -279,7 +278,7 @@ def _first_step(recording: Recording, why: str) -> Value:
         return Value.unknown("first_step_time", why)
     if isinstance(recording.first_step_s, Unknown):
         unknown = Value.unknown("first_step_time", recording.first_step_s.why)
-        return replace(unknown, detail={TRACED_BEFORE: True})
+        return unknown.changed(detail={TRACED_BEFORE: True})
     return Value.of(
         "first_step_time",
         recording.first_step_s,

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -110,7 +109,7 @@ def valid(values: Mapping[str, Value], evidence: Evidence) -> dict[str, Value]:
     found = dict(values)
     for reasons in (_untraced, _untimed, _incomplete, _absent, _remote, _elsewhere):
         for name, why in reasons(found, evidence).items():
-            found[name] = replace(found[name], number=None, source=None, why=why, detail={})
+            found[name] = found[name].changed(number=None, source=None, why=why, detail={})
     return {
         name: value.noted(_window_notes(name, value, evidence)) for name, value in found.items()
     }

@@ -14,7 +14,7 @@ from pytest_tfperf.machine.description import project_name
 from pytest_tfperf.metrics.profile import so_far
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.quantities import RATIO, format_quantity
-from pytest_tfperf.results import BROKEN, DECIDED, WORST_FIRST, Check, Profile, Verdict
+from pytest_tfperf.results import BROKEN, DECIDED, WORST_FIRST, Check, Kind, Profile, Verdict
 from pytest_tfperf.text import headline
 from pytest_tfperf.values import Json
 
@@ -188,7 +188,7 @@ def n_unchecked(
     return n_limits + len(profiles) * (regressions.get(only or "") is not None)
 
 
-def _unknown(kind: str, message: str, profile: str = "") -> Check:
+def _unknown(kind: Kind, message: str, profile: str = "") -> Check:
     sentence, details = headline(message)
     return Check(
         profile=profile,

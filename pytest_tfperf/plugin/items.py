@@ -37,7 +37,7 @@ from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.plugin.workers import shares_cpu
 from pytest_tfperf.report.ci import PREFIX, properties
 from pytest_tfperf.results import Check, without_praise
-from pytest_tfperf.runs import ProfiledTest
+from pytest_tfperf.runs import Outcome, ProfiledTest
 from pytest_tfperf.turns.calls import Replay
 from pytest_tfperf.turns.child_plugin import ChildServer, CoordinatedServer
 from pytest_tfperf.turns.names import (
@@ -182,7 +182,7 @@ def record_of(
     profiler: TfProfile,
     wanted: Wanted,
     checks: tuple[Check, ...],
-    outcome: str,
+    outcome: Outcome,
     only: str | None,
 ) -> ProfiledTest:
     """

@@ -70,7 +70,7 @@ class Registry:
         )
         if wrong:
             raise MetricError(f"pytest_tfperf_metrics: metric {name!r}: {wrong}")
-        self.own[name] = Metric(name, unit, better, scope, meaning)
+        self.own[name] = Metric(name, unit, better, scope, meaning)  # type: ignore[arg-type]
         self._functions[name] = function
 
     def measured(self, profile: Profile) -> Profile:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.files import replace_file
-from pytest_tfperf.json_file import JsonFileError, plain_strings, read_json
-from pytest_tfperf.report.run_schema import SchemaError, check_run
-from pytest_tfperf.runs import ProfiledTest, Run, refuse_format
-from pytest_tfperf.table_columns import readable_tables
+from pytest_tfperf.json_file import JsonFileError, indented_json, plain_strings, read_json
+from pytest_tfperf.report.run_details import with_checked_details
+from pytest_tfperf.runs import Run, damaged
 
 ENDINGS = (".json", ".html", ".md", ".csv")
 
@@ -46,7 +45,7 @@ def _rendered(run: Run, path: Path) -> str:
         from pytest_tfperf.report.csv import render_csv
 
         return render_csv(run)
-    return json.dumps(run.to_json(), indent=1, allow_nan=False) + "\n"
+    return indented_json(run.to_json()) + "\n"
 
 
 def read_run(path: Path) -> Run:
@@ -66,22 +65,8 @@ def read_run(path: Path) -> Run:
         raise TfperfError(
             f"{path}: a baseline file, and not a run file; write one with pytest --tfperf-report"
         )
-    refuse_format(data, str(path))
-    try:
-        check_run(data)
-    except SchemaError as error:
-        raise TfperfError(
-            f"{path}: damaged run file: {error}; write it again with pytest --tfperf-report"
-        ) from error
     run = Run.from_json(plain_strings(data), str(path))
     try:
-        return replace(run, tests=tuple(map(_with_readable_tables, run.tests)))
-    except ValueError as error:
-        raise TfperfError(f"{path}: damaged run file: {error}") from error
-
-
-def _with_readable_tables(test: ProfiledTest) -> ProfiledTest:
-    profiles = [
-        replace(profile, tables=readable_tables(profile.tables)) for profile in test.profiles
-    ]
-    return replace(test, profiles=tuple(profiles))
+        return with_checked_details(run)
+    except msgspec.ValidationError as error:
+        raise damaged(str(path), error) from error

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from msgspec import convert
+
 from pytest_tfperf.differences.hlo_diff import hlo_diff
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.facts.executions import Program, programs_of_run
@@ -15,7 +17,7 @@ from pytest_tfperf.metrics.timing import TRACED_NOTE
 from pytest_tfperf.report.table_numbers import shown, shown_alike, shown_factor
 from pytest_tfperf.results import FORMAT, Profile
 from pytest_tfperf.trace.logdir import find_traces
-from pytest_tfperf.values import Json, Table
+from pytest_tfperf.values import Json, Table, builtin
 
 
 def compared_json(before: ComparedTrace, after: ComparedTrace) -> Json:
@@ -88,7 +90,7 @@ def hlo_tables(before: ComparedTrace, after: ComparedTrace) -> Mapping[str, Tabl
     if not before.programs or not after.programs:
         return {}
     found = hlo_diff(before.programs, after.programs)
-    return {key: Table.from_json(plain_strings(asdict(table))) for key, table in found.items()}
+    return convert(plain_strings(builtin(found)), dict[str, Table])
 
 
 def comparison_notes(before: ComparedTrace, after: ComparedTrace) -> list[str]:

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from pytest_tfperf.baseline.step_time import Judgement, change_text, interval_text
 from pytest_tfperf.baseline.structure import against_profile, lost_compilation, structure_of
@@ -48,7 +49,7 @@ from pytest_tfperf.turns.paired_test import (
 )
 from pytest_tfperf.values import Json
 
-KIND = "against"
+KIND: Final = "against"
 
 _SLOWER_HELP = (
     LOOK_FURTHER,

@@ -184,7 +184,7 @@ def _with_others(profile: Profile, variant: str, variants: Iterable[str]) -> Pro
     """Return the profile with the names of the variants that it took turns with."""
     value = profile.value("step_time")
     others = [name for name in variants if name != variant]
-    step_time = replace(value, detail={**value.detail, TURNS_WITH: others})
+    step_time = value.changed(detail={**value.detail, TURNS_WITH: others})
     return replace(profile, metrics={**profile.metrics, "step_time": step_time})
 
 

@@ -6,13 +6,14 @@ A run file with every field that its schema names, and one text in every field t
 Choices (`verdict`, `unit`) are valid, numbers are plausible. So the file keeps to the schema, whatever the text is.
 """
 
+from helpers.paths import ROOT
+
 from pytest_tfperf.json_file import read_json
 from pytest_tfperf.metric_registry import METRICS
-from pytest_tfperf.report.run_schema import SCHEMA
-from pytest_tfperf.table_columns import _READ, MAYBE_NUMBER, NUMBER
+from pytest_tfperf.report.run_details import _COLUMNS
 from pytest_tfperf.values import COMPARISON, PARTS
 
-RUN_SCHEMA = read_json(SCHEMA)
+RUN_SCHEMA = read_json(ROOT / "docs" / "run.schema.json")
 CHECKED = ("step_time", "retraces")
 DETAILED = (*CHECKED, "input_bound", "throughput", "xla_compiles")
 """Metrics with every fact that the schema names; others have none."""
@@ -30,7 +31,7 @@ def example(part, text):
         return example(part["anyOf"][0], text)
     if "enum" in part:
         return part["enum"][0]
-    kind = part["type"][0] if isinstance(part["type"], list) else part["type"]
+    kind = part["type"]
     if kind == "object":
         return _object(part, text)
     if kind == "array":
@@ -60,13 +61,18 @@ def full_run(text, tests=("passed", "failed")):
 def _test(text, outcome, number):
     name = f"{text}{number or ''}"
     parts = {"profiles": [_profile(text)], "checks": list(_checks(text))}
-    return defined("test", text) | {"outcome": outcome, "nodeid": name, "key": name, **parts}
+    return defined("ProfiledTest", text) | {
+        "outcome": outcome,
+        "nodeid": name,
+        "key": name,
+        **parts,
+    }
 
 
 def _profile(text):
     """A profile with every metric, known and unknown, and every table."""
-    known = defined("value", text) | {"source": "trace", "why": None}
-    unknown = defined("value", text) | {"value": None, "source": None}
+    known = defined("Value", text) | {"source": "trace", "why": None}
+    unknown = defined("Value", text) | {"value": None, "source": None}
     metrics = {
         name: (unknown if n % 5 == 4 else known)
         | {"unit": METRICS[name].unit}
@@ -74,10 +80,10 @@ def _profile(text):
         for n, name in enumerate(METRICS)
     }
     own = f"{text} own"
-    step = defined("step", text) | {"parts_s": dict.fromkeys(PARTS, 0.1), "period_s": 0.9}
-    return defined("profile", text) | {
+    step = defined("Step", text) | {"parts_s": dict.fromkeys(PARTS, 0.1), "period_s": 0.9}
+    return defined("Profile", text) | {
         "metrics": metrics | {own: known},
-        "own": {own: defined("metric", text)},
+        "own": {own: defined("Metric", text)},
         "tables": {key: _table(text, cells) for key, cells in _tables(text)},
         "steps": [step, step, step | {"period_s": 1.8}],
     }
@@ -85,11 +91,8 @@ def _profile(text):
 
 def _tables(text):
     """Keys of tables with the cells of a row: text, numbers, nothing."""
-    for key, kinds in _READ.items():
-        yield (
-            key,
-            {name: 1.5 if kind in (NUMBER, MAYBE_NUMBER) else text for name, kind in kinds.items()},
-        )
+    for key, kinds in _COLUMNS.items():
+        yield key, {name: 1.5 if "float" in str(kind) else text for name, kind in kinds.items()}
     for key in (*OTHER_TABLES, text):
         yield key, {f"{text}.": text, "share": 0.5, f"{text}:": None}
     yield COMPARISON, {"result": f"against {text}", "a": text, "b": text}
@@ -105,9 +108,9 @@ def _table(text, cells):
 
 def _checks(text):
     """Checks of every kind and every verdict: of the step time, of another metric, and of what is no metric."""
-    check, rows = defined("check", text), RUN_SCHEMA["$defs"]["check"]["properties"]
-    verdicts = rows["verdict"]["enum"]
-    for number, kind in enumerate(rows["kind"]["enum"]):
+    check, parts = defined("Check", text), RUN_SCHEMA["$defs"]
+    verdicts = parts["Verdict"]["enum"]
+    for number, kind in enumerate(parts["Check"]["properties"]["kind"]["enum"]):
         for place, metric in enumerate((*CHECKED, text)):
             for verdict in verdicts[(number + place) % 3 :: 3]:
                 yield check | {"metric": metric, "kind": kind, "verdict": verdict, "profile": text}

@@ -26,7 +26,6 @@ LAYERS = (
         "quantities",
         "replaced",
         "summary",
-        "table_columns",
         "temporary",
         "text",
         "turn",

@@ -96,7 +96,7 @@ def test_each_kind_of_comparison_shows_a_change_that_does_not_gate():
 @pytest.mark.parametrize(("limit", "verdict"), [({}, "PASS"), ({"max_rise": 0.1}, "REGRESSION")])
 def test_with_other_packages_metrics_of_the_platform_are_shown_unless_limited(limit, verdict):
     before, after = (profile(python_calls=number) for number in (100, 200))
-    value = replace(after.metrics["python_calls"], detail=limit)
+    value = after.metrics["python_calls"].changed(detail=limit)
     after = replace(after, metrics={**after.metrics, "python_calls": value})
     [found] = against_profile(after, before, "keras 3.5.0", "against", is_same_platform=False)
     assert found.verdict is Verdict(verdict)

@@ -52,7 +52,7 @@ def test_a_profile_equals_its_old_baseline(old_run, key):
 def test_a_change_is_a_regression_over_the_old_baseline(old_run):
     test = old_run.tests[0]
     (measured,) = test.profiles
-    retraces = replace(measured.metrics["retraces"], number=3.0)
+    retraces = measured.metrics["retraces"].changed(number=3.0)
     worse = replace(measured, metrics={**measured.metrics, "retraces": retraces})
     place = Place.of("suite.py", OLD, None)
     checks = compare_with_baseline(worse, test.key, place, test.environment, "structural", None)

@@ -6,13 +6,25 @@ import pickle
 
 import pytest
 from helpers.builders import WORKLOAD, check, profile, record_of, value
+from msgspec import convert
 
 from pytest_tfperf.errors import TfperfError, UnknownMetric
-from pytest_tfperf.metric_registry import METRICS, Metric
+from pytest_tfperf.metric_registry import Metric
+from pytest_tfperf.report.run_file import read_run
 from pytest_tfperf.results import Check, Profile, Verdict, without_praise
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import headline
-from pytest_tfperf.values import PARTS, Advice, Column, Source, Step, Table, Value, titled_columns
+from pytest_tfperf.values import (
+    PARTS,
+    Advice,
+    Column,
+    Source,
+    Step,
+    Table,
+    Value,
+    builtin,
+    titled_columns,
+)
 
 
 def through_json(data):
@@ -51,13 +63,14 @@ def full_profile():
         ),
         blocks_s=(0.0125, 0.013),
         files={"trace": "/kept/host.xplane.pb"},
+        own={"rows": Metric("rows", "count", "lower", "program", "rows that are padding")},
     )
 
 
 @pytest.mark.parametrize("source", Source)
 def test_a_number_survives_json(source):
     before = Value.of("peak_memory", 1536, source, low=1000.0, where="train 3")
-    assert Value.from_json(through_json(before.to_json())) == before
+    assert convert(through_json(builtin(before)), Value) == before
 
 
 def test_a_table_keeps_its_first_rows_and_says_how_many_it_left_out():
@@ -87,24 +100,16 @@ def test_titles_that_are_alike_get_different_keys():
     assert [column.key for column in columns] == ["self", "self_2", "column", "column_2"]
 
 
-@pytest.mark.parametrize("row", [["MatMul"], ["MatMul", 0.5, 1]])
-def test_a_row_without_one_cell_for_each_column_is_refused(row):
-    columns = [{"key": key, "title": key, "unit": ""} for key in ("op", "self")]
-    data = {"title": "t", "columns": columns, "rows": [row]}
-    with pytest.raises(ValueError, match="one cell for each column"):
-        Table.from_json(data)
-
-
 def test_an_unknown_value_survives_json_with_its_reason():
     before = Value.unknown("epoch_gap", "no epoch ended")
-    assert before.to_json() == {
+    assert builtin(before) == {
         "value": None,
         "unit": "s",
         "source": None,
         "why": "no epoch ended",
         "detail": {},
     }
-    assert Value.from_json(through_json(before.to_json())) == before
+    assert convert(through_json(builtin(before)), Value) == before
 
 
 def test_a_profile_survives_json_without_its_result():
@@ -132,7 +137,7 @@ def test_a_profile_s_json_is_the_documented_object():
         "files",
         "own",
     ]
-    assert data["steps"] == [
+    assert list(data["steps"]) == [
         {"name": "train 3", "period_s": 0.0125, "parts_s": dict.fromkeys(PARTS, 0.001)}
     ]
     assert list(data["metrics"]["step_time"]) == ["value", "unit", "source", "why", "detail"]
@@ -156,16 +161,6 @@ def test_a_message_is_the_sentence_then_details_then_advice():
     assert more.lines == ("where: Map", "+1 ms", "over: 3 steps", "try: prefetch")
     assert found.to_json()["message"] == found.message
     assert Check.from_json(through_json(more.to_json())) == more
-
-
-def test_a_check_of_an_earlier_run_file_has_its_message_as_the_sentence():
-    found = check("FAIL", details=(("where", "Map"),))
-    data = through_json(found.to_json())
-    for name in ("sentence", "details", "advice"):
-        del data[name]
-    earlier = Check.from_json(data)
-    assert (earlier.sentence, earlier.lines) == (found.message, ())
-    assert earlier.message == found.message
 
 
 def test_a_text_of_several_lines_is_a_sentence_and_details():
@@ -323,17 +318,27 @@ def damage(*path, to):
         damage("tests", 0, "profiles", 0, "steps", to=[[]]),
         damage("tests", 0, "profiles", 0, "metrics", "step_time", to=0.1),
         damage("tests", 0, "profiles", 0, "metrics", "step_time", "value", to="fast"),
-        damage("tests", 0, "profiles", 0, "metrics", "step_time", "value", to=float("nan")),
         damage("tests", 0, "profiles", 0, "metrics", "step_time", "source", to="guess"),
         damage("tests", 0, "checks", 0, "verdict", to="FINE"),
         damage("tests", 0, "profiles", 0, "tables", "ops", "columns", 0, to="op"),
         damage("tests", 0, "profiles", 0, "tables", "ops", "columns", 0, "title", to=5),
         damage("tests", 0, "profiles", 0, "tables", "ops", "rows", 0, to=["MatMul"]),
+        damage("tests", 0, "profiles", 0, "tables", "ops", "rows", 0, to=["MatMul", 1, True, 0]),
+        damage("tests", 0, "profiles", 0, "metrics", "step_time", "value", to=None),
+        damage("tests", 0, "profiles", 0, "metrics", "step_time", "source", to=None),
+        damage("tests", 0, "profiles", 0, "metrics", "step_time", "why", to="unknown"),
+        damage("tests", 0, "profiles", 0, "metrics", "step_time", "detail", to={"low": "?"}),
+        damage("tests", 0, "profiles", 0, "workload", to={"inputs": [8]}),
+        damage("tests", 0, "checks", 0, "detail", to={"turns": [[1]]}),
+        damage("tests", 0, "environment", to={"setting": {"keras": 3}}),
     ],
 )
-def test_a_damaged_run_file_is_named_and_refused(data):
-    with pytest.raises(TfperfError, match=r"^run\.json: damaged run file: "):
-        Run.from_json(data, "run.json")
+def test_a_damaged_run_file_is_named_and_refused(tmp_path, data):
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(TfperfError) as refusal:
+        read_run(path)
+    assert str(refusal.value).startswith(f"{path}: damaged run file: ")
 
 
 @pytest.mark.parametrize(
@@ -344,6 +349,7 @@ def test_a_damaged_run_file_is_named_and_refused(data):
         ("tests", 0, "profiles", 0),
         ("tests", 0, "profiles", 0, "steps", 0),
         ("tests", 0, "profiles", 0, "advice", 0),
+        ("tests", 0, "profiles", 0, "own", "rows"),
     ],
 )
 def test_fields_of_a_later_version_are_left_out(path):
@@ -354,11 +360,6 @@ def test_fields_of_a_later_version_are_left_out(path):
         part = part[key]
     part["unheard_of"] = 1
     assert Run.from_json(data, "run.json") == expected
-
-
-def test_a_metric_of_a_later_version_is_read():
-    row = METRICS["step_time"]
-    assert Metric.from_json({**row._asdict(), "unheard_of": 1}) == row
 
 
 def test_a_profile_that_got_worse_by_one_metric_is_improved_by_none():

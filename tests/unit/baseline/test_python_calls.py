@@ -131,7 +131,7 @@ def test_unknown_calls_fail_only_a_test_that_limits_their_rise(place):
     assert compared(place, profile(python_calls=unknown))["python_calls"].verdict == (
         Verdict.INCONCLUSIVE
     )
-    limited = replace(unknown, detail={"max_rise": 0.0})
+    limited = unknown.changed(detail={"max_rise": 0.0})
     found = compared(place, profile(python_calls=limited))["python_calls"]
     assert found.verdict is Verdict.UNKNOWN
     assert found.sentence == (

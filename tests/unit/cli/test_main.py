@@ -157,7 +157,7 @@ UNREADABLE = {
     '{"format": 3, "tests": []}': ("format 3, this version reads format 2; upgrade pytest-tfperf"),
     '{"format": 1, "tests": []}': "format 1, written by an older version; record it again",
     '{"format": 2, "tests": []}': (
-        "damaged run file: the file must contain ['created'] properties; "
+        "damaged run file: Object missing required field `created`; "
         "write it again with pytest --tfperf-report"
     ),
 }

@@ -6,6 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from helpers.tables import cells
+from msgspec import convert
 
 from pytest_tfperf.metrics.batch_padding import (
     _optimal,
@@ -14,7 +15,7 @@ from pytest_tfperf.metrics.batch_padding import (
     padded_to_longest,
 )
 from pytest_tfperf.recording import Batches, BatchRows, Recording
-from pytest_tfperf.values import Unknown, Value
+from pytest_tfperf.values import Unknown, Value, builtin
 
 LENGTHS = np.array([3, 5, 7, 9, 100, 4, 6, 8])
 
@@ -150,4 +151,4 @@ def test_a_value_goes_through_json():
         recorded(component(((3, 5, 7, 9), (100, 4, 6, 8)), (9, 100)), n_batches=2)
     )
     assert value.number == pytest.approx(0.674312, abs=1e-6)
-    assert Value.from_json(json.loads(json.dumps(value.to_json()))) == value
+    assert convert(json.loads(json.dumps(builtin(value))), Value) == value

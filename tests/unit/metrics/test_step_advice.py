@@ -60,7 +60,7 @@ def test_each_rule_speaks_from_its_threshold_on():
             "10 % of the devices' time awaits what runs asynchronously (-done ops)",
         ),
         (
-            {"retraces": replace(Value.unknown("retraces", "?"), detail={"expensive_share": 0.2})},
+            {"retraces": Value.unknown("retraces", "?").changed(detail={"expensive_share": 0.2})},
             {},
             "20 % of the tf.functions' time is in calls that traced or ran eagerly",
         ),
@@ -188,7 +188,7 @@ def test_faster_products_save_half_of_the_products_time_at_most():
     used = value("tensor_core_time", 0.25, eligible_share=1 / 3)
     for given, share in [
         ({"tensor_core_time": used}, 0.6 / 3 * 0.75 / 2),
-        ({"half_precision": 0.0, "tensor_core_time": replace(used, number=1.0)}, 0.6 / 3 / 2),
+        ({"half_precision": 0.0, "tensor_core_time": used.changed(number=1.0)}, 0.6 / 3 / 2),
     ]:
         profile = stepping(given, device_compute=0.6)
         (advice,) = advise(profile)
@@ -197,7 +197,7 @@ def test_faster_products_save_half_of_the_products_time_at_most():
 
 
 def test_advice_on_types_knows_what_the_gpu_has():
-    none = replace(Value.unknown("tensor_core_time", "?"), detail={"no_tensor_cores": True})
+    none = Value.unknown("tensor_core_time", "?").changed(detail={"no_tensor_cores": True})
     assert advise(stepping({"half_precision": 0.0, "tensor_core_time": none})) == ()
     for detail, types in [({}, "16-bit or TF32 types"), ({"no_tf32": True}, "16-bit types")]:
         used = value("tensor_core_time", 0.25, **detail)

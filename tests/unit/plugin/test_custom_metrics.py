@@ -18,6 +18,7 @@ from pytest_tfperf.baseline.store import Place, read_structure, read_times
 from pytest_tfperf.checks.arguments import Wanted, argument_names, parse_limit_lines
 from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.errors import LimitError, MetricError, TfperfError, UnknownMetric
+from pytest_tfperf.metric_registry import Metric
 from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.report.terminal import render
 from pytest_tfperf.results import Profile
@@ -182,11 +183,8 @@ def test_a_profile_of_a_run_without_own_metrics_is_as_it_was():
 def test_rows_go_where_the_profile_goes():
     found = registry_of().measured(profile(step_time=1))
     again = Profile.from_json(json.loads(json.dumps(found.to_json())))
-    assert (
-        again.own
-        == found.own
-        == {"tokens": ("tokens", "1/s", "higher", "machine", "tokens a second")}
-    )
+    row = Metric("tokens", "1/s", "higher", "machine", "tokens a second")
+    assert again.own == found.own == {"tokens": row}
     assert again.tokens == 1
     assert list(again.registry)[-1] == "tokens"
 
@@ -201,7 +199,8 @@ def test_a_unit_that_no_version_had_is_a_damaged_run_file():
     data = run_of(record_of(registry_of().measured(profile()))).to_json()
     data["tests"][0]["profiles"][0]["own"]["tokens"]["unit"] = "furlong"
     with pytest.raises(
-        TfperfError, match=r"run\.json: damaged run file: ValueError at the unit 'furlong'"
+        TfperfError,
+        match=r"run\.json: damaged run file: Invalid enum value 'furlong' - at `\$\.tests",
     ):
         Run.from_json(data, "run.json")
 

@@ -72,7 +72,7 @@ def test_busy_accelerators_are_not_idle():
 
 
 def test_full_buffers_do_not_hide_the_bottleneck():
-    hidden = replace(value("input_bound", 0.7), source=Source.CORRECTED)
+    hidden = value("input_bound", 0.7).changed(source=Source.CORRECTED)
     shown = of_steps(*steps(input=0.02, host_compute=0.98), input_bound=hidden)
     assert verdict(shown) == (
         "Waiting for input takes 70 % of the step once its buffers are empty."
