@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pytest_tfperf.baseline.totals import COUNTED_STEPS
+import msgspec
+from msgspec import Meta, Struct
+
 from pytest_tfperf.errors import BaselineError, CaptureError
 from pytest_tfperf.json_file import JsonFileError, parse_json, read_text
 from pytest_tfperf.machine.locks import held
-from pytest_tfperf.values import Json
+from pytest_tfperf.text import elide
+from pytest_tfperf.values import Json, Workload
 
 FOLDER = "__tfperf__"
 OPS = "ops"
@@ -38,6 +40,59 @@ BASELINE_FORMAT = 1
 _LOCK_SECONDS = 60
 _SHORTEST_S, _LONGEST_S = 1e-9, 1e7
 _RESTORE = "restore it from git, or delete it and run --tfperf-update"
+_WIDTH = 160
+"""Characters of what is wrong with a file."""
+RUN_WORDS = ("commit", "created")
+"""What a run of a timing file has besides its metrics."""
+_Lists = dict[str, dict[str, float]]
+
+
+class _Listed(Struct, kw_only=True):
+    """The lists of an entry: numbers by platform and name."""
+
+    workload: Workload
+    ops: _Lists = {}
+    op_types: _Lists = {}
+    in_xla: _Lists = {}
+    outside_xla: _Lists = {}
+    python_functions: _Lists = {}
+
+
+class _Entry(_Listed, kw_only=True):
+    program: dict[str, float]
+    platform: dict[str, dict[str, float]]
+    setting: dict[str, str]
+    pipeline: list[str] = []
+    counted_steps: int = 0
+
+
+class _Structure(Struct):
+    tests: dict[str, _Entry]
+
+
+class _Detail(Struct):
+    lists: dict[str, _Listed]
+
+
+class _Run(Struct, kw_only=True):
+    """The times of a run, or of the anchor; other metrics are numbers too."""
+
+    commit: str = ""
+    created: str = ""
+    runs: Annotated[float, Meta(ge=1)] = 1
+    step_time: Annotated[float, Meta(ge=_SHORTEST_S, le=_LONGEST_S)] = 1
+
+
+class _History(Struct, kw_only=True):
+    workload: Workload
+    runs: list[_Run]
+    anchor: _Run
+    since: str = ""
+
+
+class _Times(Struct):
+    machine: dict[str, Any]
+    tests: dict[str, _History]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +213,8 @@ def read_machine(path: Path) -> Json:
     Raises:
         BaselineError: As `read_times`.
     """
-    machine = read_file(path).get("machine", {})
-    return machine if isinstance(machine, dict) else {}
+    machine: Json = read_file(path).get("machine", {})
+    return machine
 
 
 def refuse_other_kind(path: Path, content: Json, kind: str) -> None:
@@ -217,77 +272,23 @@ def read_file(path: Path) -> Json:
             f"baseline {path}: format {version}, this version reads up to {BASELINE_FORMAT}; "
             "upgrade pytest-tfperf"
         )
-    if type(version) is not int or version < 1 or not _well_formed(content):
+    if type(version) is not int or version < 1:
         raise BaselineError(f"baseline {path}: not a baseline file; {_RESTORE}")
+    try:
+        msgspec.convert(content, {TIMES: _Times, DETAIL: _Detail}.get(_kind(content), _Structure))
+        for entry in content["tests"].values() if _kind(content) == TIMES else ():
+            for run in (*entry["runs"], entry["anchor"]):
+                times = {name: run[name] for name in run if name not in RUN_WORDS}
+                msgspec.convert(times, dict[str, float])
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a surrogate pair
+        why = elide(" ".join(str(error).split()), _WIDTH)
+        raise BaselineError(f"baseline {path}: damaged: {why}; {_RESTORE}") from error
     return content
-
-
-def _well_formed(content: Json) -> bool:
-    """Return whether its entries have the right types."""
-    shape = {TIMES: _is_history, DETAIL: _has_lists}.get(_kind(content), _is_structure)
-    entries = content.get("lists", content.get("tests"))
-    return isinstance(entries, dict) and all(
-        _are_dicts(entry, "workload") and shape(entry) for entry in entries.values()
-    )
-
-
-def _is_structure(entry: Json) -> bool:
-    pipeline = entry.get("pipeline", [])  # this and the lists of platforms are optional
-    return (
-        _are_dicts(entry, "program", "platform", "setting")
-        and type(entry.get(COUNTED_STEPS, 0)) is int
-        and isinstance(pipeline, list)
-        and all(isinstance(stage, str) for stage in pipeline)
-        and all(map(_are_numbers, (entry["program"], *entry["platform"].values())))
-        and _has_lists(entry)
-    )
-
-
-def _has_lists(entry: Json) -> bool:
-    """Return whether the lists of an entry, if it has them, are numbers by platform and name."""
-    lists = [entry.get(name, {}) for name in _LISTS]
-    return all(isinstance(one, dict) and all(map(_are_numbers, one.values())) for one in lists)
-
-
-def _is_history(entry: Json) -> bool:
-    runs, since = entry.get("runs"), entry.get("since", "")
-    return (
-        isinstance(runs, list)
-        and isinstance(since, str)
-        and all(map(_is_run, (*runs, entry.get("anchor"))))
-    )
-
-
-def _is_run(run: object) -> bool:
-    """Return whether an object holds the times of a run or of the anchor."""
-    return (
-        _are_numbers(run)
-        and isinstance(run, dict)
-        and is_step_time(run.get("step_time", 1))
-        and run.get("runs", 1) >= 1
-    )
 
 
 def is_step_time(seconds: float) -> bool:
     """Return whether a number can be a step time; the spread of others leaves floating point."""
     return _SHORTEST_S <= seconds <= _LONGEST_S
-
-
-def _are_dicts(entry: object, *names: str) -> bool:
-    return isinstance(entry, dict) and all(isinstance(entry.get(name), dict) for name in names)
-
-
-def _are_numbers(values: object) -> bool:
-    """Return whether an object holds finite numbers, apart from commit and date."""
-    return isinstance(values, dict) and all(
-        isinstance(value, str)
-        if name in RUN_WORDS
-        else isinstance(value, (int, float)) and math.isfinite(value)
-        for name, value in values.items()
-    )
-
-
-RUN_WORDS = ("commit", "created")
 
 
 @contextmanager

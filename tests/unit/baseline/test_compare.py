@@ -755,7 +755,7 @@ def test_damaged_lists_are_an_error_of_the_baseline(new_place):
             path.write_text(json.dumps(content))
             if path == place.structure or "pipeline" not in damaged:
                 found = refusal(BaselineError, compare, place, profile(retraces=0))
-                assert f"{path}: not a baseline file" in found, damaged
+                assert f"{path}: damaged: Expected `" in found, damaged
             path.write_text(before)
 
 

@@ -185,4 +185,4 @@ def test_a_damaged_list_is_an_error_of_the_baseline(new_place):
         content["lists"]["test_step"]["python_functions"] = damaged
         place.detail.write_text(json.dumps(content))
         found = refusal(BaselineError, compared, place, calling(BEFORE))
-        assert "not a baseline file" in found, damaged
+        assert ": damaged: Expected `" in found, damaged

@@ -198,7 +198,7 @@ def edited_to_nonsense(path):
         ),
         (newer, "format 9, this version reads up to 1; upgrade pytest-tfperf"),
         (edited_by_hand, "not JSON"),
-        (edited_to_nonsense, "not a baseline file; restore it from git"),
+        (edited_to_nonsense, "`; restore it from git"),
     ],
 )
 def test_a_damaged_baseline_is_named_and_all_files_are_as_they_were(
