@@ -6,8 +6,12 @@ Names are imported when they are first used, so that `import pytest_tfperf` stay
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False  # as in `typing`, which would be imported for this alone
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pytest_tfperf.errors import (
         PytestTfperfDeprecationWarning,
         TfperfError,
@@ -61,3 +65,23 @@ if not TYPE_CHECKING:  # type checkers know the names, and find misspelt ones
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+if "pytest" in sys.modules:
+    from importlib.machinery import ModuleSpec, PathFinder
+
+    class _PlainImports:
+        """
+        Find this package's modules before pytest, which would rewrite the asserts of a plugin.
+
+        It keeps what it rewrote only where Python may write bytecode. Elsewhere it compiles
+        hundreds of modules in each run, which takes a second. An installed package has bytecode.
+        """
+
+        @staticmethod
+        def find_spec(name: str, path: Sequence[str] | None, _: object = None) -> ModuleSpec | None:
+            """Return where a module of this package is; None for others."""
+            return PathFinder.find_spec(name, path) if name.startswith(_WITHIN) else None
+
+    _WITHIN = f"{__name__}."
+    sys.meta_path.insert(0, _PlainImports)

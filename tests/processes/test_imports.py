@@ -83,3 +83,19 @@ def test_tests_that_profile_nothing_load_no_framework(pytester):
     result.assert_outcomes(passed=2, skipped=1)
     run = json.loads((pytester.path / "run.json").read_text())
     assert [test["environment"] for test in run["tests"]] == [{}, {}]
+
+
+REWRITTEN = """
+import sys
+
+def test_of(request):
+    import pytest_tfperf.plugin.items
+    loaders = {type(module.__loader__).__name__ for name, module in sys.modules.items() if name.startswith("pytest_tfperf.")}
+    assert loaders == {"SourceFileLoader"}
+"""
+
+
+def test_pytest_rewrites_no_module_of_the_plugin(pytester):
+    """It compiles those that it rewrites in each run that may write no bytecode."""
+    pytester.makepyfile(REWRITTEN)
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
