@@ -255,12 +255,16 @@ def _group_seconds(root: Path, groups: Collection[int]) -> float:
 
     Source: fields 5 and 14 to 17 (Linux, proc_pid_stat(5)).
     """
-    ticks = 0
+    ticks = sum(sum(map(int, fields[11:15])) for _, fields in processes_of(groups, root))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def processes_of(groups: Collection[int], root: Path = _ROOT) -> Iterator[tuple[Path, list[str]]]:
+    """Yield the folder in /proc of each process of some groups, and its fields from state on."""
     for path in root.glob("proc/[0-9]*/stat"):
         fields = _text(path).rpartition(")")[2].split()
         if fields and int(fields[2]) in groups:
-            ticks += sum(map(int, fields[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
+            yield path.parent, fields
 
 
 def _cpu_seconds(stat: str, cores: tuple[int, ...]) -> tuple[float, float] | None:
@@ -314,18 +318,23 @@ def _quota(root: Path) -> tuple[int, int] | None:
     places. Source: Linux, Documentation/admin-guide/cgroup-v2.rst (cpu.stat: nr_periods,
     nr_throttled) and Documentation/scheduler/sched-bwc.rst.
     """
+    for group in control_groups("cpu", root):
+        stat = dict(re.findall(r"^(\w+) (\d+)$", _text(group / "cpu.stat"), re.M))
+        if int(stat.get("nr_periods", 0)):
+            return int(stat["nr_periods"]), int(stat.get("nr_throttled", 0))
+    return None
+
+
+def control_groups(controller: str, root: Path = _ROOT) -> Iterator[Path]:
+    """Yield the folders of this process's control groups of cgroup v2 and v1, innermost first."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
         own = Path(path.lstrip("/"))
         for group in (own, *own.parents):
-            text = _text(root / "sys/fs/cgroup" / controllers / group / "cpu.stat")
-            stat = dict(re.findall(r"^(\w+) (\d+)$", text, re.M))
-            if int(stat.get("nr_periods", 0)):
-                return int(stat["nr_periods"]), int(stat.get("nr_throttled", 0))
-    return None
+            yield root / "sys/fs/cgroup" / controllers / group
 
 
 def _text(path: Path) -> str:

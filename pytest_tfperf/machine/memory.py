@@ -7,13 +7,14 @@ import gc
 import os
 import re
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.frameworks.in_use import gpu_bytes, tensor_bytes
+from pytest_tfperf.machine.conditions import control_groups, processes_of
 from pytest_tfperf.recording import UNSEEN, MemorySamples
 from pytest_tfperf.stats.slope import slope_with_interval
 from pytest_tfperf.values import Unknown
@@ -109,10 +110,7 @@ def read_resident(root: Path = _ROOT) -> Resident | Unknown:
     heap = read_heap()
     if isinstance(heap, Unknown):
         return heap
-    try:
-        text = (root / "proc/self/status").read_text("utf-8", errors="replace")
-    except OSError:
-        text = ""
+    text = _text(root / "proc/self/status")
     kib = {name: int(size) for name, size in re.findall(r"^Vm(\w+):\s+(\d+) kB$", text, re.M)}
     if not {"RSS", "HWM", "Swap"} <= kib.keys():
         return Unknown("the system does not show the resident set of this process")
@@ -153,6 +151,55 @@ def most_growth(before: Resident | Unknown, after: Resident | Unknown) -> int | 
             "that it ever held"
         )
     return max(after.most - before.now, 0) + before.reusable
+
+
+# of a control group: its limit, its use, and the pages of files in it that are freed when needed
+_GROUP_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+
+
+def available_bytes(root: Path = _ROOT) -> int | None:
+    """
+    Return the bytes that new processes may take; None if the system does not show them.
+
+    They are those of the system, or of a control group of this process that has fewer. Source:
+    MemAvailable (Linux, proc_meminfo(5)); Documentation/admin-guide/cgroup-v2.rst and
+    cgroup-v1/memory.rst.
+    """
+    kib = re.search(r"^MemAvailable:\s+(\d+) kB$", _text(root / "proc/meminfo"), re.M)
+    if kib is None:
+        return None
+    left = [int(kib[1]) << 10]
+    for group in control_groups("memory", root):
+        for of_limit, of_use, of_files in _GROUP_FILES:
+            limit, used = _text(group / of_limit).strip(), _text(group / of_use).strip()
+            if limit.isdecimal() and used.isdecimal():
+                files = re.search(rf"^{of_files} (\d+)$", _text(group / "memory.stat"), re.M)
+                left.append(int(limit) - int(used) + (int(files[1]) if files else 0))
+    return max(min(left), 0)
+
+
+def private_bytes(groups: Collection[int], root: Path = _ROOT) -> int:
+    """
+    Return the bytes in memory of the processes of some groups, without pages of files.
+
+    Source: fields 2 and 3 of /proc/PID/statm, in pages (Linux, proc_pid_statm(5)).
+    """
+    pages = 0
+    for folder, _ in processes_of(groups, root):
+        fields = _text(folder / "statm").split()
+        pages += int(fields[1]) - int(fields[2]) if fields else 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file, empty if it cannot be read."""
+    try:
+        return path.read_text("utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from pytest_tfperf.machine.conditions import other_load, read_cpu
 from pytest_tfperf.machine.cores import pinned, split_cores
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.machine.locks import held
+from pytest_tfperf.machine.memory import available_bytes, private_bytes
 from pytest_tfperf.results import Check, Verdict
 from pytest_tfperf.stats.process_spread import Residuals, for_other_tests, residuals
 from pytest_tfperf.stats.sequential import LEAST_TURNS, has_enough_turns
@@ -43,6 +44,9 @@ from pytest_tfperf.turns.reports import last_lines, report_from
 from pytest_tfperf.turns.verdicts import Terms, absent_check, undecided, verdicts
 from pytest_tfperf.turns.versions import Target, find_versions, pytest_run
 from pytest_tfperf.values import Json, Unknown
+
+_ROOM = 1.5
+"""Memory that stays available while pairs wait, in multiples of what the largest one holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +88,7 @@ class ItemRun:
             self.announce("")
 
     def _run(self, pair: ProcessPair, following: str | None) -> str | None:
+        self.processes.make_room()
         test = self.processes.key(self.item)
         ref = pair.ref_with(test)
         names = following, following if pair.ref_with(following) else None
@@ -189,9 +194,9 @@ class ItemRun:
         began = perf_counter()
         found: dict[str, PairedTurns] = {}
         # processes that stay hold the memory of a GPU, which the first pair needs
-        stays = n == 1 and not visible_gpus()
+        alone = bool(visible_gpus())
         try:
-            items = self.companions if stays else [self.item]
+            items = [self.item] if alone else self.companions
             pair = self.processes.pair(self.clustered, items, n)
             if isinstance(pair.ref, Unknown):
                 raise PairedError(pair.ref.why)
@@ -212,10 +217,10 @@ class ItemRun:
             with naming_awaited(pair.processes), _measuring_alone(self.announce):
                 self._repeat(pair, take_again)
         except BaseException:
-            self.processes.end_pairs(self.clustered, since=n)
+            self.processes.end_pair(self.clustered, n)
             raise
-        if not stays:
-            self.processes.end_pairs(self.clustered, since=n)
+        if alone:
+            self.processes.end_pair(self.clustered, n)
         return found
 
     def _repeat(self, pair: ProcessPair, take_turns: TakeTurns) -> None:
@@ -348,6 +353,11 @@ class ProcessPair:
             process.interrupt()
 
 
+def _held_by(pair: ProcessPair) -> int:
+    """Return the bytes of memory that a pair holds."""
+    return private_bytes([process.pid for process in pair.processes])
+
+
 class VersionProcesses:
     """
     Writes the ref's files, starts processes for both versions, and keeps pairs for later tests.
@@ -355,7 +365,8 @@ class VersionProcesses:
     TensorFlow reads XLA's flags when it starts. So tests with autocluster=True (`clustered`) have
     pairs of their own. Their first pair runs all tests. The second one runs those that the first
     leaves undecided; it starts together with the first, so that TensorFlow's start costs little
-    time. Further pairs run one test each.
+    time. Each further pair runs those that the pairs before leave undecided. All of them stay for
+    later tests, stopped while they wait, as long as there is memory for another pair.
 
     Args:
         config: The run's configuration.
@@ -402,13 +413,23 @@ class VersionProcesses:
             pair = self._pairs[clustered, n] = self._new_pair(clustered, items, n)
         return pair
 
-    def end_pairs(self, clustered: bool, since: int) -> None:
-        """End the pairs from this number on, as Ctrl-C does."""
-        for key in [key for key in self._pairs if key[0] == clustered and key[1] >= since]:
-            self._pairs.pop(key).interrupt()
+    def end_pair(self, clustered: bool, n: int) -> None:
+        """End a pair, if there is one, as Ctrl-C does."""
+        if (pair := self._pairs.pop((clustered, n), None)) is not None:
+            pair.interrupt()
+
+    def make_room(self) -> None:
+        """End pairs after the second, the last one first, until there is memory for another one."""
+        while later := [key for key in self._pairs if key[1] > 1]:
+            left = available_bytes()
+            if left is not None and left > _ROOM * max(map(_held_by, self._pairs.values())):
+                return
+            self.end_pair(*max(later, key=lambda key: key[1]))
 
     def _new_pair(self, clustered: bool, items: Sequence[pytest.Item], n: int) -> ProcessPair:
         """Start a pair and await it; the first one together with the second."""
+        if n > 1:
+            self.make_room()
         first = self._start(clustered, items, n, self.cores)
         if n > 0 or not self._starts_ahead or (clustered, 1) in self._pairs:
             return first.ready()
@@ -441,9 +462,9 @@ class VersionProcesses:
         """
         Start two processes that collect the files of some tests at the same time.
 
-        The first pair starts in random order, each later one in reverse. Of two processes of the
-        same code, the one that started well before the other was 0.3 % slower (22 pairs of either
-        order). So a second pair does not favour the version that the first one did.
+        The first pair starts in random order, the second in reverse, and so on. Of two processes
+        of the same code, the one that started well before the other was 0.3 % slower (22 pairs of
+        either order). So a second pair does not favour the version that the first one did.
 
         Args:
             clustered: True for tests with autocluster=True.
@@ -456,10 +477,9 @@ class VersionProcesses:
         """
         root = self.versions.tree.root
         files = sorted({Path(os.path.relpath(item.path, root)).as_posix() for item in items})
-        self._order.reverse()
         starting = _StartingPair()
         with starting.killed_on_error():
-            for is_tree in self._order:
+            for is_tree in self._order[:: -1 if n % 2 else 1]:
                 run = pytest_run(self._config, self.versions, is_tree, files, clustered, n == 0)
                 starting.start(is_tree, replace(run, cores=cores), self._cleanup)
         return starting

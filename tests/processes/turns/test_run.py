@@ -429,6 +429,31 @@ def test_files_that_are_alike_are_said_to_be_and_nothing_else_is_measured_meanwh
     assert run.status == 0
 
 
+NOTED = """
+import os
+import model
+import pytest
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_slower(tf_profile, n):
+    with open(os.environ["NOTED"], "a") as file:
+        file.write(f"{os.getpid()}\\n")
+    tf_profile(model.SLOWER)
+"""
+
+
+@pytest.mark.full
+def test_all_pairs_of_processes_serve_later_tests(tmp_path):
+    committed = {"src/model.py": THERE, "test_noted.py": NOTED}
+    run = Project(tmp_path, committed, {"src/model.py": HERE}).run(NOTED=f"{tmp_path}/pids")
+    for n in (1, 2):
+        verdict, message = run.checks(f"test_slower[{n}]")[TIME]
+        assert verdict == "REGRESSION"
+        assert "in 3 pairs of processes" in message
+    pids = (tmp_path / "pids").read_text().split()
+    assert sorted(map(pids.count, set(pids))) == [2] * 6
+
+
 @pytest.mark.full
 def test_a_ref_that_cannot_start_makes_its_tests_unknown(tmp_path):
     broken = {"conftest.py": "raise ValueError('no way there')"}

@@ -12,7 +12,9 @@ from pytest_tfperf.machine import memory
 from pytest_tfperf.machine.memory import (
     Held,
     Resident,
+    available_bytes,
     most_growth,
+    private_bytes,
     read_heap,
     read_held,
     read_resident,
@@ -140,3 +142,53 @@ def test_a_new_window_forgets_the_samples_of_the_last(monkeypatch):
     use.sample(4)
     assert use.samples.n_steps == (0, 4)
     assert use.samples.devices == (5, 5)
+
+
+def write(root, **files):
+    for name, text in files.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_memory_that_is_available_is_the_least_of_system_and_control_groups(tmp_path):
+    """A limit of a group counts with what it may drop; one of a group around it counts too."""
+    system = {"proc__meminfo": "MemTotal: 9 kB\nMemAvailable:      8 kB\n"}
+    v2 = {"memory.max": "6000\n", "memory.current": "5000\n", "memory.stat": "inactive_file 70\n"}
+    v1 = {"memory.limit_in_bytes": "900", "memory.usage_in_bytes": "100", "memory.stat": ""}
+    unlimited = {"memory.max": "max\n", "memory.current": "5000\n"}
+    cases = [
+        ("0::/a/b\n", {}, 8192),
+        ("0::/a/b\n", {"a/b": unlimited}, 8192),
+        ("0::/a/b\n", {"a/b": v2}, 1070),
+        ("0::/a/b\n", {"a": v2, "a/b": unlimited}, 1070),
+        ("0::/\n", {"": v2}, 1070),
+        ("0::/\n", {"": {**v2, "memory.current": "7000"}}, 0),
+        ("2:cpu:/y\n3:memory:/y\n0::/\n", {"memory/y": v1}, 800),
+        ("", {"": v2}, 8192),
+    ]
+    for n, (own, groups, bytes_) in enumerate(cases):
+        root = tmp_path / str(n)
+        files = {
+            f"sys__fs__cgroup__{group}__{name}": text
+            for group, texts in groups.items()
+            for name, text in texts.items()
+        }
+        write(root, **system, proc__self__cgroup=own, **files)
+        assert available_bytes(root) == bytes_, (own, groups)
+    assert available_bytes(tmp_path) is None
+
+
+def test_private_memory_is_that_of_all_processes_of_the_groups(tmp_path):
+    for pid, group in ((10, 10), (11, 10), (12, 12)):
+        write(
+            tmp_path,
+            **{
+                f"proc__{pid}__stat": f"{pid} (a b) S 1 {group} {'0 ' * 20}",
+                f"proc__{pid}__statm": f"900 {pid} 3 1 0 1 0",
+            },
+        )
+    page = os.sysconf("SC_PAGE_SIZE")
+    assert private_bytes([10], tmp_path) == (7 + 8) * page
+    assert private_bytes([10, 12], tmp_path) == (7 + 8 + 9) * page
+    assert private_bytes([9], tmp_path) == 0

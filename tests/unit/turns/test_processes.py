@@ -19,6 +19,7 @@ class Process:
     """Has collected, and knows whether it was ended."""
 
     has_ended = False
+    pid = 0
 
     def await_collected(self):
         pass
@@ -102,9 +103,9 @@ def test_without_the_ref_the_working_tree_runs_alone(sides, started):
 
 def test_without_the_working_tree_no_ref_goes_on(sides, started):
     several, _ = sides(OURS)
-    for _ in range(2):  # in either order
+    for n in range(2):  # in either order
         with pytest.raises(PairedError, match=f"{OURS} cannot be started"):
-            several.pair(False, [])
+            several.pair(False, [], n)
     several.close()
     [ref] = started[THEIRS]
     assert ref.has_ended
@@ -122,18 +123,49 @@ def test_a_second_pair_starts_with_the_first_and_runs_on_the_cores_of_all(sides,
     several.close()
 
 
-def test_pairs_are_ended_from_a_number_on(sides):
-    several, _ = sides(starts_ahead=True)
-    first, second = several.pair(False, []), several.pair(False, [], 1)
-    third, clustered = several.pair(False, [], 2), several.pair(True, [], 2)
-    several.end_pairs(False, since=1)
-    assert [pair.is_whole for pair in (first, second, third, clustered)] == [
-        True,
-        False,
-        False,
-        True,
+def test_a_pair_that_is_ended_starts_again_in_its_order(sides):
+    several, order = sides(starts_ahead=True)
+    pairs = [several.pair(False, [], n) for n in range(3)]
+    clustered = several.pair(True, [], 1)
+    several.end_pair(False, 1)
+    several.end_pair(False, 7)  # there is none
+    assert [pair.is_whole for pair in (*pairs, clustered)] == [True, False, True, True]
+    assert several.pair(False, [], 1) is not pairs[1]
+    assert order[-2:] == order[2:4]
+    several.close()
+
+
+def test_pairs_stay_while_there_is_memory_for_another_one(sides, monkeypatch):
+    def ended(available):
+        """Numbers of the pairs that end where so much memory is available at each reading."""
+        several, _ = sides(starts_ahead=True)
+        monkeypatch.setattr(processes, "available_bytes", lambda: 10_000)
+        pairs = [several.pair(False, [], n) for n in range(5)]
+        left = iter(available)
+        monkeypatch.setattr(processes, "available_bytes", lambda: next(left))
+        several.make_room()
+        found = [n for n, pair in enumerate(pairs) if not pair.is_whole]
+        several.close()
+        return found
+
+    monkeypatch.setattr(processes, "private_bytes", lambda pids: 500 * len(pids))
+    cases = [
+        ([1501], []),
+        ([1500, 1501], [4]),
+        ([0, 1000, 1501], [3, 4]),
+        ([0, 0, 0], [2, 3, 4]),  # the first two are needed by most tests
+        ([None, None, None], [2, 3, 4]),  # unknown
     ]
-    assert several.pair(False, [], 1) is not second
+    for available, numbers in cases:
+        assert ended(available) == numbers, available
+
+
+def test_a_further_pair_starts_where_others_have_made_room(sides, monkeypatch):
+    monkeypatch.setattr(processes, "private_bytes", lambda pids: 1)
+    monkeypatch.setattr(processes, "available_bytes", lambda: 0)
+    several, _ = sides()
+    pairs = [several.pair(False, [], n) for n in range(4)]
+    assert [pair.is_whole for pair in pairs] == [True, True, False, True]
     several.close()
 
 
