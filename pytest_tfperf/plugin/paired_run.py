@@ -187,11 +187,12 @@ class PairedRun:
         self, item: pytest.Item, processes: VersionProcesses
     ) -> Iterator[pytest.TestReport]:
         """Yield the reports of a test from the working tree's process."""
-        pair = self._pair(item, processes)
+        announce = announcer(item, self._options.on_terminal)
+        pair = self._pair(item, processes, announce)
         if isinstance(pair, Unknown):
             yield failed_report(item, pair.why, [])
             return
-        stopped, died = self._run(item, processes, pair)
+        stopped, died = self._run(item, processes, pair, announce)
         for warning in pair.tree.warnings:
             record_warning(item, warning)
         reports = [report_from(item, report) for report in pair.tree.reports]
@@ -203,19 +204,28 @@ class PairedRun:
         if died:
             yield failed_report(item, died, reports)
 
-    def _pair(self, item: pytest.Item, processes: VersionProcesses) -> ProcessPair | Unknown:
+    def _pair(
+        self, item: pytest.Item, processes: VersionProcesses, announce: Callable[[str], None]
+    ) -> ProcessPair | Unknown:
         """Return the processes for a test, if that of the working tree has collected it."""
         clustered = self._is_clustered(item)
+        if not processes.is_started(clustered, 0):
+            announce("starting processes of both versions")
         try:
             pair = processes.pair(clustered, self._items[clustered])
             pair.tree.require(processes.key(item))
         # plugins for time limits raise the last
         except (PairedError, pytest.fail.Exception) as error:
+            announce("")
             return Unknown(str(error))
         return pair
 
     def _run(
-        self, item: pytest.Item, processes: VersionProcesses, pair: ProcessPair
+        self,
+        item: pytest.Item,
+        processes: VersionProcesses,
+        pair: ProcessPair,
+        announce: Callable[[str], None],
     ) -> tuple[str | None, str]:
         """Run a test; return why it stopped the run, and why its process could not go on."""
         following = self._following.get(item)
@@ -225,7 +235,7 @@ class PairedRun:
             companions=self._items[self._is_clustered(item)],
             clustered=self._is_clustered(item),
             terms=self._terms(processes),
-            announce=announcer(item, self._options.on_terminal),
+            announce=announce,
             note_residuals=self._note_residuals,
         )
         try:

@@ -1,4 +1,4 @@
-"""Show the window of a profile that runs: on a terminal, or as lines in the log of a CI job."""
+"""Show what of a profile runs, and how long it will about take: on a terminal, or in a log."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from typing import Any
 
 import pytest
 
-_HEARTBEAT_S = {"ci": 20.0, "worker": 5.0}
-"""Least seconds between two lines, in the log of a CI job and on the terminal of a worker's run."""
+from pytest_tfperf.plugin.workers import is_worker
+from pytest_tfperf.turns.pytest_child import is_child
+
+_INTERVAL_S = 10.0
+"""Least seconds between two lines in a log, and from the first profiled test to the first line."""
+_LAST: pytest.StashKey[float] = pytest.StashKey()
 
 
 def announcer(item: pytest.Item, on_terminal: bool) -> Callable[[str], None]:
     """
-    Return a function that shows a text behind pytest's line on a terminal, and removes the last.
+    Return a function that shows a text: behind pytest's line on a terminal, else as a line.
 
-    In a CI job it writes a line, at most every 20 s. So does a worker of pytest-xdist, every 5 s on
-    a terminal. It does nothing elsewhere, or if the test itself may write there (`-s`).
+    A terminal shows the last text, and none at the end. A log, and a run of pytest-xdist, get a
+    line every ten seconds at most; with `-q` only the log of a CI job does. Nothing is shown where
+    the test itself may write (`-s`).
     """
-    capture = item.config.pluginmanager.get_plugin("capturemanager")
-    if capture is None or item.config.option.capture != "fd":
+    config = item.config
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    if capture is None or config.option.capture != "fd" or is_child(config):
         return lambda _: None
-    in_worker = hasattr(item.config, "workerinput")
-    if os.environ.get("CI"):
-        return _heartbeat(item, capture, _HEARTBEAT_S["ci"], in_worker)
-    if in_worker:
-        with capture.global_and_fixture_disabled():
-            on_terminal = os.isatty(_STDERR)
-        if on_terminal:
-            return _heartbeat(item, capture, _HEARTBEAT_S["worker"], in_worker)
-    if not on_terminal:
-        return lambda _: None
-    writer = item.config.get_terminal_writer()
+    in_ci = bool(os.environ.get("CI"))
+    if in_ci or is_worker(config) or not on_terminal:
+        is_silent = config.get_verbosity() < 0 and not in_ci
+        return (lambda _: None) if is_silent else _in_log(config, item.name, capture)
+    writer = config.get_terminal_writer()
     shown = ""
 
     def announce(text: str) -> None:
@@ -58,26 +58,27 @@ def announcer(item: pytest.Item, on_terminal: bool) -> Callable[[str], None]:
     return announce
 
 
-def _heartbeat(
-    item: pytest.Item, capture: Any, interval_s: float, in_worker: bool
-) -> Callable[[str], None]:
-    """Return a function that writes a line to the log, if the last one is old enough."""
-    last = time.monotonic()
+def _in_log(config: pytest.Config, name: str, capture: Any) -> Callable[[str], None]:
+    """Return a function that writes a line, if the last one of the run is old enough."""
+    config.stash.setdefault(_LAST, time.monotonic())
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if is_worker(config):  # pytest-xdist closes the standard output of its workers
+        reporter = None
 
     def announce(text: str) -> None:
-        nonlocal last
-        if text and time.monotonic() - last >= interval_s:
-            last = time.monotonic()
-            with capture.global_and_fixture_disabled():
-                # pytest-xdist closes the standard output of its workers.
-                stream = sys.stderr if in_worker else sys.stdout
-                stream.write(f"\ntfperf: {item.name}: {text}\n")
-                stream.flush()
+        if not text or time.monotonic() - config.stash[_LAST] < _INTERVAL_S:
+            return
+        config.stash[_LAST] = time.monotonic()
+        line = f"tfperf: {name}: {text}"
+        with capture.global_and_fixture_disabled():
+            if reporter is None:
+                sys.stderr.write(f"\n{line}\n")
+                sys.stderr.flush()
+            else:
+                reporter.write_line(line)  # pytest goes on with a line of its own
+                reporter.flush()
 
     return announce
-
-
-_STDERR = 2
 
 
 def _fitting(name: str, text: str, room: int) -> str:

@@ -97,14 +97,17 @@ class ItemRun:
         time = TurnTime(seconds=seconds, most_s=self.terms.budget_s / 2, least=LEAST_TURNS)
         with _measuring_alone(self.announce):
             taking_turns = self._taking_turns(pair, lambda _: time)
+            began = perf_counter()
             paired = run_paired_test(pair.tree, ref, test, names, taking_turns)
+            played_s = sum(turns.spent_s for turns in paired.turns.values())
+            ran_s = perf_counter() - began - played_s
         if ref is not None and isinstance(paired.ref_profiles, Sequence):
             with suppress(PairedError):  # all that is needed of it is known
                 _end_test(ref)
         if paired.tree_profiles is None:
             return paired.stopped
         absent = self._absent(pair, ref, paired)
-        later = self._later_turns(paired) if absent is None else {}
+        later = self._later_turns(paired, ran_s) if absent is None else {}
         for name, turns in later.items():
             self._note_spread(paired.turns[name], turns)
         checks = verdicts(paired, later, self.terms, absent)
@@ -142,8 +145,14 @@ class ItemRun:
 
         return take_turns
 
-    def _later_turns(self, paired: PairedTest) -> dict[str, LaterTurns]:
-        """Return the turns of further process pairs, one pair after the other, up to a decision."""
+    def _later_turns(self, paired: PairedTest, ran_s: float) -> dict[str, LaterTurns]:
+        """
+        Return the turns of further process pairs, one pair after the other, up to a decision.
+
+        Args:
+            paired: The test in the first process pair.
+            ran_s: Seconds that it took in both versions, without turns.
+        """
         later = {name: LaterTurns() for name, turns in paired.turns.items() if turns.pairs}
         budget_s, n_pairs = self.terms.budget_s, self.terms.n_pairs
         for n in range(1, n_pairs):
@@ -158,7 +167,11 @@ class ItemRun:
             }
             if not times:
                 break
-            self.announce(f"undecided so far: process pair {n + 1} of at most {n_pairs}")
+            about_s = ran_s + max(time.seconds for time in times.values())
+            if not self.processes.is_started(self.clustered, n):
+                about_s += self.processes.start_s
+            which = f"process pair {n + 1} of at most {n_pairs}"
+            self.announce(f"undecided so far: {which}, about {about_s:.0f} s")
             try:
                 found = self._turns_of_pair(n, times, paired.turns)
             except PairedError as error:
@@ -381,6 +394,8 @@ class VersionProcesses:
         self.coordinator_cores, self.cores = split_cores()
         self._config, self._starts_ahead = config, starts_ahead
         self._pairs: dict[tuple[bool, int], ProcessPair] = {}
+        self.start_s = 0.0
+        """Seconds that the last start of processes took."""
         self._cleanup = Cleanup()
         try:
             self.versions = find_versions(config, target, self._cleanup.folder)
@@ -406,12 +421,18 @@ class VersionProcesses:
         Raises:
             PairedError: If the working tree's process cannot start.
         """
+        if not self.is_started(clustered, n):
+            if (ended := self._pairs.pop((clustered, n), None)) is not None:
+                ended.close()
+            began = perf_counter()
+            self._pairs[clustered, n] = self._new_pair(clustered, items, n)
+            self.start_s = perf_counter() - began
+        return self._pairs[clustered, n]
+
+    def is_started(self, clustered: bool, n: int) -> bool:
+        """Return whether `pair` has a pair, and starts none."""
         pair = self._pairs.get((clustered, n))
-        if pair is None or not pair.is_whole:
-            if pair is not None:
-                pair.close()
-            pair = self._pairs[clustered, n] = self._new_pair(clustered, items, n)
-        return pair
+        return pair is not None and pair.is_whole
 
     def end_pair(self, clustered: bool, n: int) -> None:
         """End a pair, if there is one, as Ctrl-C does."""

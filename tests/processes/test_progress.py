@@ -18,7 +18,7 @@ SUITE = dedent("""\
     from pytest_tfperf.plugin.progress import announcer
 
     if "EVERY" in os.environ:
-        progress._HEARTBEAT_S = dict.fromkeys(progress._HEARTBEAT_S, float(os.environ["EVERY"]))
+        progress._INTERVAL_S = float(os.environ["EVERY"])
 
     @pytest.mark.parametrize("kind", ["short", "long" * 20])
     def test_step(request, kind):
@@ -95,6 +95,7 @@ def check_what_stays(with_it, without, columns):
 
 MEASURING = " tfperf: measuring, about 3 s"
 SHORT = " tfperf test_step[short]: measuring, about 3 s"
+SHORT_LINE = "tfperf: test_step[short]: measuring, about 3 s"
 
 
 def test_the_line_is_shown_as_it_fits_and_leaves_nothing(tmp_path):
@@ -124,16 +125,45 @@ def test_it_takes_the_room_that_the_line_has(tmp_path):
 def test_it_is_silent_where_the_test_may_write_on_that_line_and_at_first_in_ci(tmp_path):
     for options in (("-s",), ("--capture=tee-sys",)):
         assert "measuring" not in written(tmp_path, *options), options
-    assert "measuring" not in written(tmp_path, CI="true")  # for 20 seconds
+    assert "measuring" not in written(tmp_path, CI="true")  # for ten seconds
 
 
 @pytest.mark.full
 def test_in_ci_it_writes_a_line_then(tmp_path):
     """Each text is a line of its own, and nothing goes back on a line."""
     lines = written(tmp_path, CI="true", EVERY="0").splitlines()
-    assert "tfperf: test_step[short]: measuring, about 3 s" in lines
+    assert SHORT_LINE in lines
     assert not any("\b" in line for line in lines)
     assert "measuring" not in written(tmp_path, "-s", CI="true", EVERY="0")
+
+
+def in_log(tmp_path, *options, **environment):
+    """The lines that pytest writes to a pipe."""
+    (tmp_path / "test_a.py").write_text(SUITE, encoding="utf-8")
+    clean = {key: value for key, value in os.environ.items() if key != "CI"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, "test_a.py"],
+        cwd=tmp_path,
+        env={**clean, "PYTHONPATH": str(ROOT), "QUIET": "1", **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0
+    return (done.stdout + done.stderr).splitlines()
+
+
+def test_a_log_has_lines_of_its_own_between_those_of_pytest(tmp_path):
+    lines = in_log(tmp_path, "-v", EVERY="0")
+    assert SHORT_LINE in lines
+    [passed] = [line for line in lines if line.startswith("test_a.py::test_step[short] P")]
+    assert passed.startswith("test_a.py::test_step[short] PASSED")
+
+
+@pytest.mark.full
+def test_a_log_has_few_lines_and_none_with_q_but_in_ci(tmp_path):
+    assert not any("measuring" in line for line in in_log(tmp_path))
+    assert SHORT_LINE not in in_log(tmp_path, "-q", EVERY="0")
+    assert SHORT_LINE in in_log(tmp_path, "-q", EVERY="0", CI="true")
 
 
 WORKERS = ("-p", "xdist", "-n", "2")
@@ -143,16 +173,12 @@ WORKERS = ("-p", "xdist", "-n", "2")
 def test_workers_write_lines(tmp_path):
     for ci in ({}, {"CI": "true"}):
         lines = written(tmp_path, *WORKERS, EVERY="0", **ci).splitlines()
-        assert "tfperf: test_step[short]: measuring, about 3 s" in lines, ci
+        assert SHORT_LINE in lines, ci
     assert "measuring" not in written(tmp_path, *WORKERS, "-s", EVERY="0")
     assert "measuring" not in written(tmp_path, *WORKERS)  # at first
 
 
 @pytest.mark.full
-def test_workers_are_silent_without_a_terminal(tmp_path):
-    (tmp_path / "test_a.py").write_text(SUITE, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "2", "test_a.py"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "EVERY": "0"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0
-    assert "measuring" not in done.stdout + done.stderr
+def test_workers_write_lines_to_a_log_too(tmp_path):
+    assert SHORT_LINE in in_log(tmp_path, *WORKERS, EVERY="0")
+    assert SHORT_LINE not in in_log(tmp_path, *WORKERS)  # at first

@@ -8,6 +8,7 @@ import pytest
 from helpers.builders import profile
 from helpers.fake_child import FakeRun
 
+from pytest_tfperf.plugin import progress
 from pytest_tfperf.turns import versions
 from pytest_tfperf.turns.other_python import Interpreter
 
@@ -130,6 +131,14 @@ def test_only_some_metrics_are_compared(paired, only, metrics):
     assert found == (metrics or {"retraces", "step_time"})
     if only != "timing":
         assert paired.checks(test)[RETRACES][0] == "REGRESSION"
+
+
+def test_a_log_says_what_runs_and_none_with_q_does(paired, monkeypatch):
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr(progress, "_INTERVAL_S", 0)
+    line = "tfperf: test_two: starting processes of both versions"
+    assert line in paired("tests/test_a.py", "-k", "two").outlines
+    assert line not in paired("tests/test_a.py", "-k", "two", "-q").outlines
 
 
 def test_a_ref_that_cannot_start_makes_its_tests_unknown(paired):
