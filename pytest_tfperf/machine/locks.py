@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
+from time import perf_counter
 
 from filelock import FileLock, Timeout
 
@@ -35,7 +36,10 @@ Exclusive = Callable[..., AbstractContextManager[bool]]
 
 @contextmanager
 def measuring_alone(
-    announce: Callable[[str], None], *timers: Stopwatch, patience_s: float = PATIENCE_S
+    announce: Callable[[str], None],
+    *timers: Stopwatch,
+    patience_s: float = PATIENCE_S,
+    waits_s: list[float] | None = None,
 ) -> Iterator[bool]:
     """
     Keep other processes of this user from measuring on this process's devices within the context.
@@ -46,6 +50,7 @@ def measuring_alone(
         announce: Receives a text while it waits, and an empty text afterwards.
         timers: Timers to pause while it waits.
         patience_s: Longest wait in seconds.
+        waits_s: Receives the seconds of each wait.
 
     Raises:
         CaptureError: If no lock can be created, or another process holds one for too long.
@@ -55,7 +60,9 @@ def measuring_alone(
 
     names = device_names(n_gpus(), visible_gpus())
     advice = "wait for its end, or stop it (ini tfperf_lock_timeout)"
-    with held(names, announce, *timers, patience_s=patience_s, advice=advice) as waited:
+    with held(
+        names, announce, *timers, patience_s=patience_s, advice=advice, waits_s=waits_s
+    ) as waited:
         yield waited
 
 
@@ -73,6 +80,7 @@ def held(
     patience_s: float = PATIENCE_S,
     awaited: str = "another test of this machine is measured",
     advice: str = "wait for its end, or stop it",
+    waits_s: list[float] | None = None,
 ) -> Iterator[bool]:
     """
     Hold the locks of these names within the context; the result is True if it had to wait.
@@ -84,6 +92,7 @@ def held(
         patience_s: Longest wait for each lock in seconds.
         awaited: What another process does with the lock, after `waiting until`.
         advice: What helps where it holds the lock for too long.
+        waits_s: Receives the seconds of each wait.
 
     Raises:
         CaptureError: If no lock can be created, or another process holds one for too long.
@@ -102,7 +111,7 @@ def held(
                     try:
                         lock.acquire(timeout=0)
                     except Timeout:
-                        waited = True
+                        waited, began = True, perf_counter()
                         until = f"until {awaited}{_named(holder)}"
                         announce(f"waiting {until}")
                         try:
@@ -113,6 +122,8 @@ def held(
                             ) from None  # a hundred lines of filelock would hide the message
                         finally:
                             announce("")
+                            if waits_s is not None:
+                                waits_s.append(perf_counter() - began)
                 except (OSError, NotImplementedError) as error:
                     why = getattr(error, "strerror", None) or error
                     raise CaptureError(

@@ -13,6 +13,8 @@ from pytest_tfperf.plugin.options import TABLE, Options
 from pytest_tfperf.plugin.workers import n_workers
 from pytest_tfperf.text import plural
 
+_WAIT_MATTERS_S = 1.0
+
 
 class Controller:
     """
@@ -36,6 +38,8 @@ class Controller:
         self._died: set[str] = set()
         """Tests whose worker died."""
         self._left_out = False
+        self._waited_s = 0.0
+        """Seconds that tests waited for measurements of other runs."""
 
     def pytest_report_header(self) -> str | None:
         """Return a line on what the options ask for, and on the limits of several workers."""
@@ -72,6 +76,7 @@ class Controller:
             self._records.pop(key, None)
         elif report.when == "teardown" and report.failed and key in self._records:
             self._records[key]["outcome"] = "error"
+        self._waited_s += getattr(report, "tfperf_waited_s", 0)
         if getattr(report, "tfperf_unchecked", False):
             self._unchecked.add(report.nodeid)
         if report.failed and report.when not in ("setup", "call", "teardown"):  # xdist's "???"
@@ -128,7 +133,9 @@ class Controller:
             )
             for line in lines
         ]
-        for text, colour in self._lines + shown:
+        waited = f"tfperf: waited {self._waited_s:.0f} s for other measurements on this machine"
+        said = [(waited, "yellow")] if self._waited_s >= _WAIT_MATTERS_S else []
+        for text, colour in [*self._lines, *said, *shown]:
             terminalreporter.write_line(text, **({colour: True} if colour else {}))
 
     def records(self) -> list[dict[str, Any]]:

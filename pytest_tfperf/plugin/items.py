@@ -58,6 +58,8 @@ from pytest_tfperf.variants.in_processes import (
     compare_here,
 )
 
+_WAITS_S: pytest.StashKey[list[float]] = pytest.StashKey()
+
 
 def new_profiler(
     item: pytest.Item, wanted: Wanted, options: Options, registry: Registry, on_terminal: bool
@@ -96,7 +98,7 @@ def new_profiler(
             in_step=child is not None and child.part is not None and child.part.call == "workers",
             keeps=child.keeps if child else lambda _: True,
             registry=registry,
-            exclusive=_exclusive(options, child),
+            exclusive=_exclusive(item, options, child),
             whole=_is_whole(item.config, options),
         )
         return TfProfile(settings)
@@ -151,7 +153,7 @@ def _confirmed(
 ) -> list[Check]:
     """Measure again in a second process, and return the checks with what it confirmed."""
     try:
-        exclusive = _exclusive(options, _coordinated(item))
+        exclusive = _exclusive(item, options, _coordinated(item))
         again = profiled_again(item, announcer(item, on_terminal), exclusive)
     except PairedError as error:
         return [
@@ -250,6 +252,7 @@ def with_results(
     report.sections = [(title, text) for title, text in sections if text]
     report.tfperf = record.to_json()  # type: ignore[attr-defined]
     report.tfperf_broken = is_broken  # type: ignore[attr-defined]
+    report.tfperf_waited_s = sum(item.stash.get(_WAITS_S, ()))  # type: ignore[attr-defined]
     report.tfperf_undecided = undecided(record.checks, options)  # type: ignore[attr-defined]
     crash = getattr(report.longrepr, "reprcrash", None)
     if is_broken and crash is not None:  # the letter P and the word PERF tell that it failed
@@ -309,7 +312,7 @@ def _compare_in_processes(
     if not can_start_processes():
         return None
     announce = announcer(item, on_terminal)
-    return VariantProcesses(item, _on_shared_cpu, announce, _exclusive(options, child))
+    return VariantProcesses(item, _on_shared_cpu, announce, _exclusive(item, options, child))
 
 
 def _run_workers(
@@ -321,7 +324,7 @@ def _run_workers(
         return partial(work_here, Replay(child, child.part)) if is_ours else None
     if not can_start_processes():
         return None
-    return WorkerProcesses(item, announcer(item, on_terminal), _exclusive(options, child))
+    return WorkerProcesses(item, announcer(item, on_terminal), _exclusive(item, options, child))
 
 
 def _on_shared_cpu() -> bool:
@@ -329,11 +332,12 @@ def _on_shared_cpu() -> bool:
     return shares_cpu() and not has_accelerators()
 
 
-def _exclusive(options: Options, child: CoordinatedServer | None) -> Exclusive:
+def _exclusive(item: pytest.Item, options: Options, child: CoordinatedServer | None) -> Exclusive:
     """Return what keeps other tests from measuring meanwhile; a coordinator does so itself."""
     if child is not None:
         return measuring_anyway
-    return partial(measuring_alone, patience_s=options.lock_timeout)
+    waits_s = item.stash.setdefault(_WAITS_S, [])
+    return partial(measuring_alone, patience_s=options.lock_timeout, waits_s=waits_s)
 
 
 def _shared_gpus() -> tuple[str, ...]:

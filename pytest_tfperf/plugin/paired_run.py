@@ -105,6 +105,7 @@ class PairedRun:
         self._following: dict[pytest.Item, pytest.Item] = {}
         self._processes: VersionProcesses | None = None
         self._stored = self._residuals = Residuals()
+        self._waits_s: list[float] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -197,6 +198,8 @@ class PairedRun:
             record_warning(item, warning)
         reports = [report_from(item, report) for report in pair.tree.reports]
         for report in reports:
+            report.tfperf_waited_s = sum(self._waits_s)
+            self._waits_s.clear()
             _name_other_python(report, processes.versions)
         yield from reports
         if stopped:
@@ -237,6 +240,7 @@ class PairedRun:
             terms=self._terms(processes),
             announce=announce,
             note_residuals=self._note_residuals,
+            waits_s=self._waits_s,
         )
         try:
             with naming_awaited(pair.processes):

@@ -67,6 +67,8 @@ class ItemRun:
     """Shows what runs."""
     note_residuals: Callable[[Residuals], None]
     """Keeps what the test shows of the spread between process pairs."""
+    waits_s: list[float]
+    """Receives the seconds of each wait for measurements of other runs."""
 
     def run(self, pair: ProcessPair, following: str | None) -> str | None:
         """
@@ -95,7 +97,7 @@ class ItemRun:
         seconds = self.terms.budget_s / self.terms.n_pairs
         # a slow step may have half of the budget; the other half is a second pair's
         time = TurnTime(seconds=seconds, most_s=self.terms.budget_s / 2, least=LEAST_TURNS)
-        with _measuring_alone(self.announce):
+        with self._measuring_alone():
             taking_turns = self._taking_turns(pair, lambda _: time)
             began = perf_counter()
             paired = run_paired_test(pair.tree, ref, test, names, taking_turns)
@@ -227,7 +229,7 @@ class ItemRun:
                     found[ready.profile] = replace(turns, waited_s=waited_s)
                 return turns
 
-            with naming_awaited(pair.processes), _measuring_alone(self.announce):
+            with naming_awaited(pair.processes), self._measuring_alone():
                 self._repeat(pair, take_again)
         except BaseException:
             self.processes.end_pair(self.clustered, n)
@@ -235,6 +237,21 @@ class ItemRun:
         if alone:
             self.processes.end_pair(self.clustered, n)
         return found
+
+    @contextmanager
+    def _measuring_alone(self) -> Iterator[None]:
+        """
+        Hold the locks of all devices that both versions have, the CPU and all GPUs.
+
+        Raises:
+            PairedError: If there can be no lock.
+        """
+        names = sorted(["cpu", *(f"gpu-{gpu}" for gpu in visible_gpus())])
+        try:
+            with held(names, self.announce, waits_s=self.waits_s):
+                yield
+        except CaptureError as error:
+            raise PairedError(str(error)) from error
 
     def _repeat(self, pair: ProcessPair, take_turns: TakeTurns) -> None:
         """Run the test in a process pair that is not judged, up to its end."""
@@ -271,21 +288,6 @@ class ItemRun:
             reports = [report_from(self.item, report) for report in ref.reports]
             return _outcome(reports, self.terms)
         return None
-
-
-@contextmanager
-def _measuring_alone(announce: Callable[[str], None]) -> Iterator[None]:
-    """
-    Hold the locks of all devices that both versions have, the CPU and all GPUs, within the context.
-
-    Raises:
-        PairedError: If there can be no lock.
-    """
-    try:
-        with held(sorted(["cpu", *(f"gpu-{gpu}" for gpu in visible_gpus())]), announce):
-            yield
-    except CaptureError as error:
-        raise PairedError(str(error)) from error
 
 
 def _end_test(child: ChildProcess, checks: list[Json] | None = None) -> str | None:

@@ -85,15 +85,17 @@ def test_free_lock_is_taken_silently():
 
 
 def test_timers_pause_while_waiting():
-    log = []
+    log, waits_s = [], []
     with flock("cpu") as give_back:
 
         def announce(text):
             log.append(text)
             give_back()
 
-        with held(["cpu"], announce, Watch(log), Watch(log)) as waited:
+        with held(["cpu"], announce, Watch(log), Watch(log), waits_s=waits_s) as waited:
             assert waited is True
+    assert len(waits_s) == 1
+    assert waits_s[0] >= 0
     assert log == [
         "stands still",
         "stands still",

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from helpers.reruns import AGAIN
 from helpers.runs_within import measure_with_stand_in
 
-from pytest_tfperf.plugin import controller
+from pytest_tfperf.plugin import controller, items
 from pytest_tfperf.plugin.controller import Controller
 from pytest_tfperf.plugin.workers import n_workers
 
@@ -185,3 +185,29 @@ def test_what_a_run_said_of_a_test_is_not_said_of_the_next_one(pytester, monkeyp
     assert "1 failed, 1 passed, 2 rerun" in done.stdout.str()
     assert "PERF" not in done.stdout.str()
     done.stdout.fnmatch_lines(["tfperf: 1 check passed", "FAILED *::test_fails_otherwise - Valu*"])
+
+
+WAIT = """
+import pytest
+
+@pytest.mark.tfperf(max_retraces=0)
+@pytest.mark.parametrize("n", [1, 2])
+def test_waits(tf_profile, n):
+    tf_profile(0.5, retraces=0)
+"""
+
+
+def test_waits_for_other_runs_are_summed(pytester, monkeypatch):
+    measure_with_stand_in(monkeypatch)
+    pytester.makepyfile(WAIT)
+    for waits_s, said in [
+        ([4.0, 1.6], ["tfperf: waited 11 s for other measurements on this machine"]),
+        ([0.4], []),
+    ]:
+
+        def exclusive(item, *_, waits_s=waits_s):
+            item.stash[items._WAITS_S] = waits_s
+
+        monkeypatch.setattr(items, "_exclusive", exclusive)
+        done = pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider")
+        assert [line for line in done.outlines if "waited" in line] == said
