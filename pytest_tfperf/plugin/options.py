@@ -127,6 +127,15 @@ class Options:
         shown="30",
         metavar="S",
     )
+    budget_total_s: Option[float | None] = Option(
+        SECONDS,
+        None,
+        flag="--tfperf-budget-total",
+        ini="tfperf_budget_total",
+        help="seconds for all process starts and turns of a paired run; tests that it does not "
+        "reach are not decided",
+        metavar="S",
+    )
     missing: Option[str] = Option(
         CHOICE,
         "fail",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -24,8 +24,8 @@ from pytest_tfperf.plugin.progress import announcer
 from pytest_tfperf.plugin.workers import n_workers
 from pytest_tfperf.report.other_python import describe_other_python
 from pytest_tfperf.stats.process_spread import Residuals, constant_spread
-from pytest_tfperf.text import and_more
-from pytest_tfperf.turns.against import ItemRun, ProcessPair, VersionProcesses
+from pytest_tfperf.text import and_more, plural
+from pytest_tfperf.turns.against import ItemRun, ProcessPair, RunBudget, VersionProcesses
 from pytest_tfperf.turns.children import naming_awaited
 from pytest_tfperf.turns.names import COORDINATOR
 from pytest_tfperf.turns.pytest_child import ProcessLost
@@ -47,6 +47,8 @@ class PairedOptions:
     """What the working tree is compared with."""
     budget_s: float
     """Seconds for the turns of a profile, with the start of process pairs after the first."""
+    budget_total_s: float | None = None
+    """Seconds for the turns of all profiles, with all starts; None for any."""
     only: str | None = None
     """`structural` or `timing`, to check only these metrics."""
     on_terminal: bool = False
@@ -78,6 +80,7 @@ def coordinate(
     paired = PairedOptions(
         target=Target(ref=options.against, python=options.against_python),
         budget_s=options.budget_s,
+        budget_total_s=options.budget_total_s,
         only=options.only,
         on_terminal=on_terminal,
     )
@@ -106,6 +109,9 @@ class PairedRun:
         self._processes: VersionProcesses | None = None
         self._stored = self._residuals = Residuals()
         self._waits_s: list[float] = []
+        self._budget = RunBudget(options.budget_total_s)
+        self._first_served: set[pytest.Item] = set()
+        """Tests still to come whose marker has max_regression."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -147,6 +153,7 @@ class PairedRun:
         Fixtures that both use stay set up.
         """
         items = [item for item in session.items if is_profiled(item)]
+        self._first_served = set(filter(_gates_times, items))
         for clustered in (False, True):
             self._items[clustered] = [
                 item for item in items if self._is_clustered(item) == clustered
@@ -164,7 +171,14 @@ class PairedRun:
         return True
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Name the profiled tests that are on the ref alone, if the run leaves out none."""
+        """Name tests that had no turns, and those on the ref alone, if the run leaves out none."""
+        if unreached := self._budget.unreached:
+            tests = plural(len(unreached), "test")
+            terminalreporter.write_line(
+                f"tfperf: {self._budget.option} left no time for {tests}, so not compared: "
+                f"{and_more(list(unreached), _NAMED)}",
+                yellow=True,
+            )
         if self._processes is None or not is_whole(self._config):
             return
         gone = self._processes.only_on_ref()
@@ -215,7 +229,8 @@ class PairedRun:
         if not processes.is_started(clustered, 0):
             announce("starting processes of both versions")
         try:
-            pair = processes.pair(clustered, self._items[clustered])
+            with self._budget.spending():
+                pair = processes.pair(clustered, self._items[clustered])
             pair.tree.require(processes.key(item))
         # plugins for time limits raise the last
         except (PairedError, pytest.fail.Exception) as error:
@@ -232,12 +247,18 @@ class PairedRun:
     ) -> tuple[str | None, str]:
         """Run a test; return why it stopped the run, and why its process could not go on."""
         following = self._following.get(item)
+        self._first_served.discard(item)
+        budget_s = self._options.budget_s
+        kept_s = 0.0 if _gates_times(item) else len(self._first_served) * budget_s
+        budget_s, cut = self._budget.of_test(budget_s, kept_s)
         run = ItemRun(
             item=item,
             processes=processes,
             companions=self._items[self._is_clustered(item)],
             clustered=self._is_clustered(item),
-            terms=self._terms(processes),
+            terms=replace(self._terms(processes), budget_s=budget_s, cut=cut),
+            budget=self._budget,
+            kept_s=kept_s,
             announce=announce,
             note_residuals=self._note_residuals,
             waits_s=self._waits_s,
@@ -269,6 +290,11 @@ class PairedRun:
             budget_s=self._options.budget_s,
             only=self._options.only,
         )
+
+
+def _gates_times(item: pytest.Item) -> bool:
+    """Return whether a test's marker names the slow-down that it allows."""
+    return any("max_regression" in marker.kwargs for marker in item.iter_markers("tfperf"))
 
 
 def _described(versions: Versions, target: Target) -> str:

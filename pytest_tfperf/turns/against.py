@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,9 +20,10 @@ from pytest_tfperf.machine.cores import pinned, split_cores
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.machine.locks import held
 from pytest_tfperf.machine.memory import available_bytes, private_bytes
+from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.results import Check, Verdict
 from pytest_tfperf.stats.process_spread import Residuals, for_other_tests, residuals
-from pytest_tfperf.stats.sequential import LEAST_TURNS, has_enough_turns
+from pytest_tfperf.stats.sequential import LEAST_TURNS, PAIR_S, has_enough_turns
 from pytest_tfperf.turns.children import naming_awaited
 from pytest_tfperf.turns.cleanup import Cleanup
 from pytest_tfperf.turns.messages import Ended, Judged, Stopped
@@ -49,6 +51,56 @@ _ROOM = 1.5
 """Memory that stays available while pairs wait, in multiples of what the largest one holds."""
 
 
+class RunBudget:
+    """
+    The seconds of a run for the starts of processes, turns, and tests that run again for them.
+
+    `unreached` are the tests that had none, by node key.
+
+    Args:
+        seconds: `--tfperf-budget-total`; None for any.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = self._left_s = math.inf if seconds is None else seconds
+        self._since: float | None = None
+        self.unreached: dict[str, None] = {}
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that are left now."""
+        return self._left_s - (0.0 if self._since is None else perf_counter() - self._since)
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """Let the seconds within the context count."""
+        self._since = perf_counter()
+        try:
+            yield
+        finally:
+            self._left_s, self._since = self.left_s, None
+
+    @property
+    def option(self) -> str:
+        """The option as the user gave it."""
+        return f"--tfperf-budget-total {self._seconds:g}"
+
+    def of_test(self, budget_s: float, kept_s: float) -> tuple[float, str]:
+        """
+        Return the seconds for a test, 0 if they are too few, and why they are less than its budget.
+
+        Args:
+            budget_s: `--tfperf-budget`.
+            kept_s: Seconds that are kept for other tests.
+        """
+        left_s = self.left_s - kept_s
+        if left_s >= budget_s:
+            return budget_s, ""
+        if left_s < PAIR_S:
+            return 0.0, f"{self.option} left no time for it"
+        return left_s, f"{self.option} left {format_quantity(left_s, SECONDS)} for it"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemRun:
     """One profiled test of a paired run."""
@@ -63,6 +115,10 @@ class ItemRun:
     """True with autocluster=True."""
     terms: Terms
     """What the run compares."""
+    budget: RunBudget
+    """The seconds of the run."""
+    kept_s: float
+    """Seconds of the run that are kept for other tests."""
     announce: Callable[[str], None]
     """Shows what runs."""
     note_residuals: Callable[[Residuals], None]
@@ -94,13 +150,9 @@ class ItemRun:
         test = self.processes.key(self.item)
         ref = pair.ref_with(test)
         names = following, following if pair.ref_with(following) else None
-        seconds = self.terms.budget_s / self.terms.n_pairs
-        # a slow step may have half of the budget; the other half is a second pair's
-        time = TurnTime(seconds=seconds, most_s=self.terms.budget_s / 2, least=LEAST_TURNS)
         with self._measuring_alone():
-            taking_turns = self._taking_turns(pair, lambda _: time)
             began = perf_counter()
-            paired = run_paired_test(pair.tree, ref, test, names, taking_turns)
+            paired = run_paired_test(pair.tree, ref, test, names, self._first_turns(pair))
             played_s = sum(turns.spent_s for turns in paired.turns.values())
             ran_s = perf_counter() - began - played_s
         if ref is not None and isinstance(paired.ref_profiles, Sequence):
@@ -109,11 +161,47 @@ class ItemRun:
         if paired.tree_profiles is None:
             return paired.stopped
         absent = self._absent(pair, ref, paired)
-        later = self._later_turns(paired, ran_s) if absent is None else {}
+        with self.budget.spending():
+            later = self._later_turns(paired, ran_s) if absent is None else {}
         for name, turns in later.items():
             self._note_spread(paired.turns[name], turns)
-        checks = verdicts(paired, later, self.terms, absent)
+        terms = self.terms
+        if self._left_s <= 0 and not terms.cut:
+            terms = replace(terms, cut=f"{self.budget.option} was used up meanwhile")
+        checks = verdicts(paired, later, terms, absent)
         return _end_test(pair.tree, [check.to_json() for check in checks])
+
+    def _first_turns(self, pair: ProcessPair) -> TakeTurns:
+        """Return what runs the turns of the first process pair."""
+        seconds = self.terms.budget_s / self.terms.n_pairs
+        # a slow step may have half of the budget; the other half is a second pair's
+        time = TurnTime(seconds=seconds, most_s=self.terms.budget_s / 2, least=LEAST_TURNS)
+
+        def time_of(_: str) -> TurnTime | None:
+            if self.terms.budget_s and self._left_s > 0:
+                return time
+            self.budget.unreached[self.processes.key(self.item)] = None
+            return None
+
+        taking_turns = self._taking_turns(pair, time_of)
+
+        def take_turns(ready: ReadyPair) -> PairedTurns | None:
+            with self.budget.spending():
+                return taking_turns(ready)
+
+        return take_turns
+
+    @property
+    def _left_s(self) -> float:
+        """The seconds of the run that are left for this test."""
+        return self.budget.left_s - self.kept_s
+
+    def _within_run(self, time: TurnTime | None) -> TurnTime | None:
+        """Return the time for turns, or the seconds that are left for them, if these are less."""
+        left_s = self._left_s
+        if time is None or left_s <= 0:
+            return None
+        return replace(time, seconds=min(time.seconds, left_s), most_s=min(time.most_s, left_s))
 
     def _taking_turns(
         self, pair: ProcessPair, time_of: Callable[[str], TurnTime | None]
@@ -127,10 +215,9 @@ class ItemRun:
         """
 
         def take_turns(ready: ReadyPair) -> PairedTurns | None:
-            time = time_of(ready.profile)
-            if time is None or self.terms.only == STRUCTURAL:
+            if self.terms.only == STRUCTURAL or ready.tree.workload != ready.ref.workload:
                 return None
-            if ready.tree.workload != ready.ref.workload:
+            if (time := self._within_run(time_of(ready.profile))) is None:
                 return None
             assert not isinstance(pair.ref, Unknown)
             rule = self.terms.rule(ready.tolerance)
@@ -167,7 +254,7 @@ class ItemRun:
                     )
                 )
             }
-            if not times:
+            if not times or self._left_s <= 0:
                 break
             about_s = ran_s + max(time.seconds for time in times.values())
             if not self.processes.is_started(self.clustered, n):

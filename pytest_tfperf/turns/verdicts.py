@@ -58,6 +58,7 @@ _SLOWER_HELP = (
 _SUSPECTED_HELP = "run it again, so that more pairs of processes can say the same"
 _TOLERANCE_HELP = "a quieter machine, or a max_regression further than {} from what was found"
 _NOISE_HELP = "a larger --tfperf-budget, or a quieter machine"
+_CUT_HELP = (("try", "a larger --tfperf-budget-total"),)
 _BUDGET_HELP = "--tfperf-budget {}, or a quieter machine"
 # the distance to the tolerance ÷ half of the interval, for a decision in 9 of 10 cases:
 # (2.9 + 1.28) ÷ 2.9, with 2.9 for the critical value and 1.28 for the quantile of 90 %
@@ -99,6 +100,8 @@ class Terms:
     """Residuals of process pairs of the run's tests before this one."""
     budget_s: float
     """Seconds for the turns of a profile in all its process pairs."""
+    cut: str = ""
+    """What `--tfperf-budget-total` leaves to the test, where that is less than its budget."""
     only: str | None = None
     """Value of `--tfperf-only`."""
     here: str = "the working tree"
@@ -253,6 +256,9 @@ def _step_time(
         return _not_timed(profile, Verdict.INCONCLUSIVE, f"not compared: {why}")
     if profile.name in paired.missed:
         return _not_timed(profile, Verdict.INCONCLUSIVE, f"not compared: {_MISSED}")
+    if ready_pair is not None and turns is None and terms.cut:
+        unreached = _not_timed(profile, Verdict.INCONCLUSIVE, f"not compared: {terms.cut}")
+        return replace(unreached, advice=_CUT_HELP)
     if ready_pair is None or turns is None:
         # UNKNOWN fails the test, so only where the test asks for the comparison
         verdict = Verdict.INCONCLUSIVE if paired.tolerance is None else Verdict.UNKNOWN
@@ -290,6 +296,7 @@ def _timing(
     hides_waits = not turns.covers_epochs
     draining = [name for name, one in versions if hides_waits and _is_draining(one)]
     verdict = Verdict.INCONCLUSIVE if draining else decision.verdict
+    is_cut = bool(terms.cut) and decision.verdict is Verdict.INCONCLUSIVE
     return Check(
         profile=profile.name,
         metric="step_time",
@@ -299,9 +306,10 @@ def _timing(
         sentence=f"{message.sentence}{'; input buffers were still draining' if draining else ''}",
         details=(
             *message.details,
+            *((("", terms.cut),) if is_cut else ()),
             *_circumstances(decision, turns, later, verdict, draining, spread),
         ),
-        advice=message.advice,
+        advice=_CUT_HELP if is_cut else message.advice,
         detail=figures,
     )
 

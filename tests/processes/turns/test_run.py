@@ -455,6 +455,24 @@ def test_all_pairs_of_processes_serve_later_tests(tmp_path):
 
 
 @pytest.mark.full
+def test_what_the_budget_of_a_run_does_not_reach_is_named_and_not_decided(project):
+    """Tests whose marker has max_regression have theirs; the start of processes is more than 3 s of 33."""
+    tests = "-v", "tests/test_steps.py", "-k", "faster or inside"
+    run = project.run(*tests, "--tfperf-budget-total=33")
+    found, message = run.checks("test_faster")[TIME]
+    assert (run.words("test_faster"), found) == (["INCONCLUSIVE"], "INCONCLUSIVE")
+    left = "--tfperf-budget-total 33 left no time for"
+    assert message == f"step_time is not compared: {left} it\n  try: a larger --tfperf-budget-total"
+    for name in ("slow er", "x::y[z]"):
+        assert run.checks(f"TestGroup::test_inside[{name}]")[TIME][0] == "PASS", name
+    named = f"tfperf: {left} 1 test, so not compared: tests/test_steps.py::test_faster\n"
+    assert named in run.text
+    assert run.status == 0
+    run = project.run(*tests, "--tfperf-budget-total=33", "--tfperf-strict")
+    assert run.status == 1
+
+
+@pytest.mark.full
 def test_a_ref_that_cannot_start_makes_its_tests_unknown(tmp_path):
     broken = {"conftest.py": "raise ValueError('no way there')"}
     committed = {"src/model.py": THERE, "test_one.py": ONE, **broken}

@@ -21,6 +21,7 @@ TEXTS = {
     "tfperf_max_seconds": "30.5 s",
     "tfperf_lock_timeout": "90",
     "tfperf_budget": "12",
+    "tfperf_budget_total": "120",
     "tfperf_missing": "allow",
     "tfperf_min_checks": "2",
     "tfperf_trace_dir": "traces",
@@ -38,6 +39,7 @@ NUMBERS = {
     "tfperf_max_seconds": 30.5,
     "tfperf_lock_timeout": 90,
     "tfperf_budget": 12,
+    "tfperf_budget_total": 120,
     "tfperf_min_checks": 2,
 }
 
@@ -181,6 +183,10 @@ BAD = [
     ("tfperf_warmup", "2.5", "ini tfperf_warmup: '2.5' is not a whole number"),
     ("tfperf_max_seconds", "5%", "ini tfperf_max_seconds: '5%' is not a quantity"),
     ("tfperf_budget", "0", "ini tfperf_budget: '0' is not above zero"),
+    *(
+        ("tfperf_budget_total", value, f"ini tfperf_budget_total: '{value}' is not ")
+        for value in ("0", "-5", "long", "inf", "nan", "1e999", "5%")
+    ),
     ("tfperf_max_regression", "5 s", "ini tfperf_max_regression: '5 s' is not a quantity"),
     ("tfperf_max_regression", "5", "ini tfperf_max_regression: '5' is 500 %: write 0.05 or '5%'"),
     ("tfperf_min_checks", "-1", "ini tfperf_min_checks: '-1' is not a whole number"),

@@ -2,6 +2,8 @@
 
 import pytest
 
+from pytest_tfperf.turns import against
+from pytest_tfperf.turns.against import RunBudget
 from pytest_tfperf.turns.paired_test import (
     LaterTurns,
     PairedTurns,
@@ -64,3 +66,34 @@ def test_spending():
     assert one == "spent 7.5 s on turns in one pair of processes"
     more = describe_spending(turns(7.5), LaterTurns(turns=(turns(7, 4), turns(6, 9))))
     assert more == "spent 20.5 s on turns in 3 pairs of processes, 13 s on their start"
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_the_budget_of_a_run_counts_what_is_spent_on_turns_and_starts(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(against, "perf_counter", clock)
+    budget = RunBudget(100)
+    clock.now += 50  # of other tests
+    with budget.spending():
+        clock.now += 10
+        assert budget.left_s == 90
+    clock.now += 50
+    assert budget.left_s == 90
+    left = "--tfperf-budget-total 100 left"
+    for kept_s, seconds, cut in [
+        (0, 30, ""),
+        (60, 30, ""),
+        (70, 20, f"{left} 20 s for it"),
+        (84, 6, f"{left} 6 s for it"),
+        (84.1, 0, f"{left} no time for it"),
+        (120, 0, f"{left} no time for it"),
+    ]:
+        assert budget.of_test(30, kept_s) == (seconds, cut), kept_s
+    assert RunBudget(None).of_test(30, 1e9) == (30, "")
+    assert RunBudget(5).of_test(5, 0) == (5, "")

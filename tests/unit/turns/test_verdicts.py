@@ -302,6 +302,31 @@ def test_structure_is_compared_too():
     assert {check.kind for check in found.values()} == {"against"}
 
 
+def test_a_test_that_the_budget_of_the_run_cuts_short_is_undecided_for_it():
+    """A decision that its turns have made stands."""
+    cut = "--tfperf-budget-total 60 left 8 s for it"
+    terms = replace(TERMS, cut=cut)
+    check = timing(turns_of(1.05), terms=terms)
+    assert check.verdict is Verdict.INCONCLUSIVE
+    assert f"\n  {cut}\n" in check.message
+    assert check.message.endswith("\n  try: a larger --tfperf-budget-total")
+    passed = timing(turns_of(1.0), terms=terms)
+    assert passed.verdict is Verdict.PASS
+    assert cut not in passed.message
+
+
+def test_a_test_that_the_budget_of_the_run_does_not_reach_is_undecided_and_its_structure_is_not():
+    paired = paired_of(
+        [profile(step_time=1.0, retraces=2)], [profile(step_time=1.0, retraces=0)], turns_of(1)
+    )
+    cut = "--tfperf-budget-total 60 left no time for it"
+    found = by_metric(verdicts(replace(paired, turns={}), {}, replace(TERMS, cut=cut), None))
+    assert found["retraces"].verdict is Verdict.REGRESSION
+    assert found["step_time"].verdict is Verdict.INCONCLUSIVE
+    said = f"step_time is not compared: {cut}\n  try: a larger --tfperf-budget-total"
+    assert found["step_time"].message == said
+
+
 def test_only_requested_metrics_are_compared():
     cases = [
         ("timing", {"step_time"}),
