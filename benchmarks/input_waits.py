@@ -96,12 +96,12 @@ def sleeping(seconds, slept):
 
 
 def profiled(step, data):
-    from pytest_tfperf.capture.plan import Plan
-    from pytest_tfperf.checks.arguments import Wanted
     from pytest_tfperf.plugin.fixture import TfProfile
-    from pytest_tfperf.plugin.profile_settings import Settings
+    from pytest_tfperf.plugin.options import Options
+    from pytest_tfperf.plugin.profiled_item import ProfiledItem
+    from pytest_tfperf.plugin.registry import Registry
 
-    profiler = TfProfile(Settings(wanted=Wanted(), plan=Plan()))
+    profiler = TfProfile(ProfiledItem(None, Options(), Registry()))
     found = profiler(step, data)
     profiler.close()
     return found

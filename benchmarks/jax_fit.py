@@ -64,12 +64,12 @@ def plain():
 
 def profiled():
     """The step_time of the same loop."""
-    from pytest_tfperf.capture.plan import Plan
-    from pytest_tfperf.checks.arguments import Wanted
     from pytest_tfperf.plugin.fixture import TfProfile
-    from pytest_tfperf.plugin.profile_settings import Settings
+    from pytest_tfperf.plugin.options import Options
+    from pytest_tfperf.plugin.profiled_item import ProfiledItem
+    from pytest_tfperf.plugin.registry import Registry
 
-    profiler = TfProfile(Settings(wanted=Wanted.read({}), plan=Plan()))
+    profiler = TfProfile(ProfiledItem(None, Options(), Registry()))
     model, x, y = network_and_data()
     found = profiler.fit(model, x, y, batch_size=128, epochs=6, verbose=0)
     profiler.close()

@@ -19,12 +19,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.frameworks.in_use import start_devices
 from pytest_tfperf.machine.calls import CallCounter
 from pytest_tfperf.plugin.fixture import TfProfile
-from pytest_tfperf.plugin.profile_settings import Settings
+from pytest_tfperf.plugin.options import Options
+from pytest_tfperf.plugin.profiled_item import ProfiledItem
+from pytest_tfperf.plugin.registry import Registry
 
 ROUNDS = 9
 X, Y = np.random.rand(3200, 32).astype("float32"), np.random.rand(3200, 1).astype("float32")
@@ -47,7 +47,7 @@ def profiled():
     counter = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: n_batches.__setitem__(0, n_batches[0] + 1)
     )
-    profiler = TfProfile(Settings(wanted=Wanted(), plan=Plan()))
+    profiler = TfProfile(ProfiledItem(None, Options(), Registry()))
     model = model_of()
     start = time.perf_counter()
     profiler.fit(model, X, Y, batch_size=32, epochs=20, verbose=0, callbacks=[counter])
@@ -126,7 +126,7 @@ for _ in range(ROUNDS):
     batch = tf.random.normal((256, 512))
     step_seconds(step, batch)
     first, before = step_seconds(step, batch), step_seconds(step, batch)
-    profiler = TfProfile(Settings(wanted=Wanted(), plan=Plan()))
+    profiler = TfProfile(ProfiledItem(None, Options(), Registry()))
     profiler(step, [batch])
     profiler.close()
     ratios.append(step_seconds(step, batch) / before)

@@ -17,10 +17,10 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 import jax
 import jax.numpy as jnp
 
-from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin.fixture import TfProfile
-from pytest_tfperf.plugin.profile_settings import Settings
+from pytest_tfperf.plugin.options import Options
+from pytest_tfperf.plugin.profiled_item import ProfiledItem
+from pytest_tfperf.plugin.registry import Registry
 
 KINDS = ((0.004, 400), (0.004, 600), (0.010, 900))
 """Seconds of the host, and the size of the matrices."""
@@ -45,7 +45,7 @@ def seconds_a_step(step, n_steps):
 
 
 def profiled(step):
-    profiler = TfProfile(Settings(wanted=Wanted.read({}), plan=Plan()))
+    profiler = TfProfile(ProfiledItem(None, Options(), Registry()))
     found = profiler(step, trace_steps=2)
     profiler.close()
     return found.step_time

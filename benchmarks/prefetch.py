@@ -16,10 +16,10 @@ import time
 
 import tensorflow as tf
 
-from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin.fixture import TfProfile
-from pytest_tfperf.plugin.profile_settings import Settings
+from pytest_tfperf.plugin.options import Options
+from pytest_tfperf.plugin.profiled_item import ProfiledItem
+from pytest_tfperf.plugin.registry import Registry
 
 PRODUCER_S, STEP_S, COLD_S = 0.012, 0.010, 1.5
 
@@ -57,7 +57,7 @@ def profile_of(buffer, cold_s):
     def step(x):
         time.sleep(next(pauses, 0) or STEP_S)
 
-    profiler = TfProfile(Settings(wanted=Wanted(), plan=Plan()))
+    profiler = TfProfile(ProfiledItem(None, Options(), Registry()))
     start = time.perf_counter()
     profile = profiler(step, pipeline(buffer))
     seconds = time.perf_counter() - start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -55,11 +55,3 @@ class TurnClient(Protocol):
 
     def ran(self, step_s: float) -> Turn | None:
         """Report the seconds of a step in the last turn."""
-
-
-TurnClients = Callable[[str, "float | None"], "TurnClient | None"]
-"""
-Gives the turn client of a profile, None without turns.
-
-The arguments are the name of the profile and the slow-down that its test allows, if it names one.
-"""

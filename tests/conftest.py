@@ -187,13 +187,9 @@ def fake_graphviz(monkeypatch, tmp_path_factory):
 @pytest.fixture
 def profile():
     """A `tf_profile` of real TensorFlow in this process, with windows of 3, 12 and 6 steps."""
-    from pytest_tfperf.capture.plan import Plan
-    from pytest_tfperf.checks.arguments import Wanted
-    from pytest_tfperf.plugin.fixture import TfProfile
-    from pytest_tfperf.plugin.profile_settings import Settings
+    from helpers.profilers import profiler as new_profiler
 
-    wanted = Wanted.read({"warmup": 3, "steps": 12, "trace_steps": 6})
-    profiler = TfProfile(Settings(wanted=wanted, plan=Plan()))
+    profiler = new_profiler({"warmup": 3, "steps": 12, "trace_steps": 6})
     yield profiler
     profiler.close()
 

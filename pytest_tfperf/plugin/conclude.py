@@ -11,8 +11,9 @@ from pytest_tfperf.baseline.record import Recorded, record
 from pytest_tfperf.baseline.store import Place, entry_key, read_structure
 from pytest_tfperf.errors import BaselineError, TfperfError
 from pytest_tfperf.machine.description import branch, commit
-from pytest_tfperf.plugin.decide import fails, project_of
+from pytest_tfperf.plugin.decide import project_of
 from pytest_tfperf.plugin.options import Options
+from pytest_tfperf.plugin.profiled_item import fails
 from pytest_tfperf.report.ci import annotate, append_summary
 from pytest_tfperf.report.last_run import CACHE, keep_last_run
 from pytest_tfperf.report.run_file import write_run

@@ -26,9 +26,7 @@ class Controller:
         asked: True if an option or ini value of tfperf is set.
     """
 
-    def __init__(
-        self, config: pytest.Config, options: Callable[[pytest.Config], Options], asked: bool
-    ) -> None:
+    def __init__(self, config: pytest.Config, options: Callable[[], Options], asked: bool) -> None:
         self._config, self._options, self._asked = config, options, asked
         self._records: dict[tuple[str, object], dict[str, Any]] = {}
         """Results by node id, and by worker if each worker runs all tests."""
@@ -102,7 +100,7 @@ class Controller:
             and not session.shouldfail
         )
         whole = ended and not self._left_out and is_whole(self._config)
-        options, cache = self._options(self._config), getattr(self._config, "cache", None)
+        options, cache = self._options(), getattr(self._config, "cache", None)
         self._lines, good = conclude(
             self.records(), options, whole, cache, sorted(self._unchecked), sorted(self._died)
         )

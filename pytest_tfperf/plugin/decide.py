@@ -8,18 +8,79 @@ from typing import TYPE_CHECKING
 
 from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.checks.limits import STRUCTURAL, TIMING, Limit, asked_for, check_limits
-from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.checks.limits import Limit, asked_for, check_limits
+from pytest_tfperf.checks.roots import with_causes
+from pytest_tfperf.errors import BaselineError, PairedError
 from pytest_tfperf.machine.description import project_name
+from pytest_tfperf.markers import is_marked
 from pytest_tfperf.metrics.profile import so_far
+from pytest_tfperf.plugin.confirmation import confirmed, is_suspected, profiled_again
 from pytest_tfperf.plugin.options import Options
+from pytest_tfperf.plugin.profiled_item import ProfiledItem
 from pytest_tfperf.quantities import RATIO, format_quantity
-from pytest_tfperf.results import BROKEN, DECIDED, WORST_FIRST, Check, Kind, Profile, Verdict
+from pytest_tfperf.results import Check, Kind, Profile, Verdict, without_praise
 from pytest_tfperf.text import headline
-from pytest_tfperf.values import Json
+from pytest_tfperf.turns.names import file_of, key_in_file
+from pytest_tfperf.values import Json, Unknown
 
 if TYPE_CHECKING:
     from pytest_tfperf.run_history.earlier_runs import EarlierRuns
+
+
+def checks_of(test: ProfiledItem) -> list[Check]:
+    """Return the checks of a test whose body passed; none on the ref of a paired run."""
+    test.is_decided = True
+    limited, options = test.limited(), test.options
+    profiles = [profile for profile, _ in limited]
+    against: list[Check] = []
+    if test.child is not None:
+        setting = test.environment().get("setting", {})
+        judged = test.child.checks(profiles, test.wanted.max_regression, setting)
+        if judged is None:
+            return []
+        against = judged
+    elif options.is_paired and not options.disable:
+        against = [_nothing_compared()]
+    shares = bool(limited) and test.on_shared_cpu()
+    checks = _decided(test, limited, shares)
+    if any(map(is_suspected, checks)):
+        checks = _confirmed(test, checks)
+    if not checks and is_marked(test.item) and not any(map(_is_measured, profiles)):
+        checks = [_nothing_profiled("; ".join(profile.ended or "" for profile in profiles))]
+    if unmade := test.unmade():
+        checks.append(_not_made(unmade))
+    return with_causes(without_praise(checks + against), map(so_far, profiles))
+
+
+def _decided(
+    test: ProfiledItem,
+    profiles: Iterable[tuple[Profile, tuple[Limit, ...]]],
+    shared_cpu: bool = False,
+) -> list[Check]:
+    item = test.item
+    file, key = file_of(item), key_in_file(item)
+    return decide(profiles, test.wanted, file, key, test.options, test.environment(), shared_cpu)
+
+
+def _confirmed(test: ProfiledItem, checks: Sequence[Check]) -> list[Check]:
+    """Measure again in a second process, and return the checks with what it confirmed."""
+    try:
+        again = profiled_again(test.item, test.announce, test.exclusive)
+    except PairedError as error:
+        return [
+            confirmed(check, Unknown(str(error))) if is_suspected(check) else check
+            for check in checks
+        ]
+    second = {
+        check.profile: check
+        for check in _decided(test, [(profile, ()) for profile in again.values()])
+        if check.metric == "step_time"
+    }
+    none = Unknown("the second process produced no such profile, or no step time")
+    return [
+        confirmed(check, second.get(check.profile, none)) if is_suspected(check) else check
+        for check in checks
+    ]
 
 
 def decide(
@@ -49,7 +110,7 @@ def decide(
     asked = any(asked_for(limit.metric, options.only) for limit in wanted.limits)
     compares = any(_allowed(wanted)) or options.baseline or options.is_paired
     if not profiles and (asked or compares):
-        return [nothing_profiled()]
+        return [_nothing_profiled()]
     checks: list[Check] = []
     for profile, limits in profiles:
         checks += check_limits(profile, limits, options.only, shared_cpu)
@@ -103,20 +164,13 @@ def _allowed(wanted: Wanted) -> Iterator[tuple[str, str, float]]:
         yield "python_calls", "max_python_calls_regression", wanted.max_python_calls_regression
 
 
-def fails(check: Check, options: Options) -> bool:
-    """Return whether a check fails its test."""
-    if check.verdict is Verdict.MISSING:
-        return options.missing == "fail" or options.strict
-    return check.verdict in BROKEN or (options.strict and check.verdict not in DECIDED)
-
-
-def nothing_profiled(why: str = "") -> Check:
+def _nothing_profiled(why: str = "") -> Check:
     """Return the check of a test that should have profiled a step; by default it did not try."""
     why = why or "call tf_profile(step, data) in the test"
     return _unknown("profile", f"the test is to be profiled, and nothing was measured: {why}")
 
 
-def not_made(arguments: Iterable[str]) -> Check:
+def _not_made(arguments: Iterable[str]) -> Check:
     """Return the check of limits whose profiles a test asked for, and that were not made."""
     return _unknown(
         "profile",
@@ -125,7 +179,7 @@ def not_made(arguments: Iterable[str]) -> Check:
     )
 
 
-def nothing_compared() -> Check:
+def _nothing_compared() -> Check:
     """Return the check of a test in a paired run that no other process ran."""
     return _unknown(
         "against",
@@ -134,58 +188,9 @@ def nothing_compared() -> Check:
     )
 
 
-def is_measured(profile: Profile) -> bool:
+def _is_measured(profile: Profile) -> bool:
     """Return whether a profile has any number."""
     return any(value.number is not None for value in so_far(profile).metrics.values())
-
-
-def with_late_limits(
-    profiles: Iterable[tuple[Profile, tuple[Limit, ...]]], wanted: Wanted
-) -> list[tuple[Profile, tuple[Limit, ...]]]:
-    """
-    Return profiles with their limits, and with those of a marker that was added later.
-
-    Args:
-        profiles: The profiles of a test, each with its limits.
-        wanted: Arguments of the markers that the test has now.
-    """
-    return [
-        (profile, (*limits, *(late for late in wanted.limits if not _has(limits, late))))
-        for profile, limits in profiles
-    ]
-
-
-def _has(limits: Iterable[Limit], other: Limit) -> bool:
-    """Return whether there is a limit of the same name, which goes first."""
-    name = other.metric.name, other.relation
-    return any((one.metric.name, one.relation) == name for one in limits)
-
-
-def undecided(checks: tuple[Check, ...], options: Options) -> str | None:
-    """Return the first verdict, in order of attention, that leaves a passing test undecided."""
-    still_open = {check.verdict for check in checks if not fails(check, options)} - DECIDED
-    named = [verdict.value for verdict in WORST_FIRST if verdict in still_open - {Verdict.NEW}]
-    return named[0] if named else None
-
-
-def n_unchecked(
-    profiles: Sequence[tuple[Profile, tuple[Limit, ...]]], wanted: Wanted, only: str | None
-) -> int:
-    """
-    Count the limits that `--tfperf-only` leaves out, those on a regression too.
-
-    Args:
-        profiles: The profiles of a test, each with its limits.
-        wanted: Arguments of the test's markers.
-        only: The value of `--tfperf-only`.
-    """
-    regressions = {
-        STRUCTURAL: wanted.max_regression,
-        TIMING: wanted.max_python_calls_regression,
-    }
-    left_out = [limit for _, limits in profiles for limit in limits]
-    n_limits = sum(not asked_for(limit.metric, only) for limit in left_out)
-    return n_limits + len(profiles) * (regressions.get(only or "") is not None)
 
 
 def _unknown(kind: Kind, message: str, profile: str = "") -> Check:

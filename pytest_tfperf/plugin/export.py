@@ -13,7 +13,7 @@ from pytest_tfperf.facts.executions import programs_of
 from pytest_tfperf.frameworks.framework import JAX, TENSORFLOW
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metric_registry import nearest
-from pytest_tfperf.plugin.profile_settings import evidence_of
+from pytest_tfperf.plugin.profiles import evidence_of
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Unknown
 

@@ -12,7 +12,6 @@ from pytest_tfperf.capture.keras_loop import run_one_batch
 from pytest_tfperf.capture.loop import check_step, run_calls, run_once
 from pytest_tfperf.capture.sessions import check_no_session
 from pytest_tfperf.capture.state import restored
-from pytest_tfperf.checks.limits import Limit
 from pytest_tfperf.compiler.grappler import grappler_options
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.plugin.export import OPTIMIZED, export_profile
@@ -25,10 +24,9 @@ from pytest_tfperf.plugin.forms.compare_variants import (
 from pytest_tfperf.plugin.forms.keras_loop import profile_keras_loop
 from pytest_tfperf.plugin.forms.other_processes import OtherProcesses
 from pytest_tfperf.plugin.forms.own_loop import LoopOptions, inputs_of, profiled_elements
-from pytest_tfperf.plugin.profile_settings import Settings
+from pytest_tfperf.plugin.profiled_item import ProfiledItem
 from pytest_tfperf.plugin.profiles import Profiles
 from pytest_tfperf.results import Profile
-from pytest_tfperf.values import Json
 from pytest_tfperf.variants.comparison import Comparison
 from pytest_tfperf.variants.outputs import Tolerance
 from pytest_tfperf.variants.steps import data_of, profile_names, variants_of
@@ -46,9 +44,9 @@ class TfProfile(OtherProcesses):
     `predict`, or bracket steps under `trace()`.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(Profiles(settings), self)
-        self._disabled = settings.disabled
+    def __init__(self, test: ProfiledItem) -> None:
+        super().__init__(Profiles(test), self)
+        self._test, self._disabled = test, test.options.disable
 
     grappler = staticmethod(grappler_options)
 
@@ -60,17 +58,17 @@ class TfProfile(OtherProcesses):
         Raises:
             CaptureError: If nothing has been profiled yet.
         """
-        if not self._profiles.results:
+        if not self._test.results:
             raise CaptureError(
                 "nothing has been profiled yet; "
                 "a loop over tf_profile.steps(data) must have ended by itself"
             )
-        return list(self._profiles.results.values())[-1][0]
+        return list(self._test.results.values())[-1][0]
 
     @property
     def profiles(self) -> Mapping[str, Profile]:
         """All profiles of this test by name; "" is the name of one without."""
-        return {name: profile for name, (profile, _) in self._profiles.results.items()}
+        return {name: profile for name, (profile, _) in self._test.results.items()}
 
     def __call__(
         self,
@@ -295,27 +293,6 @@ class TfProfile(OtherProcesses):
         self._profiles.add_file(
             recording.name, export_profile(recording, inspection, Path(path), stage), Path(path)
         )
-
-    def environment(self) -> Json:
-        """Return the environment of this test's steps: machine, and versions of what ran them."""
-        return self._profiles.environment()
-
-    def results(self) -> list[tuple[Profile, tuple[Limit, ...]]]:
-        """Return every profile with the limits that hold for it."""
-        return list(self._profiles.results.values())
-
-    def unmade(self) -> list[str]:
-        """Return the limits of profiles that the test asked for, and that were not made."""
-        profiles = self._profiles
-        made = [limits for _, limits in profiles.results.values()]
-        lost = [limits for limits in profiles.asked if not any(limits is one for one in made)]
-        if profiles.names - profiles.results.keys():  # begun, and ended with an error
-            lost.append(profiles.settings.wanted.limits)
-        return sorted({limit.argument for limits in lost for limit in limits})
-
-    def end(self) -> None:
-        """Refuse further profiles with limits, as in a teardown: nothing would decide them."""
-        self._profiles.ended = True
 
     def close(self) -> None:
         """Stop whatever still runs and remove what is not kept."""

@@ -12,30 +12,23 @@ import gc
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf.errors import LimitError, TfperfError
+from pytest_tfperf.errors import CaptureError, LimitError, TfperfError
 from pytest_tfperf.markers import is_marked, is_profiled
 from pytest_tfperf.plugin.options import TABLE, Options, add_options, unknown_names
-from pytest_tfperf.plugin.registry import Registry, new_registry
+from pytest_tfperf.plugin.registry import new_registry
 from pytest_tfperf.plugin.workers import is_distributed, is_worker, share_cpu
 
 if TYPE_CHECKING:
-    from pytest_tfperf.checks.arguments import Wanted
     from pytest_tfperf.plugin.fixture import TfProfile
-    from pytest_tfperf.results import Check
-    from pytest_tfperf.runs import ProfiledTest
+    from pytest_tfperf.plugin.profiled_item import ProfiledItem
 
-_PROFILER: pytest.StashKey[TfProfile] = pytest.StashKey()
-_WANTED: pytest.StashKey[Wanted] = pytest.StashKey()
-_CHECKS: pytest.StashKey[tuple[Check, ...]] = pytest.StashKey()
-_BROKEN: pytest.StashKey[bool] = pytest.StashKey()
-_OPTIONS: pytest.StashKey[Options] = pytest.StashKey()
-_ON_TERMINAL: pytest.StashKey[bool] = pytest.StashKey()
-_REGISTRY: pytest.StashKey[Registry] = pytest.StashKey()
-_PREPARED: pytest.StashKey[bool] = pytest.StashKey()
+_RUN: pytest.StashKey[_Run] = pytest.StashKey()
+_TEST: pytest.StashKey[ProfiledItem] = pytest.StashKey()
 
 _MARKER = (
     "tfperf(max_<metric>=, min_<metric>=, ...): limit the performance of the step that the test "
@@ -68,49 +61,65 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the registry of metrics, declare the marker, and check the options."""
-    config.stash[_ON_TERMINAL] = sys.stdout.isatty()  # output is captured later
-    config.stash[_REGISTRY] = new_registry(config)
-    names = config.stash[_REGISTRY].own if config.option.markers else ()
+    run = config.stash[_RUN] = _Run(config)
+    names = run.registry.own if config.option.markers else ()
     custom = f" Custom metrics: {', '.join(names)}." if names else ""
     config.addinivalue_line("markers", f"{_MARKER}{custom}")
     used = any(option.is_given(config) for option in TABLE.values())
     if used or unknown_names(config):
         try:
-            _options(config)
+            _ = run.options
         except LimitError as error:
             raise pytest.UsageError(str(error)) from error
     if used or is_distributed(config):
-        _prepare(config, used)
+        run.prepare(used)
     if config.option.tfperf_against or config.option.tfperf_against_python:
         from pytest_tfperf.turns.names import COORDINATOR
 
         if not config.pluginmanager.is_blocked(COORDINATOR):  # its child processes block it
             from pytest_tfperf.plugin.paired_run import coordinate
 
-            coordinate(config, _options(config), config.stash[_ON_TERMINAL], _has_own_flags)
+            coordinate(config, run.options, run.on_terminal, _has_own_flags)
 
 
-def _prepare(config: pytest.Config, used: bool) -> None:
-    """
-    Prepare this process for a run with profiled tests, once.
+class _Run:
+    """What holds for all tests of a run."""
 
-    A worker of pytest-xdist sees its share of the GPUs, which TensorFlow must know when it starts;
-    without GPUs it runs profiled tests alone. Any other process collects the results and writes the
-    summary.
-    """
-    if _PREPARED in config.stash:
-        return
-    config.stash[_PREPARED] = True
-    if is_worker(config):
-        from pytest_tfperf.machine.gpu_share import spread_gpus
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self.on_terminal = sys.stdout.isatty()  # output is captured later
+        self.registry = new_registry(config)
+        self.is_prepared = False
 
-        spread_gpus()
-        share_cpu(config)
-    else:
-        from pytest_tfperf.plugin.controller import Controller
-        from pytest_tfperf.turns.names import CONTROLLER
+    @cached_property
+    def options(self) -> Options:
+        """The options. Raises LimitError."""
+        from pytest_tfperf.plugin.option_values import read_options
 
-        config.pluginmanager.register(Controller(config, _options, used), CONTROLLER)
+        return read_options(self._config, self.registry.rows)
+
+    def prepare(self, used: bool = False) -> None:
+        """
+        Prepare this process for a run with profiled tests, once.
+
+        A worker of pytest-xdist sees its share of the GPUs, which TensorFlow must know when it
+        starts; without GPUs it runs profiled tests alone. Any other process collects the results
+        and writes the summary.
+        """
+        if self.is_prepared:
+            return
+        self.is_prepared = True
+        if is_worker(self._config):
+            from pytest_tfperf.machine.gpu_share import spread_gpus
+
+            spread_gpus()
+            share_cpu(self._config)
+        else:
+            from pytest_tfperf.plugin.controller import Controller
+            from pytest_tfperf.turns.names import CONTROLLER
+
+            controller = Controller(self._config, lambda: self.options, used)
+            self._config.pluginmanager.register(controller, CONTROLLER)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -129,10 +138,10 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
 
             if why := too_old(installed_version()):
                 raise collector.CollectError(why)
-            _prepare(item.config, used=False)
+            item.config.stash[_RUN].prepare()
         if item.get_closest_marker("tfperf"):
             try:
-                _wanted(item)
+                _test_of(item).read_marker()
             except LimitError as error:
                 raise collector.CollectError(
                     f"{item.name}: @pytest.mark.tfperf: {error}"
@@ -170,22 +179,20 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Forget the results of an earlier run of the same test."""
-    keys: tuple[pytest.StashKey[Any], ...] = (_PROFILER, _CHECKS, _BROKEN)
-    for key in keys:
-        if key in item.stash:
-            del item.stash[key]
+    if _is_started(item):
+        del item.stash[_TEST]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Profile a test that has only the marker; decide the checks of any test that passed."""
-    alone = _new_profiler(item) if _PROFILER not in item.stash and is_marked(item) else None
+    alone = _new_profiler(item) if is_marked(item) and not _is_started(item) else None
     try:
         result = (yield from _profile_body(alone)) if alone else (yield)
-        if _PROFILER in item.stash:  # the test may have asked for the fixture by its name
+        if _is_started(item):  # the test may have asked for the fixture by its name
             _decide(item)
     except Exception as error:
-        if _PROFILER not in item.stash:
+        if not _is_started(item):
             raise
         from pytest_tfperf.compiler.step_graph import explain
 
@@ -218,17 +225,14 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Put the results on the report, as JSON values, which pytest-xdist can send."""
     report = yield
-    if report.when == "call" and _PROFILER in item.stash:
-        from pytest_tfperf.plugin.items import with_results
-
-        is_broken = _BROKEN in item.stash
-        with_results(item, report, _record(item, report), is_broken, _options(item.config))
+    if report.when == "call" and _is_started(item):
+        item.stash[_TEST].report(report)
     elif report.when == "call" and report.passed and item.get_closest_marker("tfperf"):
         from pytest_tfperf.checks.arguments import OPTION_NAMES
 
         given = {name for mark in item.iter_markers("tfperf") for name in mark.kwargs}
         report.tfperf_unchecked = bool(given - OPTION_NAMES)  # type: ignore[attr-defined]
-        _prepare(item.config, used=False)
+        item.config.stash[_RUN].prepare()
     return report
 
 
@@ -239,7 +243,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     At the interpreter's exit their destructor would wait for ever for Python functions of the
     input pipeline.
     """
-    if _PREPARED in config.stash:
+    if _RUN in config.stash and config.stash[_RUN].is_prepared:
         gc.collect()
 
 
@@ -255,77 +259,63 @@ def pytest_report_teststatus(
     return ("passed", "I", (undecided, {"yellow": True})) if report.passed and undecided else None
 
 
-def _options(config: pytest.Config) -> Options:
-    """Return the options of this run, read once."""
-    if _OPTIONS not in config.stash:
-        from pytest_tfperf.plugin.option_values import read_options
+def _test_of(item: pytest.Item) -> ProfiledItem:
+    """Return the state of a test, made when its marker is first read."""
+    if _TEST not in item.stash:
+        from pytest_tfperf.plugin.profiled_item import ProfiledItem
 
-        config.stash[_OPTIONS] = read_options(config, config.stash[_REGISTRY].rows)
-    return config.stash[_OPTIONS]
+        run = item.config.stash[_RUN]
+        item.stash[_TEST] = ProfiledItem(item, run.options, run.registry, run.on_terminal)
+    return item.stash[_TEST]
 
 
-def _wanted(item: pytest.Item) -> Wanted:
-    """Return the arguments of a test: its nearest marker's, then other markers' and the ini's."""
-    from pytest_tfperf.checks.arguments import Wanted
-
-    arguments: dict[str, Any] = _options(item.config).marker_arguments
-    for marker in reversed(list(item.iter_markers("tfperf"))):
-        if marker.args:
-            raise LimitError(
-                f"takes keyword arguments only, but was given {marker.args[0]!r}; "
-                "e.g. max_input_bound='5%'"
-            )
-        arguments |= marker.kwargs
-    return Wanted.read(arguments, item.config.stash[_REGISTRY].rows)
+def _is_started(item: pytest.Item) -> bool:
+    """Return whether a test has a profiler."""
+    return _TEST in item.stash and item.stash[_TEST].is_started
 
 
 def _has_own_flags(item: pytest.Item) -> bool:
     """Return whether a test needs a process with other flags of XLA."""
     with suppress(LimitError):  # of a marker that was added after the collection; the test fails
-        return item.get_closest_marker("tfperf") is not None and _wanted(item).autocluster
+        return (
+            item.get_closest_marker("tfperf") is not None
+            and _test_of(item).read_marker().autocluster
+        )
     return False
 
 
 def _new_profiler(item: pytest.Item) -> TfProfile:
-    """Make the profiler of a test, and keep it with the test."""
-    from pytest_tfperf.plugin.items import new_profiler
+    """Make the profiler of a test."""
+    from pytest_tfperf.plugin.fixture import TfProfile
 
-    config = item.config
-    _prepare(config, used=False)  # the first test may ask for the fixture by its name
-    item.stash[_WANTED] = wanted = _wanted(item)
-    item.stash[_PROFILER] = new_profiler(
-        item, wanted, _options(config), config.stash[_REGISTRY], config.stash[_ON_TERMINAL]
-    )
-    return item.stash[_PROFILER]
+    item.config.stash[_RUN].prepare()  # the first test may ask for the fixture by its name
+    if _is_started(item):  # for its marker alone, and the body has asked for the fixture
+        del item.stash[_TEST]
+    test = _test_of(item)
+    try:
+        test.start()
+        profiler = TfProfile(test)
+    except (CaptureError, LimitError) as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+    test.is_started = True
+    return profiler
 
 
 def _decide(item: pytest.Item) -> None:
     """Decide the checks of a test, and fail it with one message if any of them fails it."""
-    from pytest_tfperf.plugin.decide import fails
-    from pytest_tfperf.plugin.items import checks_of
+    from pytest_tfperf.plugin.decide import checks_of
+    from pytest_tfperf.plugin.profiled_item import fails
 
-    options, profiler = _options(item.config), item.stash[_PROFILER]  # names that --pdb shows
+    test = item.stash[_TEST]  # a name that --pdb shows
     try:
-        item.stash[_WANTED] = wanted = _wanted(item)  # the test may have added a marker
+        test.read_marker()  # the test may have added one
     except LimitError as error:
         pytest.fail(f"{item.name}: a marker tfperf that was added: {error}", pytrace=False)
-    checks = checks_of(item, profiler, wanted, options, item.config.stash[_ON_TERMINAL])
-    item.stash[_CHECKS] = tuple(checks)
-    broken = [check for check in checks if fails(check, options)]
+    test.checks = tuple(checks_of(test))
+    broken = [check for check in test.checks if fails(check, test.options)]
     if broken:
-        item.stash[_BROKEN] = True
+        test.is_broken = True
         from pytest_tfperf.report.failure import failure_message
         from pytest_tfperf.text import for_terminal
 
         pytest.fail(for_terminal(failure_message(item.name, broken)), pytrace=False)
-
-
-def _record(item: pytest.Item, report: pytest.TestReport) -> ProfiledTest:
-    """Return the results of a test, and add its metrics to the properties of its reports."""
-    from pytest_tfperf.plugin.items import record_of, set_properties
-
-    stash, only = item.stash, _options(item.config).only
-    checks = stash.get(_CHECKS, ())
-    record = record_of(item, stash[_PROFILER], stash[_WANTED], checks, report.outcome, only)
-    set_properties(item, report, record)
-    return record

@@ -14,54 +14,58 @@ from pytest_tfperf.capture.loop import mean_batch
 from pytest_tfperf.capture.sessions import (
     ReadTraces,
     Session,
+    keep_trace,
+    read_session,
     read_sessions,
     stop_quietly,
     user_session_runs,
     xla_shown,
 )
 from pytest_tfperf.capture.trace_watch import traces_watched
-from pytest_tfperf.capture.windows import Windows
+from pytest_tfperf.capture.windows import WindowHooks, Windows
 from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.checks.limits import Limit
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.facts.host_activity import frameworks_of
-from pytest_tfperf.frameworks.in_use import check_any_in_use, in_use, named, untraced_names
-from pytest_tfperf.frameworks.jax_objects import jax_objects
-from pytest_tfperf.machine.description import describe
-from pytest_tfperf.metric_registry import nearest
-from pytest_tfperf.metrics.profile import OnDemand, extended, profile_of
-from pytest_tfperf.metrics.validity import refuse_other_frameworks
-from pytest_tfperf.plugin.profile_settings import (
-    Settings,
-    as_asked,
-    asked_findings,
-    asks_for_ablation,
-    evidence_of,
-    plan_of,
-    window_hooks,
+from pytest_tfperf.frameworks.framework import TENSORFLOW
+from pytest_tfperf.frameworks.in_use import (
+    check_any_in_use,
+    in_use,
+    other_frameworks,
+    untraced_names,
 )
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.frameworks.jax import runs_in_several_processes
+from pytest_tfperf.frameworks.jax_objects import jax_objects
+from pytest_tfperf.machine.locks import measuring_anyway
+from pytest_tfperf.metric_registry import nearest
+from pytest_tfperf.metrics.evidence import Evidence
+from pytest_tfperf.metrics.profile import OnDemand, extended, profile_of
+from pytest_tfperf.metrics.shares import settling_steps
+from pytest_tfperf.metrics.step_code import TPU_METRICS
+from pytest_tfperf.metrics.validity import refuse_other_frameworks
+from pytest_tfperf.plugin.option_values import plan_of
+from pytest_tfperf.plugin.profiled_item import ProfiledItem
+from pytest_tfperf.recording import Fetches, Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.stats.slope import FEWEST
 from pytest_tfperf.temporary import TemporaryFolder
-from pytest_tfperf.values import Json, Table
+from pytest_tfperf.values import Table
 
 __tracebackhide__ = True
 
+_FROM_GRAPPLER = ("graph_ops", "graph_reduction")
+_OF_WINDOWS = ("warmup", "steps", "trace_steps", "latency")
+
 
 class Profiles:
-    """The profiles of one test, made one after the other, with the limits of each."""
+    """Makes the profiles of one test, one after the other."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.results: dict[str, tuple[Profile, tuple[Limit, ...]]] = {}
+    def __init__(self, test: ProfiledItem) -> None:
+        self.test = test
         self.recordings: dict[str, tuple[Recording, StepInspection]] = {}
         self._on_demand: list[OnDemand] = []
-        self.names: set[str] = set()
-        self.asked: list[tuple[Limit, ...]] = []
-        self.ended = False
-        self._temporary = TemporaryFolder(settings.scratch)
+        self._temporary = TemporaryFolder(test.scratch)
         self.folder = self._temporary.path
+        self.max_seconds = plan_of(test.options).max_seconds
         self._open: list[Windows] = []
         self._tracing = False
         self._user_session = user_session_runs()
@@ -88,7 +92,7 @@ class Profiles:
             CaptureError: If it is taken or missing, or a profile is being made already.
         """
         self.check_name(name)
-        self.names.add(name or "")
+        self.test.names.add(name or "")
         return name or ""
 
     def check_name(self, name: str | None) -> None:
@@ -98,19 +102,38 @@ class Profiles:
                 "a profile of this test is being made already;"
                 " profiles cannot be nested, since there is one profiler"
             )
-        if name is None and self.names:
+        if name is None and self.test.names:
             raise CaptureError("this test has profiled a step before; give the second one a name=")
-        if (name or "") in self.names:
+        if (name or "") in self.test.names:
             raise CaptureError(
-                f"this test has a profile named {name!r} already; names are {sorted(self.names)}"
+                f"this test has a profile named {name!r} already; "
+                f"names are {sorted(self.test.names)}"
             )
 
     def wanted(self, limits: Mapping[str, Any] | None, **options: Any) -> Wanted:
-        """Return the marker's arguments, overridden by a profile's own limits and options."""
-        wanted = self.settings.overridden(limits, options)
-        if self.ended and wanted.limits:
+        """
+        Return the marker's arguments, overridden by a profile's own limits and options.
+
+        Args:
+            limits: Limits of the profile, or None.
+            options: Options of the profile; None for one that is not given.
+
+        Raises:
+            CaptureError: If nothing would decide the limits.
+        """
+        test = self.test
+        if limits and test.is_in_worker:
+            raise CaptureError(
+                "limits= of a profile in a worker decides nothing: give it to tf_profile.workers"
+            )
+        given = {key: value for key, value in options.items() if value is not None}
+        wanted = test.wanted
+        if limits or given:
+            arguments = {**wanted.given, **(limits or {}), **given}
+            wanted = Wanted.read(arguments, test.registry.rows)
+        if test.is_decided and wanted.limits:
             raise CaptureError("the limits of this test are decided: profile before it ends")
-        self.asked += [wanted.limits] if limits else []
+        test.asked += [wanted.limits] if limits else []
         return wanted
 
     def windows(
@@ -136,21 +159,54 @@ class Profiles:
         Raises:
             CaptureError: If no framework can run the steps, or another profiler runs.
         """
+        chosen = {key: getattr(wanted, key) for key in _OF_WINDOWS}
         plan = replace(
-            plan_of(self.settings, wanted),
+            plan_of(self.test.options),
+            **{key: value for key, value in chosen.items() if value is not None},
             steps_per_call=steps_per_call,
-            counts_slow_steps=self.settings.whole or wanted.asks_for(("python_calls",)),
+            counts_slow_steps=self.test.whole or wanted.asks_for(("python_calls",)),
             least_blocks=FEWEST if wanted.asks_for(("memory_growth",)) else 1,
         )
+        plan = plan.in_step() if self._runs_in_step() else plan
         check_any_in_use()
-        xla_shown(self.settings.scratch)  # which also starts the runtime, before a first step
+        xla_shown(self.test.scratch)  # which also starts the runtime, before a first step
         return self._opened(
             Windows(
                 plan if available is None else plan.cut_to(available, goes_on),
                 self.folder,
                 kind,
-                window_hooks(self.settings, name, wanted),
+                self._hooks(name, wanted),
             )
+        )
+
+    def _runs_in_step(self) -> bool:
+        """Return whether other processes run as many steps, since they wait for each other."""
+        return self.test.is_in_worker or runs_in_several_processes()
+
+    def _hooks(self, name: str, wanted: Wanted) -> WindowHooks:
+        """Return what the windows of a profile call."""
+        test = self.test
+
+        def settling(traces: ReadTraces, before: int, fetches: Fetches | None) -> int:
+            # The buffers of each worker drain in a number of steps of its own.
+            if self._runs_in_step():
+                return 0
+            first = frameworks_of(traces, untraced_names())[0]
+            if first not in traces:
+                return 0
+            beside = None if first == TENSORFLOW else traces.get(TENSORFLOW)
+            return settling_steps(traces[first], before, fetches, beside)
+
+        client = test.child.turn_client(name, wanted.max_regression) if test.child else None
+        return WindowHooks(
+            settling_steps=settling,
+            announce=test.announce,
+            # Processes that wait for each other cannot wait for a lock one after the other.
+            exclusive=measuring_anyway if runs_in_several_processes() else test.exclusive,
+            turn_client=client,
+            most_retraces=wanted.most("retraces"),
+            most_compiles=wanted.most("xla_compiles"),
+            most_growth=wanted.most("memory_growth"),
         )
 
     @contextmanager
@@ -170,7 +226,7 @@ class Profiles:
     @contextmanager
     def session(self) -> Iterator[Session]:
         """Trace the block without windows, under the machine lock; discard a failed trace."""
-        with self.settings.exclusive(self.settings.announce):
+        with self.test.exclusive(self.test.announce):
             session = self.start_session()
             self._tracing = True
             try:
@@ -230,25 +286,48 @@ class Profiles:
         Raises:
             TraceError: If there is no step in them.
         """
-        asked = as_asked(recording, wanted, self.settings)
-        evidence = evidence_of(asked, inspection, read)
+        recording = self._as_asked(recording, wanted)
+        evidence = evidence_of(recording, inspection, read)
         refuse_other_frameworks(evidence)
         on_demand = None
-        if not self.settings.whole:
-            on_demand = OnDemand(
-                asked_findings(wanted), functools.partial(evidence_of, asked, inspection)
-            )
+        if not self.test.whole:
+            again = functools.partial(evidence_of, recording, inspection)
+            on_demand = OnDemand(_asked_findings(wanted), again)
             self._on_demand.append(on_demand)
-        profile = self.settings.registry.measured(profile_of(evidence, on_demand))
-        self.results[recording.name] = profile, wanted.limits
+        profile = self.test.registry.measured(profile_of(evidence, on_demand))
+        self.test.results[recording.name] = profile, wanted.limits
+        self.test.frameworks.add(recording.framework)
         self.recordings[recording.name] = recording, inspection
-        if recording.trace and (kept := self.settings.kept_trace(recording.trace, recording.name)):
-            self.add_file(recording.name, "trace", kept)
-        return self.results[recording.name][0]
+        if recording.trace:
+            self._keep(recording.trace, recording.name)
+        return self.test.results[recording.name][0]
+
+    def _as_asked(self, recording: Recording, wanted: Wanted) -> Recording:
+        """Return a recording with what is asked of its analysis, and what holds for its process."""
+        test = self.test
+        asked = TPU_METRICS if wanted.tpu else _asked_findings(wanted)
+        return replace(
+            recording,
+            target_step_time_s=wanted.target_step_time,
+            max_python_calls_regression=wanted.max_python_calls_regression,
+            findings=wanted.findings,
+            ignore_findings=wanted.ignore_findings,
+            notes=test.notes + recording.notes,
+            tpu=wanted.tpu,
+            frameworks=other_frameworks(),
+            xla_shown=xla_shown(test.scratch).get(recording.framework),
+            left_out=tuple(name for name in TPU_METRICS if name not in asked),
+        )
+
+    def _keep(self, trace: Path, name: str) -> None:
+        """Keep the trace of a profile, if traces are kept."""
+        test = self.test
+        if test.kept_traces is not None and (test.child is None or test.child.keeps(name)):
+            self.add_file(name, "trace", keep_trace(trace, test.kept_traces, name))
 
     def add(self, profile: Profile, wanted: Wanted) -> None:
         """Keep a profile that was made in another process."""
-        self.results[self.take_name(profile.name)] = profile, wanted.limits
+        self.test.results[self.take_name(profile.name)] = profile, wanted.limits
 
     def add_traced(self, profile: Profile, wanted: Wanted, trace: Path) -> None:
         """
@@ -259,10 +338,8 @@ class Profiles:
             wanted: Arguments of the marker.
             trace: The trace.
         """
-        self.add(self.settings.registry.measured(profile), wanted)
-        kept = self.settings.kept_trace(trace, profile.name)
-        if kept is not None:
-            self.add_file(profile.name, "trace", kept)
+        self.add(self.test.registry.measured(profile), wanted)
+        self._keep(trace, profile.name)
 
     def add_table(self, name: str, key: str, table: Table) -> None:
         """
@@ -273,8 +350,9 @@ class Profiles:
             key: Key of the table.
             table: The table.
         """
-        profile, limits = self.results[name]
-        self.results[name] = replace(profile, tables=extended(profile.tables, {key: table})), limits
+        profile, limits = self.test.results[name]
+        tables = extended(profile.tables, {key: table})
+        self.test.results[name] = replace(profile, tables=tables), limits
 
     def add_file(self, name: str, what: str, path: Path) -> None:
         """
@@ -285,9 +363,9 @@ class Profiles:
             what: Kind of the file.
             path: Path of the file.
         """
-        profile, limits = self.results[name]
+        profile, limits = self.test.results[name]
         files = {**profile.files, what: str(path.resolve())}
-        self.results[name] = replace(profile, files=files), limits
+        self.test.results[name] = replace(profile, files=files), limits
 
     def recording(self, name: str | None) -> tuple[Recording, StepInspection]:
         """
@@ -296,9 +374,9 @@ class Profiles:
         Raises:
             CaptureError: If there is nothing.
         """
-        if name is None and self.results:
-            name = list(self.results)[-1]
-        if name in self.results and name not in self.recordings:
+        if name is None and self.test.results:
+            name = list(self.test.results)[-1]
+        if name in self.test.results and name not in self.recordings:
             raise CaptureError(
                 f"profile {name!r} was made in a process of its own, which has ended: "
                 "there is nothing left to export"
@@ -310,9 +388,36 @@ class Profiles:
             )
         return self.recordings[name]
 
-    def environment(self) -> Json:
-        """Return the environment of the steps, by the frameworks that ran them, if any can."""
-        try:
-            return describe(named({one.framework for one, _ in self.recordings.values()}))
-        except CaptureError:  # the test has failed with it
-            return describe(())
+
+def evidence_of(
+    recording: Recording, inspection: StepInspection, read: ReadTraces | None = None
+) -> Evidence:
+    """
+    Read the traces of a recording.
+
+    Args:
+        recording: The recording.
+        inspection: Inspection of its steps' code.
+        read: Traces that have been read, and need not be read again.
+    """
+    known = {Path(trace.path): trace for trace in (read or {}).values()}
+    trace, first, beside = (
+        known.get(path) or read_session(path) if path else None
+        for path in (recording.trace, recording.cold, recording.input_trace)
+    )
+    return Evidence(recording, trace, first, inspection, beside)
+
+
+def asks_for_ablation(wanted: Wanted) -> bool:
+    """Return whether a limit asks what each Grappler pass contributes."""
+    return wanted.asks_for(_FROM_GRAPPLER)
+
+
+def _asked_findings(wanted: Wanted) -> set[str]:
+    """Return the metrics and tables that a test asks for."""
+    asked = {limit.metric.name for limit in wanted.limits}
+    if wanted.findings or wanted.ignore_findings:
+        asked.add("op_guide_findings")
+    if asked.intersection(_FROM_GRAPPLER):
+        asked.add("optimizers")
+    return asked

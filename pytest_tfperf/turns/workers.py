@@ -57,10 +57,6 @@ class WorkersCall:
     """Makes the profile of the worker that this process is."""
 
 
-RunWorkers = Callable[[WorkersCall], tuple[Profile, ...]]
-"""Runs the workers of a call in processes of their own."""
-
-
 def who(index: int) -> str:
     """Return the name of a worker in messages and profiles."""
     return f"worker {index}"
@@ -68,7 +64,7 @@ def who(index: int) -> str:
 
 class WorkerProcesses:
     """
-    Runs the workers of one test's calls of `workers`; see `RunWorkers`.
+    Runs the workers of one test's calls of `workers`.
 
     Args:
         item: The test.

@@ -256,7 +256,3 @@ class ComparisonCall:
     """Profiles a variant in this process, and returns the output of its first step if compared."""
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Environment variables of the variants' processes, if they have their own."""
-
-
-CompareInProcesses = Callable[[ComparisonCall], Comparison]
-"""Compares the variants of a call in processes of their own."""

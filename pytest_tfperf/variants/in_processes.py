@@ -52,7 +52,7 @@ def can_start_processes() -> bool:
 
 class VariantProcesses:
     """
-    Runs the variants of one test's calls of `compare`; see `comparison.CompareInProcesses`.
+    Runs the variants of one test's calls of `compare`.
 
     Args:
         item: The test.

@@ -18,7 +18,7 @@ IS_CHILD = any(argument.startswith("--tfperf-child") for argument in sys.argv)
 AHEAD = "TFPERF_TEST_AHEAD"
 """Environment variable; with it a second pair of processes starts with the first, as it does for users."""
 
-without_capture.replace_modules()
+without_capture.replace_modules(FakeProfiler)
 if IS_CHILD:
     without_capture.replace_variants()  # they start faster
 elif any(argument.startswith("--tfperf-against") for argument in sys.argv):
@@ -31,12 +31,13 @@ elif any(argument.startswith("--tfperf-against") for argument in sys.argv):
         paired_run.VersionProcesses = lambda *given, starts_ahead: VersionProcesses(*given)
 
 import pytest_tfperf.plugin.confirmation  # noqa: E402
-import pytest_tfperf.plugin.items  # noqa: E402
+from pytest_tfperf.frameworks import in_use  # noqa: E402
+from pytest_tfperf.plugin.profiled_item import ProfiledItem  # noqa: E402
 
 # Both would load TensorFlow, to see its GPUs.
 pytest_tfperf.plugin.confirmation.takes_whole_gpus = lambda: False
-pytest_tfperf.plugin.items._exclusive = lambda *_: measuring_anyway
-pytest_tfperf.plugin.items.has_accelerators = lambda: False
+ProfiledItem.exclusive = staticmethod(measuring_anyway)
+in_use.has_accelerators = lambda: False
 pytest_sessionstart = quick_start.pytest_sessionstart
 PATIENCE_S = 3  # with a test that hangs; all others may take as long as ever
 
@@ -49,6 +50,3 @@ def pytest_runtest_protocol(item):
         return (yield)
     finally:
         process.READY_S = usual
-
-
-pytest_tfperf.plugin.items.TfProfile = FakeProfiler

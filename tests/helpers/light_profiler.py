@@ -8,9 +8,8 @@ import pytest
 from helpers import builders, quick_start, without_capture
 
 pytest_sessionstart = quick_start.pytest_sessionstart
-without_capture.replace_modules()
 
-import pytest_tfperf.plugin.items  # noqa: E402
+from pytest_tfperf.frameworks import in_use  # noqa: E402
 from pytest_tfperf.machine import locks  # noqa: E402
 from pytest_tfperf.turn import Ready  # noqa: E402
 from pytest_tfperf.turns import pytest_child as process  # noqa: E402
@@ -18,7 +17,7 @@ from pytest_tfperf.variants import in_processes  # noqa: E402
 from pytest_tfperf.variants.comparison import ComparisonCall  # noqa: E402
 from pytest_tfperf.variants.outputs import Tolerance  # noqa: E402
 
-pytest_tfperf.plugin.items.has_accelerators = lambda: False
+in_use.has_accelerators = lambda: False
 in_processes.takes_whole_gpus = lambda: False
 locks.n_gpus = lambda: 0
 
@@ -34,15 +33,13 @@ def pytest_runtest_protocol(item):
 
 
 class Light:
-    def environment(self):
-        return builders.LAPTOP
-
-    def __init__(self, settings):
-        self.settings, self.profiles = settings, {}
+    def __init__(self, test):
+        self.test, self.profiles = test, {}
+        test.environment = lambda: builders.LAPTOP
 
     def __call__(self, step, name, batch=4, most=10**9, time_of_step=0.002):
-        clients = self.settings.turn_clients
-        client = clients(name, None) if clients else None
+        child = self.test.child
+        client = child.turn_client(name, None) if child else None
         workload = {"inputs": [], "batch": batch}
         turn = (
             client.ready(
@@ -59,8 +56,12 @@ class Light:
                 step()
             most -= turn.untimed + turn.timed
             turn = client.ran((time.perf_counter() - start) / turn.timed)
-        self.profiles[name] = builders.profile(name, workload, step_time=time_of_step)
-        return self.profiles[name]
+        return self.add(builders.profile(name, workload, step_time=time_of_step))
+
+    def add(self, profile):
+        self.profiles[profile.name] = profile
+        self.test.results[profile.name] = profile, ()
+        return profile
 
     def compare(self, steps, name="", max_seconds=0.4, outputs=None, **options):
         names = {variant: f"{name} {variant}".strip() for variant in steps}
@@ -70,25 +71,17 @@ class Light:
             return profile, {"output": (outputs or {}).get(variant)}
 
         tolerance = Tolerance() if outputs else None
-        found = self.settings.compare_in_processes(
+        found = self.test.compare(
             ComparisonCall(
                 profiles=names, max_seconds=max_seconds, tolerance=tolerance, measure=measure
             )
         )
-        self.profiles |= {profile.name: profile for profile in found.profiles.values()}
+        for profile in found.profiles.values():
+            self.add(profile)
         return found
-
-    def results(self):
-        return [(profile, ()) for profile in self.profiles.values()]
-
-    def end(self):
-        pass
-
-    def unmade(self):
-        return []
 
     def close(self):
         pass
 
 
-pytest_tfperf.plugin.items.TfProfile = Light
+without_capture.replace_modules(Light)

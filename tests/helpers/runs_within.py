@@ -2,8 +2,10 @@
 
 from helpers.stand_in import FakeProfiler
 
+from pytest_tfperf.frameworks import in_use
 from pytest_tfperf.machine.locks import measuring_anyway
-from pytest_tfperf.plugin import conclude, confirmation, items  # pytester forgets later imports
+from pytest_tfperf.plugin import conclude, confirmation, fixture  # pytester forgets later imports
+from pytest_tfperf.plugin.profiled_item import ProfiledItem
 
 MANY = """
 import pytest
@@ -20,10 +22,10 @@ def test_step(tf_profile, n):
 
 def measure_with_stand_in(monkeypatch):
     """Let the stand-in measure in the runs of a test."""
-    monkeypatch.setattr(items, "TfProfile", FakeProfiler)
-    monkeypatch.setattr(items, "_exclusive", lambda *_: measuring_anyway)
+    monkeypatch.setattr(fixture, "TfProfile", FakeProfiler)
+    monkeypatch.setattr(ProfiledItem, "exclusive", staticmethod(measuring_anyway))
     monkeypatch.setattr(conclude, "commit", lambda _: "")  # both ask git
     monkeypatch.setattr(conclude, "branch", lambda _: "")
     # both would load TensorFlow, to see its GPUs
-    monkeypatch.setattr(items, "has_accelerators", lambda: False)
+    monkeypatch.setattr(in_use, "has_accelerators", lambda: False)
     monkeypatch.setattr(confirmation, "takes_whole_gpus", lambda: False)

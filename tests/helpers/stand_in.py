@@ -17,13 +17,10 @@ from pytest_tfperf.turn import Ready
 class FakeProfiler:
     """The fake `tf_profile`; `during` is called in every turn with the number of turns so far."""
 
-    def environment(self):
-        return LAPTOP
-
-    def __init__(self, settings):
-        self._settings = settings
-        self._results = {}
-        self._folder = tempfile.mkdtemp(prefix="tfperf-", dir=settings.scratch)
+    def __init__(self, test):
+        self._test = test
+        self._folder = tempfile.mkdtemp(prefix="tfperf-", dir=test.scratch)
+        test.environment = lambda: LAPTOP
 
     def __call__(
         self,
@@ -36,8 +33,8 @@ class FakeProfiler:
         **metrics,
     ):
         client = (
-            self._settings.turn_clients(name, self._settings.wanted.max_regression)
-            if self._settings.turn_clients and times
+            self._test.child.turn_client(name, self._test.wanted.max_regression)
+            if self._test.child and times
             else None
         )
         if client is not None:
@@ -50,27 +47,17 @@ class FakeProfiler:
                     break
                 during(n)
                 turn = client.ran(step_s * next(noise))
-        if self._settings.keep is not None and self._settings.keeps(name):
-            self._settings.keep.mkdir(parents=True)
-            (self._settings.keep / "trace").write_text(str(step_s))
-        measured = self._settings.registry.measured(
-            profile(name, workload, step_time=step_s, **metrics)
-        )
-        self._results[name] = measured, self._settings.wanted.limits
+        test = self._test
+        if test.kept_traces is not None and (test.child is None or test.child.keeps(name)):
+            test.kept_traces.mkdir(parents=True)
+            (test.kept_traces / "trace").write_text(str(step_s))
+        measured = test.registry.measured(profile(name, workload, step_time=step_s, **metrics))
+        test.results[name] = measured, test.wanted.limits
 
     @contextmanager
     def whole_body(self):
         yield
         self(1.0, times=False, retraces=0)
-
-    def results(self):
-        return list(self._results.values())
-
-    def end(self):
-        pass
-
-    def unmade(self):
-        return []
 
     def close(self):
         shutil.rmtree(self._folder)

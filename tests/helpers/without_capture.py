@@ -1,13 +1,12 @@
 """Processes that profile nothing real: they load no capture and no analysis, a third of their start."""
 
 import sys
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 
-def replace_modules():
-    """Put empty modules in the place of those that import capture and analysis; call it before the plugin imports them."""
-    _replace_module("pytest_tfperf.plugin.fixture", TfProfile=None)
-    _replace_module("pytest_tfperf.plugin.profile_settings", Settings=SimpleNamespace)
+def replace_modules(profiler):
+    """Put this profiler in the place of `TfProfile`, and an empty module in that of others which import analysis; call it before the plugin imports them."""
+    _replace_module("pytest_tfperf.plugin.fixture", TfProfile=profiler)
     _replace_module(
         "pytest_tfperf.metrics.profile",
         so_far=lambda profile: profile,
@@ -23,7 +22,6 @@ def replace_variants():
         VariantProcesses=None,
         can_start_processes=lambda: False,
     )
-    _replace_module("pytest_tfperf.variants.comparison", CompareInProcesses=None)
 
 
 def _replace_module(name, **contents):

@@ -73,7 +73,7 @@ class TestCase(unittest.TestCase):
         for n in range(2):
             with self.subTest(n=n):
                 self.tf_profile(1.0, str(n), retraces=0)
-        assert self.tf_profile.results()
+        assert self.tf_profile._test.results
 
 class TestGroup:
     @pytest.mark.parametrize("n", [0, pytest.param(1, marks=pytest.mark.tfperf(max_retraces=1))])
@@ -347,7 +347,7 @@ def test_the_debugger_shows_the_profiles_and_what_is_broken(inside):
     ]
     done = inside.run(
         *command,
-        stdin=b"p [check.metric for check in broken]\np [one.name for one, _ in profiler.results()]\nq\n",
+        stdin=b"p [check.metric for check in broken]\np [one.name for one, _ in test.results.values()]\nq\n",
     )
     done.stdout.fnmatch_lines(
         [

@@ -16,13 +16,10 @@ import numpy as np
 import pytest
 from filelock import FileLock
 from helpers.paths import ROOT
+from helpers.profilers import profiler as new_profiler
 
-from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.facts.parts import break_down
 from pytest_tfperf.facts.steps import find_steps
-from pytest_tfperf.plugin.fixture import TfProfile
-from pytest_tfperf.plugin.profile_settings import Settings
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import covered, merge, subtract
 from pytest_tfperf.trace.xspace import read_trace
@@ -102,8 +99,8 @@ def logdir(tmp_path_factory):
     import tensorflow as tf
 
     folder = tmp_path_factory.mktemp("kept")
-    wanted = Wanted.read({"warmup": 3, "steps": 12, "trace_steps": N_TRACED})
-    profiler = TfProfile(Settings(wanted=wanted, plan=Plan(), keep=folder))
+    wanted = {"warmup": 3, "steps": 12, "trace_steps": N_TRACED}
+    profiler = new_profiler(wanted, kept_traces=folder)
     random = np.random.default_rng(0)
     x, y = random.random((2000, 32), "float32"), random.random((2000, 1), "float32")
     for name, options in (

@@ -27,8 +27,7 @@ from pytest_tfperf.frameworks.in_use import other_frameworks, synchronise, untra
 from pytest_tfperf.frameworks.jax_objects import JaxObjects, jax_objects
 from pytest_tfperf.frameworks.jax_traces import users_traced
 from pytest_tfperf.plugin.forms.keras_loop import profile_keras_loop
-from pytest_tfperf.plugin.profile_settings import asks_for_ablation
-from pytest_tfperf.plugin.profiles import Profiles
+from pytest_tfperf.plugin.profiles import Profiles, asks_for_ablation
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.text import and_more, plural
 from pytest_tfperf.trace.xspace import Trace
@@ -113,9 +112,9 @@ def profiled_body(profiles: Profiles) -> Iterator[None]:
         looped = True
         session.discard()
         watch.close()  # the loop has one of its own
-        before = sum(name.split()[0] == call.method for name in profiles.names)
+        before = sum(name.split()[0] == call.method for name in profiles.test.names)
         name = profiles.take_name(f"{call.method} {before + 1}" if before else call.method)
-        return profile_keras_loop(profiles, call, name, profiles.settings.wanted, stop=False).result
+        return profile_keras_loop(profiles, call, name, profiles.test.wanted, stop=False).result
 
     try:
         with (
@@ -170,7 +169,7 @@ def _one_trace(profiles: Profiles, traces: ReadTraces, calls: Calls) -> None:
             calls.why = (
                 "which functions a step calls is known of steps that tf_profile drives or brackets"
             )
-        _finish(profiles, traces, held, name, calls, profiles.settings.wanted)
+        _finish(profiles, traces, held, name, calls, profiles.test.wanted)
     except TraceError as error:
         raise CaptureError(_why_no_step(started_later(traces))) from error
     if found and found[1].source == "function" and (several := _several(*found)):
@@ -210,7 +209,7 @@ def _finish(
         calls,
         Probe(why=_BARE),
         {},
-        profiles.settings.plan.max_seconds,
+        profiles.max_seconds,
         asks_for_ablation(wanted),
         programs=held.programs,
     )

@@ -62,15 +62,12 @@ def compare_backends(
     Raises:
         CaptureError: If a backend is not installed or fails, or there is none to compare.
     """
-    settings = profiles.settings
     backends = {
         variant: backend
         for backend in chosen_backends(wanted.backends)
         for variant in (backend, backend + BARE)
     }
     names = profile_names(backends, wanted.name)
-    if settings.compare_in_processes is None:
-        raise CaptureError("compare_backends needs SIGSTOP, which this platform lacks")
     for name in names.values():
         profiles.check_name(name)
 
@@ -80,10 +77,10 @@ def compare_backends(
             return profile_step(_bare_step(wanted), name=names[variant], **options), {}
         return _fitted(profiles, wanted, names[variant], options), {}
 
-    comparison = settings.compare_in_processes(
+    comparison = profiles.test.compare(
         ComparisonCall(
             profiles=names,
-            max_seconds=settings.plan.max_seconds,
+            max_seconds=profiles.max_seconds,
             tolerance=None,
             measure=measure,
             environments={

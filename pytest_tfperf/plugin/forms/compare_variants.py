@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_tfperf.capture.state import restored
-from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.plugin.profiles import Profiles
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import COMPARISON
@@ -56,7 +55,6 @@ def compare_in_this_process(
         tolerance: Largest difference of the outputs; None if they are not compared.
         options: Limits and numbers of steps of each profile.
     """
-    settings = profiles.settings
     measured = {
         variant.name: profile_step(variant, name=names[variant.name], **options)
         for variant in variants
@@ -65,9 +63,9 @@ def compare_in_this_process(
         variants,
         measured,
         tolerance,
-        settings.plan.max_seconds,
-        settings.announce,
-        settings.exclusive,
+        profiles.max_seconds,
+        profiles.test.announce,
+        profiles.test.exclusive,
     )
     profiles.add_table(names[variants[0].name], COMPARISON, comparison.table())
     return comparison
@@ -91,10 +89,8 @@ def compare_in_processes(
     Raises:
         CaptureError: If this platform cannot stop processes, or a variant fails.
     """
-    settings, names = profiles.settings, profile_names(variants.steps, variants.name)
+    names = profile_names(variants.steps, variants.name)
     wanted = profiles.wanted(**options)
-    if settings.compare_in_processes is None:
-        raise CaptureError("compare(data=…) needs SIGSTOP, which this platform lacks")
     for name in names.values():
         profiles.check_name(name)
 
@@ -112,10 +108,10 @@ def compare_in_processes(
             )
         return profile, getattr(step, "leaves", None) or {}
 
-    comparison = settings.compare_in_processes(
+    comparison = profiles.test.compare(
         ComparisonCall(
             profiles=names,
-            max_seconds=settings.plan.max_seconds,
+            max_seconds=profiles.max_seconds,
             tolerance=variants.tolerance,
             measure=measure,
         )

@@ -35,7 +35,7 @@ def profile_keras_loop(
         stop: Whether to end the loop when the windows are full.
     """
     workload = keras_workload(call)
-    is_taking_turns = stop and profiles.settings.turn_clients is not None
+    is_taking_turns = stop and profiles.test.child is not None
     goes_on = is_taking_turns and not hasattr(call.data(), "__next__")  # it cannot begin again
     call, first = noting_first_batch(call)
     with ExitStack() as stack:

@@ -64,7 +64,7 @@ class OtherProcesses:
         """
         wanted = self._profiles.wanted(limits)
         found = read_workers(workers)
-        if self._profiles.settings.disabled:
+        if self._profiles.test.options.disable:
             skip_disabled()
         return _profile_job(self._profiles, found, check_duration(ms), name, wanted)
 
@@ -103,7 +103,7 @@ class OtherProcesses:
             build=build, data=data, batch_size=batch_size, backends=backends, name=name
         )
         options: dict[str, Any] = {"limits": limits, "warmup": warmup, "trace_steps": trace_steps}
-        if self._profiles.settings.disabled:
+        if self._profiles.test.options.disable:
             skip_disabled()
         return compare_backends(self._profiles, self._profile_step, wanted, options)
 
@@ -132,25 +132,21 @@ class OtherProcesses:
         Raises:
             CaptureError: If a worker fails or ends, with its name and its output.
         """
-        settings = self._profiles.settings
+        test = self._profiles.test
         if n < _LEAST_WORKERS:
             raise CaptureError(f"{n} workers are too few: a cluster has 2 or more")
-        if settings.disabled:
+        if test.options.disable:
             function()
             skip_disabled()
-        if settings.run_workers is None:
-            raise CaptureError(
-                "tf_profile.workers is not possible in a variant's process, nor on Windows"
-            )
         # a worker is here too, on its way to the function, and decides nothing
-        wanted = self._profiles.wanted(None if settings.in_step else limits)
+        wanted = self._profiles.wanted(None if test.is_in_worker else limits)
         names = [f"{name or ''} {who(index)}".strip() for index in range(n)]
         for own_name in names:
             self._profiles.check_name(own_name)
-        found = summarised(settings.run_workers(WorkersCall(names=names, measure=function)))
+        found = summarised(test.run_workers(WorkersCall(names=names, measure=function)))
         for own_name, profile in zip(names, found, strict=True):
             self._profiles.add(replace(profile, name=own_name), wanted)
-        return tuple(self._profiles.results[own_name][0] for own_name in names)
+        return tuple(test.results[own_name][0] for own_name in names)
 
 
 def _profile_job(
@@ -181,7 +177,7 @@ def _profile_job(
     for own_name in names:
         profiles.check_name(own_name)
     plan = CapturePlan(options=TraceOptions(duration_ms=duration_ms), requires_all=True)
-    job = capture_job(workers, plan, profiles.folder, profiles.settings.announce)
+    job = capture_job(workers, plan, profiles.folder, profiles.test.announce)
     if job.errors:
         raise CaptureError("; ".join(map(str, job.errors)))
     analysed, errors = analyse_job(job.traces, wanted.target_step_time)
@@ -195,4 +191,4 @@ def _profile_job(
                 one.with_traced_times(), name=profile.name, notes=(*profile.notes, TRACED_NOTE)
             )
         profiles.add_traced(profile, wanted, trace)
-    return profiles.results[names[0] or ""][0]
+    return profiles.test.results[names[0] or ""][0]

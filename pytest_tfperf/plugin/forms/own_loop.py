@@ -43,7 +43,7 @@ def profiled_elements(
         name: Name of the profile.
         options: The way in which the loop is profiled.
     """
-    if profiles.settings.disabled:
+    if profiles.test.options.disable:
         yield next(iter(data))
         skip_disabled()
     taken = profiles.take_name(name)

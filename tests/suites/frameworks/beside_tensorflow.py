@@ -18,7 +18,7 @@ tf_step = tf.function(lambda x: x @ x, jit_compile=True)
 
 
 def platform(tf_profile):
-    return tf_profile.environment()["platform"]
+    return tf_profile._test.environment()["platform"]
 
 
 def test_a_step_of_tensorflow_before_jax_has_a_device(tf_profile):

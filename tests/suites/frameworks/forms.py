@@ -34,7 +34,7 @@ def test_64_bits_from_the_environment(tf_profile):
     increment = jax.jit(lambda x: x + 1)
     found = tf_profile(lambda: increment(np.ones((64, 64))), **FEW)
     assert found.peak_memory == 2 * 8 * 64**2
-    assert tf_profile.environment()["setting"]["precision"] == "x64"
+    assert tf_profile._test.environment()["setting"]["precision"] == "x64"
 
 
 def test_a_trace_is_read_once_and_that_of_the_first_step_twice(tf_profile, monkeypatch):

@@ -30,7 +30,7 @@ def test_times_are_known_and_counts_are_not(tf_profile):
         found.value(name).why
         for name in ("flops", "xla_compiles", "input_wait", "graph_ops", "eager_ops")
     } == {WHY}
-    assert "PyTorch" in tf_profile.environment()["platform"]
+    assert "PyTorch" in tf_profile._test.environment()["platform"]
 
 
 def test_a_function_that_torch_compiles_again_is_a_retrace(tf_profile):

@@ -390,15 +390,15 @@ def test_64_bits_are_a_setting_of_their_own(tf_profile):
     wide = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
     with wide(True):
         found = tf_profile(lambda: product(np.ones((8, 8)), np.ones((8, 8))), **FEW)
-        assert tf_profile.environment()["setting"]["precision"] == "x64"
-    assert tf_profile.environment()["setting"]["precision"] == ""
+        assert tf_profile._test.environment()["setting"]["precision"] == "x64"
+    assert tf_profile._test.environment()["setting"]["precision"] == ""
     assert found.flops == 2 * 8**3
     assert found.peak_memory == 3 * 8 * 8**2
 
 
 def test_the_environment_names_jax(tf_profile, w):
     tf_profile(lambda: product(BATCH, w), **FEW)
-    environment = tf_profile.environment()
+    environment = tf_profile._test.environment()
     assert environment["machine"]["jax"] == ".".join(jax.__version__.split(".")[:2])
     assert "JAX" in environment["platform"]
     assert "TensorFlow" not in environment["platform"]

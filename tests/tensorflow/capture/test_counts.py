@@ -72,10 +72,10 @@ def test_auto_clustering_makes_one_cluster(processes):
     script = """
         import sys
         import tensorflow as tf
-        from pytest_tfperf.capture.plan import Plan
-        from pytest_tfperf.checks.arguments import Wanted
         from pytest_tfperf.plugin.fixture import TfProfile
-        from pytest_tfperf.plugin.profiles import Settings
+        from pytest_tfperf.plugin.options import Options
+        from pytest_tfperf.plugin.profiled_item import ProfiledItem
+        from pytest_tfperf.plugin.registry import Registry
 
         w = tf.Variable(tf.ones((64, 64)))
 
@@ -83,8 +83,8 @@ def test_auto_clustering_makes_one_cluster(processes):
         def step(x):
             return tf.reduce_sum(tf.tanh(tf.matmul(tf.tanh(tf.matmul(x, w) + 1), w)) * 2)
 
-        profiler = TfProfile(Settings(wanted=Wanted.read({"warmup": 3, "steps": 12, "trace_steps": 6}), plan=Plan()))
-        profile = profiler(step, [tf.ones((64, 64))])
+        profiler = TfProfile(ProfiledItem(None, Options(), Registry()))
+        profile = profiler(step, [tf.ones((64, 64))], warmup=3, steps=12, trace_steps=6)
         profiler.close()
         print(profile.xla_clusters, profile.xla_launches, profile.xla_compiles)
     """

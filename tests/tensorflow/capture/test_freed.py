@@ -3,12 +3,9 @@
 import gc
 
 import tensorflow as tf
+from helpers.profilers import profiler as new_profiler
 
-from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.compiler.functions import Function
-from pytest_tfperf.plugin.fixture import TfProfile
-from pytest_tfperf.plugin.profile_settings import Settings
 
 
 def called():
@@ -19,8 +16,7 @@ def called():
 
 def test_functions_and_their_arguments_are_freed():
     before = called()
-    wanted = Wanted.read({"warmup": 2, "steps": 4, "trace_steps": 2})
-    profiler = TfProfile(Settings(wanted=wanted, plan=Plan()))
+    profiler = new_profiler({"warmup": 2, "steps": 4, "trace_steps": 2})
     data = tf.data.Dataset.range(1000).batch(4)
     profile = profiler(tf.function(lambda x: tf.reduce_sum(x)), data)
     assert called() - before

@@ -1,13 +1,11 @@
 """Waits for input that are built into real pipelines, beside steps that count their own time."""
 
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import tensorflow as tf
-
-from pytest_tfperf.checks.arguments import Wanted
+from helpers.profilers import profiler as new_profiler
 
 pytestmark = pytest.mark.full
 
@@ -15,10 +13,9 @@ BATCH, EPOCH = np.ones((8, 4), "float32"), 8
 
 
 @pytest.fixture
-def profile_more(profile):
+def profile_more():
     """The profiler, with as many steps as it runs by default."""
-    wanted = Wanted.read({"warmup": 3})
-    return type(profile)(replace(profile._profiles.settings, wanted=wanted))
+    return new_profiler({"warmup": 3})
 
 
 def as_written(data):

@@ -12,12 +12,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.profilers import profiler as new_profiler
 
-from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import check_limits
-from pytest_tfperf.plugin.fixture import TfProfile
-from pytest_tfperf.plugin.profile_settings import Settings
 
 pytestmark = [pytest.mark.full, pytest.mark.imports("keras", "jax")]
 
@@ -35,7 +33,7 @@ def failed():
 
     def run(profile, **more):
         wanted = Wanted.read({**LIMITS, **more})
-        profilers.append(TfProfile(Settings(wanted=wanted, plan=Plan())))
+        profilers.append(new_profiler(wanted.given))
         found = profile(profilers[-1])
         (check,) = check_limits(found, wanted.limits, None, False)
         assert check.verdict.value == "FAIL", check.sentence

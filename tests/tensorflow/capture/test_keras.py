@@ -1,15 +1,14 @@
 """Keras loops: one call with the user's own arguments, and everything restored afterwards."""
 
 import time
-from dataclasses import replace
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.profilers import profiler as new_profiler
 
 from pytest_tfperf.advice import guides
-from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.errors import CaptureError
 
 pytestmark = pytest.mark.imports("keras")
@@ -214,9 +213,7 @@ def test_restore_needs_a_built_model(profile):
 def test_traced_window_has_its_own_batches_with_long_data(profile):
     for n_batches in (22, 23, 40, 120):
         x, y = np.ones((2 * n_batches, 3), "float32"), np.ones((2 * n_batches, 1), "float32")
-        profiler = type(profile)(
-            replace(profile._profiles.settings, wanted=Wanted.read({"warmup": 3, "trace_steps": 6}))
-        )
+        profiler = new_profiler({"warmup": 3, "trace_steps": 6})
         assert profiler.evaluate(model_of(), x, y, batch_size=2, verbose=0).retraces == 0
         assert len(profiler.profile.steps) >= 2
         assert profiler.profile.ended is None

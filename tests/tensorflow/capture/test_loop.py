@@ -5,15 +5,12 @@ import weakref
 
 import pytest
 import tensorflow as tf
+from helpers.profilers import profiler as new_profiler
 from tensorflow.python.distribute.values import PerReplica, PerReplicaSpec
 
 from pytest_tfperf.capture.loop import workload_of
-from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.sessions import Session
-from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.errors import CaptureError, TraceError, UnknownMetric
-from pytest_tfperf.plugin.fixture import TfProfile
-from pytest_tfperf.plugin.profile_settings import Settings
 
 DATA = [tf.ones((8, 8))] * 4
 PAIRS = [(tf.ones(3), tf.zeros(3))] * 4
@@ -91,7 +88,7 @@ def test_error_for_a_short_generator_counts_its_steps(profile):
 
 def test_a_short_step_needs_more_steps_than_it_is_told_at_least():
     """Its blocks of 20 ms hold hundreds."""
-    profiler = TfProfile(Settings(wanted=Wanted.read({}), plan=Plan()))
+    profiler = new_profiler()
     wanted = r"ended after 300 steps .* need 81 .*Ten blocks of 20 ms hold more steps; steps=50 "
     with pytest.raises(CaptureError, match=wanted):
         profiler(lambda x: x, iter([1] * 300))

@@ -1,16 +1,14 @@
 """The lowered modules of profiled steps, in each form of profiling."""
 
-from dataclasses import replace
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.hlo_products import of_step, products
+from helpers.profilers import profiler as new_profiler
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
-from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.plugin import profile_settings, profiles
+from pytest_tfperf.plugin import profiles
 from pytest_tfperf.values import Unknown
 
 pytestmark = pytest.mark.imports("keras")
@@ -39,12 +37,7 @@ def recordings(monkeypatch):
 @pytest.fixture
 def short(profile):
     """Windows that four batches of Keras fill."""
-    profiler = type(profile)(
-        replace(
-            profile._profiles.settings,
-            wanted=Wanted.read({"warmup": 1, "steps": 1, "trace_steps": 2}),
-        )
-    )
+    profiler = new_profiler({"warmup": 1, "steps": 1, "trace_steps": 2})
     yield profiler
     profiler.close()
 
@@ -280,7 +273,7 @@ def test_windows_without_a_trace_have_a_reason(profile, recordings):
 
 
 def test_interrupted_second_round_keeps_functions_of_the_first(profile, recordings, monkeypatch):
-    monkeypatch.setattr(profile_settings, "settling_steps", lambda *_: 3)
+    monkeypatch.setattr(profiles, "settling_steps", lambda *_: 3)
     for number, batch in enumerate(profile.steps(DATA)):
         if (
             number == 37

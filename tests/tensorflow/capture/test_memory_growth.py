@@ -9,14 +9,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.profilers import profiler as new_profiler
 
 from pytest_tfperf.baseline.structure import against_profile
-from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.machine import memory
-from pytest_tfperf.plugin.fixture import TfProfile
-from pytest_tfperf.plugin.profile_settings import Settings
 
 pytestmark = pytest.mark.imports("keras")
 
@@ -33,7 +31,7 @@ def measure(monkeypatch):
     profilers = []
 
     def made():
-        profilers.append(TfProfile(Settings(wanted=wanted, plan=Plan())))
+        profilers.append(new_profiler(wanted.given))
         return profilers[-1]
 
     yield made
@@ -222,7 +220,7 @@ def test_no_repeat_of_one_model_changes_its_memory(measure):
     found = []
     for _ in range(30):
         wanted = Wanted.read({"warmup": 2, "steps": 4, "trace_steps": 6})
-        profiler = TfProfile(Settings(wanted=wanted, plan=Plan()))
+        profiler = new_profiler(wanted.given)
         found.append(profiler(model.train_on_batch, images(), unpack=True))
         profiler.close()
     for before in found:

@@ -6,11 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-
-from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.plugin.fixture import TfProfile
-from pytest_tfperf.plugin.profile_settings import Settings
+from helpers.profilers import profiler as new_profiler
 
 DATA = [tf.ones((8, 8))] * 4
 HERE = "test_python_calls.py"
@@ -120,8 +116,8 @@ def test_a_short_keras_loop_keeps_no_steps_for_it(profile):
 
 def test_slow_steps_are_counted_only_for_who_asks():
     def measured(**settings):
-        wanted = Wanted.read({"warmup": 1, "steps": 2, "trace_steps": 2, **settings})
-        profiler = TfProfile(Settings(wanted=wanted, plan=Plan(max_seconds=0.1)))
+        wanted = {"warmup": 1, "steps": 2, "trace_steps": 2, **settings}
+        profiler = new_profiler(wanted, max_seconds=0.1)
         try:
             return profiler(slow, DATA).value("python_calls")
         finally:

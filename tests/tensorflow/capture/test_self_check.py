@@ -8,7 +8,7 @@ from pytest_tfperf.capture import sessions
 from pytest_tfperf.capture.sessions import _checked, xla_shown
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.tensorflow import TensorFlow
-from pytest_tfperf.plugin import profile_settings
+from pytest_tfperf.plugin import profiles
 from pytest_tfperf.recording import XlaShown
 
 OF_XLA = ("xla_clusters", "xla_launches", "fusions", "xla_compile_time", "xla_compiles")
@@ -74,6 +74,6 @@ def test_a_trace_that_cannot_be_written_shows_nothing(monkeypatch):
 
 def test_what_does_not_show_is_unknown_and_no_pass(profile, monkeypatch):
     shown = XlaShown(executions="hidden", compilations="hidden", modules="hidden")
-    monkeypatch.setattr(profile_settings, "xla_shown", lambda scratch: {"TensorFlow": shown})
+    monkeypatch.setattr(profiles, "xla_shown", lambda scratch: {"TensorFlow": shown})
     found = profile(tf.function(tf.tanh), [tf.ones((4, 4))] * 4)
     assert {name: found.value(name).why for name in OF_XLA} == dict.fromkeys(OF_XLA, "hidden")

@@ -2,17 +2,15 @@
 
 import gc
 import time
+from types import SimpleNamespace
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.profilers import profiler as new_profiler
 
 from pytest_tfperf.capture.blocks import run_turns
-from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.plugin.fixture import TfProfile
-from pytest_tfperf.plugin.profile_settings import Settings
 from pytest_tfperf.turn import Ready, Turn
 
 pytestmark = pytest.mark.imports("keras")
@@ -44,13 +42,8 @@ class Script:
 def coordinated(request):
     """A `tf_profile` with a coordinator that asks for two turns, of 1 + 2 and of 2 + 3 calls."""
     client = Script(Turn(untimed=1, timed=2), Turn(untimed=2, timed=3))
-    profiler = TfProfile(
-        Settings(
-            wanted=Wanted.read({**WINDOWS, "max_regression": "3%"}),
-            plan=Plan(),
-            turn_clients=client,
-        )
-    )
+    child = SimpleNamespace(turn_client=client, part=None)
+    profiler = new_profiler({**WINDOWS, "max_regression": "3%"}, child)
     yield profiler, client
     profiler.close()
 

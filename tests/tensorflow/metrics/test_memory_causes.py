@@ -8,12 +8,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.profilers import profiler as new_profiler
 
-from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import check_limits
-from pytest_tfperf.plugin.fixture import TfProfile
-from pytest_tfperf.plugin.profile_settings import Settings
 
 pytestmark = [pytest.mark.full, pytest.mark.imports("keras", "jax")]
 
@@ -28,7 +26,7 @@ def ones(*shape):
 def explained(profile, bound="1 MiB"):
     """The lines `where` and `try` of a broken limit, and the share of the memory that they explain."""
     wanted = Wanted.read({"max_peak_memory": bound, **STEPS})
-    profiler = TfProfile(Settings(wanted=wanted, plan=Plan()))
+    profiler = new_profiler(wanted.given)
     try:
         found = profile(profiler)
         (check,) = check_limits(found, wanted.limits, None, False)

@@ -12,7 +12,7 @@ def test_step(tf_profile):
     profile = tf_profile(tf.function(lambda x: x + 1), DATA)
     windows = [profile.value("step_time").detail["n_steps"], len(profile.steps), profile.value("retraces").detail["n_steps"]]
     print("windows", windows)
-    print("limits", [limit.argument for _, limits in tf_profile.results() for limit in limits])
+    print("limits", [limit.argument for _, limits in tf_profile._test.results.values() for limit in limits])
 """
 INIS = {"tfperf_warmup": "3", "tfperf_steps": "7", "tfperf_trace_steps": "4"}
 

@@ -123,7 +123,7 @@ def test_the_nearest_marker_wins_and_names_merge_and_limits_of_a_call_override_i
 pytestmark = pytest.mark.tfperf(max_eager_ops=0, max_retraces=0)
 
 def seen(tf_profile):
-    return sorted(limit.argument for _, limits in tf_profile.results() for limit in limits)
+    return sorted(limit.argument for _, limits in tf_profile._test.results.values() for limit in limits)
 
 class TestClass:
     pytestmark = pytest.mark.tfperf(max_eager_ops=5)

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.profilers import profiler as new_profiler
 
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks import tensorflow
 from pytest_tfperf.frameworks.tensorflow import TensorFlow
-from pytest_tfperf.variants import in_process, rounds
+from pytest_tfperf.variants import in_process, in_processes, rounds
 from pytest_tfperf.variants.comparison import Comparison
 from pytest_tfperf.variants.outputs import leaves_from_json, leaves_to_json
 
@@ -77,13 +78,14 @@ def test_what_is_no_variants(profile):
             profile.compare(given)
 
 
-def test_with_data_a_process_is_needed_that_can_start_others(profile):
-    with pytest.raises(CaptureError, match="needs SIGSTOP, which this platform lacks"):
+def test_with_data_a_process_is_needed_that_can_start_others(profile, monkeypatch):
+    monkeypatch.setattr(in_processes, "can_start_processes", lambda: False)
+    with pytest.raises(CaptureError, match="need SIGSTOP, which this platform lacks"):
         profile.compare({"plain": tf.abs, "again": tf.abs}, [X])
 
 
 def test_disabled_each_variant_runs_once(profile):
-    profiler = type(profile)(replace(profile._profiles.settings, disabled=True))
+    profiler = new_profiler(disable=True)
     calls = []
     steps = {"a": lambda x, y: calls.append((x, y)), "b": lambda pair: calls.append(pair)}
     with pytest.raises(pytest.skip.Exception):
@@ -129,14 +131,14 @@ def test_a_variant_from_another_process_has_its_limits_and_cannot_be_exported(pr
             turns={"a": (2.0,) * 8, "b": (1.0,) * 8}, profiles=profiles, notes=("in processes",)
         )
 
-    profiles = profile._profiles
-    profiles.settings = replace(profiles.settings, compare_in_processes=compare_in_processes)
+    test = profile._test
+    test.compare = compare_in_processes
     found = profile.compare(
         {"a": tf.abs, "b": tf.abs}, {"a": [X], "b": [X, X]}, name="two", limits={"max_retraces": 3}
     )
     assert found.speedup("b").low == pytest.approx(2)
     assert list(profile.profiles) == ["", "two a", "two b"]
-    assert profiles.results["two b"][1][0].argument == "max_retraces=3"
+    assert test.results["two b"][1][0].argument == "max_retraces=3"
     assert profile.profiles["two a"].tables["comparison"] == found.table()
     assert asked[0].tolerance is None
     with pytest.raises(CaptureError, match="'two b' was made in a process of its own"):
@@ -148,7 +150,6 @@ def test_a_variant_from_another_process_has_its_limits_and_cannot_be_exported(pr
 
 def test_what_a_variant_measures_in_its_process(profile):
     given, step = [], tf.function(lambda x, y: x + y)
-    profiles = profile._profiles
     state = tf.Variable(1.0)
 
     def other(x, y):
@@ -159,7 +160,7 @@ def test_what_a_variant_measures_in_its_process(profile):
         given.append([asked.measure(variant) for variant in ("b", "a")])
         raise CaptureError("enough")
 
-    profiles.settings = replace(profiles.settings, compare_in_processes=compare_in_processes)
+    profile._test.compare = compare_in_processes
     with pytest.raises(CaptureError, match="enough"):
         profile.compare(
             {"a": step, "b": other}, [(X, X), (X, 2 * X)], check_outputs=True, restore=state

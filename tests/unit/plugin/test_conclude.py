@@ -13,8 +13,9 @@ from pytest_tfperf.baseline.store import Place, read_structure, read_times
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin import conclude as conclude_module
 from pytest_tfperf.plugin.conclude import conclude, summary
-from pytest_tfperf.plugin.decide import decide, fails
+from pytest_tfperf.plugin.decide import decide
 from pytest_tfperf.plugin.options import Options
+from pytest_tfperf.plugin.profiled_item import fails
 from pytest_tfperf.report.run_file import read_run
 from pytest_tfperf.results import Verdict
 

@@ -340,7 +340,7 @@ import pytest
 @pytest.mark.tfperf(min_tokens={tokens})
 def test_tokens(tf_profile):
     assert tf_profile(0.5, retraces=3) is None
-    [(profile, _)] = tf_profile.results()
+    [(profile, _)] = tf_profile._test.results.values()
     assert profile.tokens == 32
 """
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from helpers.builders import profile, value
 
-from pytest_tfperf.plugin.decide import undecided as shown_as
 from pytest_tfperf.plugin.options import Options
+from pytest_tfperf.plugin.profiled_item import undecided as shown_as
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.process_spread import Residuals, constant_spread
 from pytest_tfperf.turn import Ready
