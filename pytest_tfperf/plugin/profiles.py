@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+import pytest
 
 from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.loop import mean_batch
@@ -387,6 +389,11 @@ class Profiles:
                 f"this test has made no profile{f' named {name!r}' if name else ' yet'}{found}"
             )
         return self.recordings[name]
+
+
+def skip_disabled() -> NoReturn:
+    """Skip a test of a disabled plugin, after its step has run once."""
+    pytest.skip("tfperf is disabled (--tfperf-disable): the step ran once and was not profiled")
 
 
 def evidence_of(

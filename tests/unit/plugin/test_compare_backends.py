@@ -3,14 +3,14 @@
 import pytest
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.plugin.forms import compare_backends
-from pytest_tfperf.plugin.forms.compare_backends import chosen_backends
+from pytest_tfperf.plugin import compare
+from pytest_tfperf.plugin.compare import chosen_backends
 
 
 @pytest.fixture
 def installed(monkeypatch):
     names = ["tensorflow", "jax"]
-    monkeypatch.setattr(compare_backends, "is_installed", names.__contains__)
+    monkeypatch.setattr(compare, "is_installed", names.__contains__)
     return names
 
 

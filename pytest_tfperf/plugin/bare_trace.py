@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn
-
-import pytest
+from typing import Any
 
 from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.keras_data import KerasCall
@@ -26,8 +24,8 @@ from pytest_tfperf.frameworks.framework import JAX
 from pytest_tfperf.frameworks.in_use import other_frameworks, synchronise, untraced_names
 from pytest_tfperf.frameworks.jax_objects import JaxObjects, jax_objects
 from pytest_tfperf.frameworks.jax_traces import users_traced
-from pytest_tfperf.plugin.forms.keras_loop import profile_keras_loop
-from pytest_tfperf.plugin.profiles import Profiles, asks_for_ablation
+from pytest_tfperf.plugin.keras_and_own_loops import profile_keras_loop
+from pytest_tfperf.plugin.profiles import Profiles, asks_for_ablation, skip_disabled
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.text import and_more, plural
 from pytest_tfperf.trace.xspace import Trace
@@ -43,11 +41,6 @@ _NO_TRACE = (
 )
 _NAMED = 3  # functions that are no steps
 _BY_FIXTURE = "tf_profile(step, data), or for batch in tf_profile.steps(data)"
-
-
-def skip_disabled() -> NoReturn:
-    """Skip a test of a disabled plugin, after its step has run once."""
-    pytest.skip("tfperf is disabled (--tfperf-disable): the step ran once and was not profiled")
 
 
 class BracketedTrace:

@@ -1,25 +1,27 @@
-"""Compare one Keras model under several backends, each in a process of its own."""
+"""Compare variants of a step, in this process or each in its own, and backends of Keras."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pytest_tfperf.capture.keras_data import KerasCall
+from pytest_tfperf.capture.state import restored
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.in_use import is_installed
-from pytest_tfperf.plugin.forms.keras_loop import profile_keras_loop
+from pytest_tfperf.plugin.keras_and_own_loops import profile_keras_loop
 from pytest_tfperf.plugin.profiles import Profiles
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import COMPARISON
 from pytest_tfperf.variants.comparison import BARE, Comparison, ComparisonCall
-from pytest_tfperf.variants.outputs import Leaves
-from pytest_tfperf.variants.steps import profile_names
+from pytest_tfperf.variants.in_process import compare_steps
+from pytest_tfperf.variants.outputs import Leaves, Tolerance
+from pytest_tfperf.variants.steps import FirstOutput, Variant, profile_names
 
 __tracebackhide__ = True
 
@@ -44,11 +46,89 @@ class Backends:
     """Name of the comparison."""
 
 
+Options = Mapping[str, Any]
+"""Limits and numbers of steps of each profile."""
+
+
+def compare_in_this_process(
+    profiles: Profiles,
+    profile_step: Callable[..., Profile],
+    variants: Sequence[Variant],
+    names: Mapping[str, str],
+    tolerance: Tolerance | None,
+    options: Options,
+) -> Comparison:
+    """
+    Profile variants without data, and measure them alternately.
+
+    Args:
+        profiles: Profiles of the test.
+        profile_step: Profiles a step, as `tf_profile` does.
+        variants: The variants.
+        names: Name of each variant's profile.
+        tolerance: Largest difference of the outputs; None if they are not compared.
+        options: Limits and numbers of steps of each profile.
+    """
+    measured = {
+        variant.name: profile_step(variant, name=names[variant.name], **options)
+        for variant in variants
+    }
+    comparison = compare_steps(
+        variants,
+        measured,
+        tolerance,
+        profiles.max_seconds,
+        profiles.test.announce,
+        profiles.test.exclusive,
+    )
+    profiles.add_table(names[variants[0].name], COMPARISON, comparison.table())
+    return comparison
+
+
+def compare_with_data(
+    profiles: Profiles,
+    profile_step: Callable[..., Profile],
+    steps: Mapping[str, Callable[..., Any]],
+    data: Mapping[str, Iterable[Any]],
+    names: Mapping[str, str],
+    tolerance: Tolerance | None,
+    unpack: bool | str,
+    restore: Any,
+    options: Options,
+) -> Comparison:
+    """
+    Compare variants with data in child processes, or profile one of them in such a child.
+
+    Args:
+        profiles: Profiles of the test.
+        profile_step: Profiles a step, as `tf_profile` does.
+        steps: The variants by name.
+        data: The data of each variant.
+        names: Name of each variant's profile.
+        tolerance: Largest difference of the outputs; None if they are not compared.
+        unpack: How a step takes an element of the data.
+        restore: Keras models, optimizers or variables whose state is put back.
+        options: Limits and numbers of steps of each profile.
+
+    Raises:
+        CaptureError: If this platform cannot stop processes, or a variant fails.
+    """
+
+    def measure(variant: str) -> tuple[Profile, Leaves]:
+        step = steps[variant] if tolerance is None else FirstOutput(steps[variant])
+        own = {"name": names[variant], "unpack": unpack, **options}
+        with restored(restore):
+            profile = profile_step(step, data[variant], **own)
+        return profile, getattr(step, "leaves", None) or {}
+
+    return _in_processes(profiles, measure, names, tolerance, {}, options)
+
+
 def compare_backends(
     profiles: Profiles,
     profile_step: Callable[..., Profile],
     wanted: Backends,
-    options: Mapping[str, Any],
+    options: Options,
 ) -> Comparison:
     """
     Compare backends in child processes, or profile one of them in such a child.
@@ -68,8 +148,7 @@ def compare_backends(
         for variant in (backend, backend + BARE)
     }
     names = profile_names(backends, wanted.name)
-    for name in names.values():
-        profiles.check_name(name)
+    environments = {variant: {"KERAS_BACKEND": backend} for variant, backend in backends.items()}
 
     def measure(variant: str) -> tuple[Profile, Leaves]:
         check_backend_runs(backends[variant])
@@ -77,19 +156,32 @@ def compare_backends(
             return profile_step(_bare_step(wanted), name=names[variant], **options), {}
         return _fitted(profiles, wanted, names[variant], options), {}
 
+    return _in_processes(profiles, measure, names, None, environments, options)
+
+
+def _in_processes(
+    profiles: Profiles,
+    measure: Callable[[str], tuple[Profile, Leaves]],
+    names: Mapping[str, str],
+    tolerance: Tolerance | None,
+    environments: Mapping[str, Mapping[str, str]],
+    options: Options,
+) -> Comparison:
+    """Measure each variant in a process of its own, and keep the profiles and the comparison."""
+    wanted = profiles.wanted(**options)
+    for name in names.values():
+        profiles.check_name(name)
     comparison = profiles.test.compare(
         ComparisonCall(
             profiles=names,
             max_seconds=profiles.max_seconds,
-            tolerance=None,
+            tolerance=tolerance,
             measure=measure,
-            environments={
-                variant: {"KERAS_BACKEND": backend} for variant, backend in backends.items()
-            },
+            environments=environments,
         )
     )
     for profile in comparison.profiles.values():
-        profiles.add(profile, profiles.wanted(**options))
+        profiles.add(profile, wanted)
     profiles.add_table(next(iter(names.values())), COMPARISON, comparison.table())
     return comparison
 
@@ -140,7 +232,7 @@ def check_backend_runs(backend: str) -> None:
         )
 
 
-def _fitted(profiles: Profiles, wanted: Backends, name: str, options: Mapping[str, Any]) -> Profile:
+def _fitted(profiles: Profiles, wanted: Backends, name: str, options: Options) -> Profile:
     """Profile `fit` of the model."""
     x, y = wanted.data if isinstance(wanted.data, tuple) else (wanted.data, None)
     given = {} if y is None else {"batch_size": wanted.batch_size}

@@ -1,1 +1,0 @@
-"""Forms of `tf_profile` besides a step that it calls."""
