@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from pytest_tfperf.baseline.history import commits_of, history_of
@@ -12,7 +13,6 @@ from pytest_tfperf.baseline.step_time import (
     StoredRuns,
     TimingFiles,
     Timings,
-    figures,
     judge,
     next_step,
     why_not_timed,
@@ -46,15 +46,33 @@ from pytest_tfperf.values import Json
 _BASELINE = Reference("the baseline", UPDATE, ACCEPT, ACCEPT)
 
 
+class Baseline:
+    """
+    The baseline of one test file, whose structure is read once.
+
+    Args:
+        place: Where it is.
+        timings: Source of earlier step times; None for the timing files.
+    """
+
+    def __init__(self, place: Place, timings: Timings | None = None) -> None:
+        self.place, self.has_times = place, timings is None
+        self.timings = timings or TimingFiles()
+
+    @cached_property
+    def entries(self) -> Mapping[str, Json]:
+        """The entries of the structure by key. Raises BaselineError if they cannot be read."""
+        return read_structure(self.place.structure)
+
+
 def compare_with_baseline(
     profile: Profile,
     test: str,
-    place: Place,
+    baseline: Baseline,
     environment: Mapping[str, Any],
     only: str | None,
     max_regression: float | None,
     shared_cpu: bool = False,
-    timings: Timings | None = None,
 ) -> list[Check]:
     """
     Check one profile under `--tfperf-baseline`.
@@ -62,32 +80,28 @@ def compare_with_baseline(
     Args:
         profile: The profile.
         test: Name of its test.
-        place: Where its baseline is.
+        baseline: The baseline of its test's file.
         environment: Machine and setting of this run.
         only: The value of `--tfperf-only`.
         max_regression: The slow-down that the test tolerates, if it says so.
         shared_cpu: Whether other tests used the CPU that it ran on.
-        timings: Source of earlier step times; the timing files by default.
 
     Raises:
         BaselineError: If the file of the structure cannot be read.
     """
     key = entry_key(test, profile.name)
-    entry = read_structure(place.structure).get(key)
+    entry = baseline.entries.get(key)
     if entry is None or entry["workload"] != profile.workload:
-        return [_missing(profile, entry, key, str(place.structure))]
+        return [_missing(profile, entry, key, str(baseline.place.structure))]
     checks: list[Check] = []
     if only != "timing":
         checks += structure_checks(profile, entry, environment, _BASELINE)
     if only != "structural":
-        source = timings or TimingFiles()
         try:
-            timed = _timing(
-                profile, key, place, environment, entry, max_regression, shared_cpu, source
-            )
+            timed = _timing(profile, key, baseline, environment, entry, max_regression, shared_cpu)
         except BaselineError as error:
             # a store that is away decides nothing; a file of the project has to be mended
-            verdict = Verdict.UNKNOWN if timings is None else Verdict.INCOMPARABLE
+            verdict = Verdict.UNKNOWN if baseline.has_times else Verdict.INCOMPARABLE
             found = profile.value("step_time").number
             shown = "unknown" if found is None else format_quantity(found, SECONDS)
             sentence = f"step_time is {shown}, and is compared with nothing: {error}"
@@ -104,8 +118,8 @@ def time_check(
     changed: str,
 ) -> Check:
     """Check a known step time against others of its machine class."""
-    tolerance, value = tolerated(max_regression), profile.value("step_time")
-    found = judge(value, stored, tolerance, why_not, changed)
+    value = profile.value("step_time")
+    found = judge(value, stored, tolerated(max_regression), why_not, changed)
     return check(
         profile,
         "step_time",
@@ -114,7 +128,7 @@ def time_check(
         found.sentence,
         details=found.details,
         advice=found.advice,
-        detail=figures(value, stored, tolerance),
+        detail=found.detail,
     )
 
 
@@ -147,16 +161,16 @@ def _missing(profile: Profile, entry: Json | None, key: str, where: str) -> Chec
 def _timing(
     profile: Profile,
     key: str,
-    place: Place,
+    baseline: Baseline,
     environment: Mapping[str, Any],
     structure: Json,
     max_regression: float | None,
     shared_cpu: bool,
-    timings: Timings,
 ) -> Check | None:
     """Compare the step time; None if it is unknown here and there, and nobody limits it."""
     value, wanted = profile.value("step_time"), _at_most(max_regression)
     machine, workload = environment["machine"], dict(profile.workload)
+    place, timings = baseline.place, baseline.timings
     entry = timings.entry(place, key, machine, workload, tolerated(max_regression))
     same = entry is not None and entry["workload"] == workload
     known = entry is not None and same and bool(history_of(entry).runs)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from pytest_tfperf.baseline.store import Place, read_machine, read_times
@@ -69,7 +70,7 @@ class Timings(Protocol):
 
 
 class TimingFiles:
-    """The timing files beside the tests."""
+    """The timing files beside the tests; those of this machine are read once."""
 
     words = TimingWords(
         name="the baseline",
@@ -78,12 +79,18 @@ class TimingFiles:
         accept=ACCEPT,
     )
 
+    def __init__(self) -> None:
+        self._read: dict[Path, dict[str, Json]] = {}
+
     def entry(
         self, place: Place, key: str, machine: Mapping[str, Any], workload: Json, tolerance: float
     ) -> Json | None:
         """Return the entry in a timing file: see `Timings`."""
         del workload, tolerance  # the entry was made with them
-        return read_times(place.timing_file(machine)).get(place.timing_key(key))
+        path = place.timing_file(machine)
+        if path not in self._read:
+            self._read[path] = read_times(path)
+        return self._read[path].get(place.timing_key(key))
 
     def elsewhere(self, place: Place, key: str) -> Iterator[tuple[Json, Json]]:
         """Yield machine class and workload of each entry: see `Timings`."""
@@ -126,6 +133,7 @@ class Judgement:
     sentence: str
     details: tuple[Labelled, ...] = ()
     advice: tuple[Labelled, ...] = ()
+    detail: Json = field(default_factory=dict)
 
 
 def judge(
@@ -143,6 +151,18 @@ def judge(
     """
     assert value.number is not None
     result = compare_to_history(value.number, stored.history, tolerance)
+    found = _judged(value, result, stored, why_not, changed)
+    return replace(found, detail=_figures(value.number, result, stored))
+
+
+def _judged(
+    value: Value,
+    result: HistoryComparison,
+    stored: StoredRuns,
+    why_not: str | None,
+    changed: str,
+) -> Judgement:
+    """Return the verdict and its message."""
     verdict = result.verdict
     if why_not is not None:
         sentence = f"{_found(value, result, stored)}: {why_not}"
@@ -166,17 +186,15 @@ def judge(
     return Judgement(verdict=verdict, sentence=sentence, details=details, advice=advice)
 
 
-def figures(value: Value, stored: StoredRuns, tolerance: float) -> Json:
+def _figures(now_s: float, result: HistoryComparison, stored: StoredRuns) -> Json:
     """Return the numbers of a step time and its stored runs for reports: see `results.Check`."""
-    assert value.number is not None
-    result, history = compare_to_history(value.number, stored.history, tolerance), stored.history
-    bounds = result.recent
-    shown: Json = {"before": result.typical_s, "after": value.number, "ratio": result.ratio}
+    bounds, history = result.recent, stored.history
+    shown: Json = {"before": result.typical_s, "after": now_s, "ratio": result.ratio}
     if bounds is not None:
         shown |= {"low": bounds.low, "high": bounds.high, "confidence": bounds.confidence}
     return shown | {
         "smallest": result.minimum_detectable_change,
-        "tolerance": tolerance,
+        "tolerance": result.requested_tolerance,
         "runs": list(history.runs),
         "commits": list(stored.commits),
         "anchor": history.anchor,

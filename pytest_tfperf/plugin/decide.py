@@ -24,6 +24,7 @@ from pytest_tfperf.turns.names import file_of, key_in_file
 from pytest_tfperf.values import Json, Unknown
 
 if TYPE_CHECKING:
+    from pytest_tfperf.baseline.compare import Baseline
     from pytest_tfperf.run_history.earlier_runs import EarlierRuns
 
 
@@ -118,17 +119,15 @@ def decide(
             # it loads NumPy, which no other check needs
             from pytest_tfperf.baseline.compare import compare_with_baseline
 
-            place = Place.of(file, options.rootdir, options.baseline_dir)
             try:
                 checks += compare_with_baseline(
                     profile,
                     key,
-                    place,
+                    _baseline(options, file),
                     environment,
                     options.only,
                     wanted.max_regression,
                     shared_cpu,
-                    _earlier_runs(options),
                 )
             except BaselineError as error:
                 checks.append(_unknown("baseline", str(error), profile.name))
@@ -139,6 +138,15 @@ def decide(
                 if asked_for(profile.registry[metric], options.only)
             ]
     return checks
+
+
+@functools.lru_cache(maxsize=1)
+def _baseline(options: Options, file: str) -> Baseline:
+    """Return the baseline of a test file, which the tests of a module read once."""
+    from pytest_tfperf.baseline.compare import Baseline
+
+    place = Place.of(file, options.rootdir, options.baseline_dir)
+    return Baseline(place, _earlier_runs(options))
 
 
 @functools.lru_cache(maxsize=1)

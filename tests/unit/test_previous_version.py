@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from helpers.paths import DATA
 
-from pytest_tfperf.baseline.compare import compare_with_baseline
+from pytest_tfperf.baseline.compare import Baseline, compare_with_baseline
 from pytest_tfperf.baseline.store import Place, read_structure
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.report.run_file import read_run
@@ -41,7 +41,7 @@ def test_a_profile_equals_its_old_baseline(old_run, key):
     (test,) = [test for test in old_run.tests if test.key == key]
     (measured,) = test.profiles
     place = Place.of("suite.py", OLD, None)
-    checks = compare_with_baseline(measured, key, place, test.environment, None, 0.6)
+    checks = compare_with_baseline(measured, key, Baseline(place), test.environment, None, 0.6)
     structure = [check for check in checks if check.metric != "step_time"]
     assert len(structure) > 10
     assert {check.verdict for check in structure} == {Verdict.PASS}
@@ -55,7 +55,9 @@ def test_a_change_is_a_regression_over_the_old_baseline(old_run):
     retraces = measured.metrics["retraces"].changed(number=3.0)
     worse = replace(measured, metrics={**measured.metrics, "retraces": retraces})
     place = Place.of("suite.py", OLD, None)
-    checks = compare_with_baseline(worse, test.key, place, test.environment, "structural", None)
+    checks = compare_with_baseline(
+        worse, test.key, Baseline(place), test.environment, "structural", None
+    )
     assert [check.metric for check in checks if check.verdict is not Verdict.PASS] == ["retraces"]
 
 

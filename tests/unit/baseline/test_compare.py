@@ -7,7 +7,9 @@ import pytest
 from helpers.builders import LAPTOP, SERVER, profile, record_of, run_of, value
 from helpers.refusals import refusal
 
-from pytest_tfperf.baseline.compare import compare_with_baseline
+from pytest_tfperf.baseline import compare as compare_module
+from pytest_tfperf.baseline import step_time
+from pytest_tfperf.baseline.compare import Baseline, compare_with_baseline
 from pytest_tfperf.baseline.record import record
 from pytest_tfperf.baseline.store import read_structure
 from pytest_tfperf.baseline.structure import against_profile
@@ -33,7 +35,9 @@ def store(place, measured, environment=LAPTOP, times=1):
 
 def compare(place, measured, environment=LAPTOP, only="structural", max_regression=None):
     return list(
-        compare_with_baseline(measured, "test_step", place, environment, only, max_regression)
+        compare_with_baseline(
+            measured, "test_step", Baseline(place), environment, only, max_regression
+        )
     )
 
 
@@ -428,7 +432,13 @@ def test_a_slower_step_says_how_much_since_when_where_and_what_changed_besides(p
 def test_times_beside_other_workers_are_not_decided(place, n_runs):
     store(place, profile(step_time=0.010), times=n_runs)
     [found] = compare_with_baseline(
-        profile(step_time=0.1), "test_step", place, LAPTOP, "timing", None, shared_cpu=True
+        profile(step_time=0.1),
+        "test_step",
+        Baseline(place),
+        LAPTOP,
+        "timing",
+        None,
+        shared_cpu=True,
     )
     assert (found.verdict, found.message.partition(" ms: ")[2]) == (
         Verdict.INCONCLUSIVE,
@@ -800,3 +810,19 @@ def test_two_versions_of_a_program_name_new_ops_once():
     assert [line for line in found.lines if line.startswith("graph:")] == [
         "graph: Sin 0 → 2 (new, at model.py:2)"
     ]
+
+
+def test_the_files_of_a_test_file_are_read_once(place, monkeypatch):
+    store(place, profile(step_time=0.010))
+    read = []
+    for module, name in ((compare_module, "read_structure"), (step_time, "read_times")):
+        usual = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda path, usual=usual: read.append(path) or usual(path)
+        )
+    baseline = Baseline(place)
+    for _ in range(3):
+        assert compare_with_baseline(
+            profile(step_time=0.010), "test_step", baseline, LAPTOP, None, None
+        )
+    assert read == [place.structure, place.timing_file(LAPTOP["machine"])]

@@ -7,7 +7,7 @@ import pytest
 from helpers.builders import LAPTOP, SERVER, profile, record_of, run_of, value
 from helpers.refusals import refusal
 
-from pytest_tfperf.baseline.compare import compare_with_baseline
+from pytest_tfperf.baseline.compare import Baseline, compare_with_baseline
 from pytest_tfperf.baseline.compare_runs import compare_runs
 from pytest_tfperf.baseline.record import record
 from pytest_tfperf.baseline.store import read_structure
@@ -49,7 +49,7 @@ def stored(place):
 
 
 def compared(place, measured, only="structural", environment=LAPTOP):
-    found = compare_with_baseline(measured, "test_step", place, environment, only, None)
+    found = compare_with_baseline(measured, "test_step", Baseline(place), environment, only, None)
     return {one.metric: one for one in found}
 
 

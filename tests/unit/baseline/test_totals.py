@@ -7,7 +7,7 @@ import pytest
 from helpers.baselines import update, update_new
 from helpers.builders import LAPTOP, profile, record_of, value
 
-from pytest_tfperf.baseline.compare import compare_with_baseline
+from pytest_tfperf.baseline.compare import Baseline, compare_with_baseline
 from pytest_tfperf.metrics.timing import timed_values
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Unknown
@@ -24,7 +24,7 @@ def total(n_steps, number, metric="retraces"):
 
 def found(place, before, now):
     update(place, record_of(before))
-    [check] = compare_with_baseline(now, "test_step", place, LAPTOP, "structural", None)
+    [check] = compare_with_baseline(now, "test_step", Baseline(place), LAPTOP, "structural", None)
     return check
 
 
@@ -61,7 +61,9 @@ def test_the_steps_at_which_an_earlier_version_counted_are_left_alone(place):
     place.structure.write_text(json.dumps(stored))
     update(place, record_of(total(700, 1)))
     assert json.loads(place.structure.read_text()) == stored
-    [check] = compare_with_baseline(total(900, 2), "test_step", place, LAPTOP, "structural", None)
+    [check] = compare_with_baseline(
+        total(900, 2), "test_step", Baseline(place), LAPTOP, "structural", None
+    )
     assert check.verdict.value == "INCONCLUSIVE"
 
 
@@ -71,7 +73,7 @@ def test_an_entry_of_an_older_version_has_no_steps_and_is_compared_exactly(place
     del stored["tests"]["test_step"]["counted_steps"]
     place.structure.write_text(json.dumps(stored))
     now = total(1000, 2)
-    [check] = compare_with_baseline(now, "test_step", place, LAPTOP, "structural", None)
+    [check] = compare_with_baseline(now, "test_step", Baseline(place), LAPTOP, "structural", None)
     assert check.verdict.value == "REGRESSION"
 
 

@@ -3,7 +3,7 @@
 import pytest
 from helpers.builders import LAPTOP, profile, record_of, run_of
 
-from pytest_tfperf.baseline.compare import compare_with_baseline
+from pytest_tfperf.baseline.compare import Baseline, compare_with_baseline
 from pytest_tfperf.baseline.compare_runs import compare_runs
 from pytest_tfperf.baseline.record import record
 from pytest_tfperf.baseline.store import read_structure
@@ -102,7 +102,7 @@ def test_ops_that_leave_xla_are_a_regression_and_ops_that_go_are_none():
 def test_a_baseline_and_a_ref_decide_it_with_the_line_and_the_remedy(place):
     before, after = step(1, DENSE, {}), step(0, {}, DENSE)
     record({place: [run_of(record_of(before))]}, False)
-    stored = compare_with_baseline(after, "test_step", place, LAPTOP, "structural", None)
+    stored = compare_with_baseline(after, "test_step", Baseline(place), LAPTOP, "structural", None)
     ref = against_profile(after, before, "main", "against")
     for checks, meant in (
         (stored, "pytest --tfperf-update"),
@@ -164,7 +164,9 @@ def test_without_evidence_nothing_is_unknown_where_no_op_can_have_left_xla():
 def test_the_advice_for_an_earlier_entry_never_records_the_loss(place):
     record({place: [run_of(record_of(untold(1, 1.0)))]}, False)
     after = step(0, {}, DENSE)
-    found = by_metric(compare_with_baseline(after, "test_step", place, LAPTOP, "structural", None))
+    found = by_metric(
+        compare_with_baseline(after, "test_step", Baseline(place), LAPTOP, "structural", None)
+    )
     assert found["xla_clusters"].advice == (
         ("try", "pytest --tfperf-update on the version before, or --tfperf-against it"),
     )

@@ -11,7 +11,7 @@ from helpers.paired_project import Project
 from helpers.paths import TESTS
 from helpers.runs_within import measure_with_stand_in
 
-from pytest_tfperf.baseline.compare import compare_with_baseline
+from pytest_tfperf.baseline.compare import Baseline, compare_with_baseline
 from pytest_tfperf.baseline.compare_runs import compare_runs
 from pytest_tfperf.baseline.record import record
 from pytest_tfperf.baseline.store import Place, read_structure, read_times
@@ -282,7 +282,7 @@ def test_structure_is_held_against_the_baseline(tmp_path, scope):
     for now, verdict, message in BASELINE:
         _, found = stored(tmp_path / "other", now, scope)
         checks = compare_with_baseline(
-            found, "test_step", place_of(tmp_path), LAPTOP, "structural", None
+            found, "test_step", Baseline(place_of(tmp_path)), LAPTOP, "structural", None
         )
         [check] = [check for check in checks if check.metric == "tokens"]
         assert check.verdict.value == verdict, now
