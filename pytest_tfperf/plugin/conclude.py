@@ -22,7 +22,6 @@ from pytest_tfperf.report.terminal import TextLine, render
 from pytest_tfperf.results import DECIDED
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import and_more, for_terminal, plural
-from pytest_tfperf.values import Json
 
 if TYPE_CHECKING:
     import pytest
@@ -33,7 +32,7 @@ _NAMED = 3
 
 
 def conclude(
-    records: Iterable[Json],
+    tests: Sequence[ProfiledTest],
     options: Options,
     whole: bool,
     cache: pytest.Cache | None = None,
@@ -44,7 +43,7 @@ def conclude(
     Write baselines and reports, and see that enough checks were decided.
 
     Args:
-        records: The tests of the run, as JSON.
+        tests: The tests of the run.
         options: The options of the run.
         whole: Whether no test was left out.
         cache: pytest's cache, which keeps the results; None without one.
@@ -54,8 +53,8 @@ def conclude(
     Returns:
         Lines to show, and whether all went well.
     """
-    run = _run_of(records, options, cache is not None)
-    tests, too_few = run.tests, _too_few_checks(run, options)
+    run = _run_of(tests, options, cache is not None)
+    too_few = _too_few_checks(run, options)
     is_named = unchecked and (options.strict or not options.disable)
     without_profile = _without_profile(unchecked) if is_named else None
     sentences = without_profile, too_few, _without_worker(died) if died else None
@@ -91,21 +90,25 @@ def conclude(
 
 
 def summary(
-    records: Iterable[Json], width: int, verbosity: int, failures_shown: bool, encoding: str | None
+    tests: Sequence[ProfiledTest],
+    width: int,
+    verbosity: int,
+    failures_shown: bool,
+    encoding: str | None,
 ) -> list[TextLine]:
     """
     Summarise a run for a terminal.
 
     Args:
-        records: Profiled tests as JSON.
+        tests: The tests of the run.
         width: Columns of the terminal.
         verbosity: pytest's verbosity.
         failures_shown: True if pytest shows the messages of failed tests.
         encoding: Encoding of the terminal, None if it is unknown.
     """
-    run = Run(created=_now(), tests=tuple(ProfiledTest.from_json(data) for data in records))
-    if not run.tests:
+    if not tests:
         return []
+    run = Run(created=_now(), tests=tuple(tests))
     return render(run, width, verbosity, failures_shown, not shows_unicode(encoding))
 
 
@@ -149,14 +152,13 @@ def _write_for_github(run: Run, options: Options) -> list[Line]:
     return lines
 
 
-def _run_of(records: Iterable[Json], options: Options, kept: bool) -> Run:
+def _run_of(tests: Sequence[ProfiledTest], options: Options, kept: bool) -> Run:
     """Assemble the run from its tests."""
-    tests = tuple(ProfiledTest.from_json(data) for data in records)
     profiled = any(test.profiles for test in tests)
     written = options.update or options.reports or (profiled and (kept or options.history))
     return Run(
         created=_now(),
-        tests=tests,
+        tests=tuple(tests),
         commit=commit(options.rootdir) if written else "",
         branch=branch(options.rootdir) if written else "",
     )

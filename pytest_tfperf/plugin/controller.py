@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +13,9 @@ from pytest_tfperf.markers import is_whole
 from pytest_tfperf.plugin.options import TABLE, Options
 from pytest_tfperf.plugin.workers import n_workers
 from pytest_tfperf.text import plural
+
+if TYPE_CHECKING:
+    from pytest_tfperf.runs import ProfiledTest
 
 _WAIT_MATTERS_S = 1.0
 
@@ -28,7 +32,7 @@ class Controller:
 
     def __init__(self, config: pytest.Config, options: Callable[[], Options], asked: bool) -> None:
         self._config, self._options, self._asked = config, options, asked
-        self._records: dict[tuple[str, object], dict[str, Any]] = {}
+        self._tests: dict[tuple[str, object], ProfiledTest] = {}
         """Results by node id, and by worker if each worker runs all tests."""
         self._lines: list[tuple[str, str | None]] = []
         self._unchecked: set[str] = set()
@@ -67,13 +71,14 @@ class Controller:
             else None,
         )
         if data is not None:
-            if report.failed:
-                data["outcome"] = "failed"
-            self._records[key] = data
+            from pytest_tfperf.runs import ProfiledTest
+
+            test = ProfiledTest.from_json(data)
+            self._tests[key] = replace(test, outcome="failed") if report.failed else test
         elif report.when == "setup":
-            self._records.pop(key, None)
-        elif report.when == "teardown" and report.failed and key in self._records:
-            self._records[key]["outcome"] = "error"
+            self._tests.pop(key, None)
+        elif report.when == "teardown" and report.failed and key in self._tests:
+            self._tests[key] = replace(self._tests[key], outcome="error")
         self._waited_s += getattr(report, "tfperf_waited_s", 0)
         if getattr(report, "tfperf_unchecked", False):
             self._unchecked.add(report.nodeid)
@@ -91,7 +96,7 @@ class Controller:
             or self._config.option.tfperf_min_checks
             or self._config.getini("tfperf_min_checks")
         )
-        if self._config.option.collectonly or not (self._records or self._unchecked or asked):
+        if self._config.option.collectonly or not (self._tests or self._unchecked or asked):
             return
         from pytest_tfperf.plugin.conclude import conclude
 
@@ -102,14 +107,14 @@ class Controller:
         whole = ended and not self._left_out and is_whole(self._config)
         options, cache = self._options(), getattr(self._config, "cache", None)
         self._lines, good = conclude(
-            self.records(), options, whole, cache, sorted(self._unchecked), sorted(self._died)
+            self.tests(), options, whole, cache, sorted(self._unchecked), sorted(self._died)
         )
         if not good and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show the table, the checks that did not pass, and their number."""
-        if not self._records and not self._lines:
+        if not self._tests and not self._lines:
             return
         from pytest_tfperf.plugin.conclude import summary
         from pytest_tfperf.report.text_layout import wrapped
@@ -121,7 +126,7 @@ class Controller:
             terminalreporter.section("tfperf")
         failures_shown = self._config.option.tbstyle != "no"
         encoding = getattr(getattr(writer, "_file", None), "encoding", None)
-        lines = summary(self.records(), width, verbosity, failures_shown, encoding)
+        lines = summary(self.tests(), width, verbosity, failures_shown, encoding)
         shown = [
             (
                 for_terminal(
@@ -136,18 +141,18 @@ class Controller:
         for text, colour in [*self._lines, *said, *shown]:
             terminalreporter.write_line(text, **({colour: True} if colour else {}))
 
-    def records(self) -> list[dict[str, Any]]:
+    def tests(self) -> list[ProfiledTest]:
         """
         Return one result for each test.
 
         If each worker runs all tests, it is that of a worker in which the test failed, if there is
         one. A test whose worker died is an error.
         """
-        found: dict[str, dict[str, Any]] = {}
-        for (nodeid, _), data in self._records.items():
-            if nodeid not in found or found[nodeid]["outcome"] not in ("failed", "error"):
-                found[nodeid] = data
+        found: dict[str, ProfiledTest] = {}
+        for (nodeid, _), test in self._tests.items():
+            if nodeid not in found or found[nodeid].outcome not in ("failed", "error"):
+                found[nodeid] = test
         return [
-            {**data, "outcome": "error"} if nodeid in self._died else data
-            for nodeid, data in found.items()
+            replace(test, outcome="error") if nodeid in self._died else test
+            for nodeid, test in found.items()
         ]

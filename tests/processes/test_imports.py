@@ -89,7 +89,7 @@ REWRITTEN = """
 import sys
 
 def test_of(request):
-    import pytest_tfperf.plugin.items
+    import pytest_tfperf.plugin.profiles
     loaders = {type(module.__loader__).__name__ for name, module in sys.modules.items() if name.startswith("pytest_tfperf.")}
     assert loaders == {"SourceFileLoader"}
 """

@@ -37,7 +37,7 @@ def records(retraces):
 
 
 def update(folder, second, retraces):
-    tests = [test.to_json() for test in records(retraces)]
+    tests = records(retraces)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(conclude_module, "_now", lambda: created(second))
         patch.setattr(conclude_module, "commit", lambda _: "c0ffee")

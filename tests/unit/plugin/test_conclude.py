@@ -42,7 +42,7 @@ def verdicts(checks):
 
 def concluded(options, *records, whole=True):
     """The text of the lines, and whether all went well; as the records come from reports."""
-    lines, good = conclude([found.to_json() for found in records], options, whole)
+    lines, good = conclude(list(records), options, whole)
     return [text for text, _ in lines], good
 
 
@@ -66,20 +66,20 @@ class Cache:
 
 
 def test_the_results_are_kept_in_the_cache(tmp_path):
-    record = record_of(profile(retraces=0)).to_json()
+    record = record_of(profile(retraces=0))
     assert conclude([record], Options(), True, Cache(tmp_path)) == ([], True)
     kept = read_run(tmp_path / "tfperf" / "last_run.json")
-    assert [test.to_json() for test in kept.tests] == [record]
+    assert [test.to_json() for test in kept.tests] == [record.to_json()]
     assert kept.commit == "c0ffee"
     # a run that profiles nothing leaves them
-    conclude([record_of().to_json()], Options(), True, Cache(tmp_path))
+    conclude([record_of()], Options(), True, Cache(tmp_path))
     assert read_run(tmp_path / "tfperf" / "last_run.json") == kept
 
 
 def test_a_cache_that_cannot_be_written_fails_nothing(tmp_path):
     (tmp_path / "tfperf").write_text("a file where a folder is wanted")
     [(text, colour)], good = conclude(
-        [record_of(profile(retraces=0)).to_json()], Options(), True, Cache(tmp_path)
+        [record_of(profile(retraces=0))], Options(), True, Cache(tmp_path)
     )
     assert (colour, good) == ("yellow", True)
     assert text.startswith("tfperf: tfperf show --last will not show this run: ")
@@ -361,9 +361,7 @@ def test_an_update_that_cannot_be_written_is_red_and_leaves_other_files_to_be_wr
     records = [
         record_of(profile(retraces=0), file=name) for name in ("a/test_one.py", "b/test_two.py")
     ]
-    lines, good = conclude(
-        [found.to_json() for found in records], Options(rootdir=tmp_path, update_all=True), True
-    )
+    lines, good = conclude(list(records), Options(rootdir=tmp_path, update_all=True), True)
     text, colour = lines[-1]
     assert (good, colour) == (False, "red")
     assert text.startswith(f"tfperf: baseline {tmp_path / 'a'}")
@@ -429,9 +427,7 @@ def test_a_report_is_written_and_can_be_read_back(tmp_path):
 def test_a_report_that_cannot_be_written_is_red_and_the_run_is_not_good(tmp_path):
     (tmp_path / "file").write_text("")
     path = tmp_path / "file" / "below" / "run.json"
-    lines, good = conclude(
-        [record_of().to_json()], Options(reports=(path, tmp_path / "run.json")), True
-    )
+    lines, good = conclude([record_of()], Options(reports=(path, tmp_path / "run.json")), True)
     assert lines == [
         (f"tfperf: report written to {tmp_path / 'run.json'}", None),
         (f"tfperf: report {path}: cannot be written: Not a directory", "red"),
@@ -467,7 +463,7 @@ def test_reports_say_what_the_run_did_not_check(tmp_path):
         paths = {kind: tmp_path / f"{number}.{kind}" for kind in ("json", "md", "html")}
         passed = record_of(checks=[check("PASS"), check("PASS")])
         conclude(
-            [passed.to_json()],
+            [passed],
             Options(reports=tuple(paths.values()), **options),
             True,
             **tests,
@@ -490,7 +486,7 @@ def test_no_checks_at_all_are_too_few():
 
 def test_the_summary_is_what_the_terminal_shows():
     lines = summary(
-        [record_of(profile(step_time=0.1), checks=[check("PASS")]).to_json()], 80, 0, True, "utf-8"
+        [record_of(profile(step_time=0.1), checks=[check("PASS")])], 80, 0, True, "utf-8"
     )
     assert lines[-1][:2] == ("tfperf: 1 check passed", "green")
 
@@ -529,7 +525,7 @@ def test_no_annotations_outside_of_github(tmp_path):
 
 
 def test_a_summary_that_cannot_be_written_fails_nothing(tmp_path):
-    lines, good = conclude([FAILED.to_json()], Options(rootdir=tmp_path, summary=tmp_path), True)
+    lines, good = conclude([FAILED], Options(rootdir=tmp_path, summary=tmp_path), True)
     assert lines == [(f"tfperf: summary {tmp_path}: cannot be written: Is a directory", "yellow")]
     assert good
 

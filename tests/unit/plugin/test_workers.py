@@ -4,6 +4,7 @@ from copy import deepcopy
 from itertools import chain, zip_longest
 from types import SimpleNamespace
 
+from helpers.builders import record_of
 from helpers.reruns import AGAIN
 from helpers.runs_within import measure_with_stand_in
 
@@ -61,7 +62,7 @@ def test_the_header_says_what_workers_mean(monkeypatch):
     ]:
         monkeypatch.setattr(controller, "visible_gpus", lambda gpus=gpus: gpus)
         run = config(tx=["popen"] * n_tx, **{**MODES, **modes})
-        found = Controller(run, lambda _: None, asked).pytest_report_header()
+        found = Controller(run, lambda: None, asked).pytest_report_header()
         assert found == header, (n_tx, asked, modes, gpus)
 
 
@@ -75,7 +76,7 @@ def report(when, outcome="passed", measured=None, nodeid="test_model.py::test_st
         passed=outcome == "passed",
     )
     if measured is not None:
-        found.tfperf = {"measured": measured, "outcome": outcome}
+        found.tfperf = record_of(key=measured, outcome=outcome).to_json()
     return found
 
 
@@ -104,10 +105,10 @@ def test_of_a_test_that_runs_again_the_last_run_counts():
             ("first", "error"),
         ),
     ]:
-        plugin = Controller(config(), lambda _: None, True)
-        for each in deepcopy(reports):  # the controller keeps what they hold
+        plugin = Controller(config(), lambda: None, True)
+        for each in reports:
             plugin.pytest_runtest_logreport(each)
-        found = [(data["measured"], data["outcome"]) for data in plugin.records()]
+        found = [(test.key, test.outcome) for test in plugin.tests()]
         assert found == ([] if kept is None else [kept]), why
 
 
@@ -128,7 +129,7 @@ def test_where_each_worker_runs_a_test_it_has_failed_if_it_fails_in_one():
         (GOOD, DIES, ("good", "error")),
     ]:
         for together in (False, True):
-            plugin = Controller(config(dist="each"), lambda _: None, True)
+            plugin = Controller(config(dist="each"), lambda: None, True)
             first, second = (
                 [(each, worker) for each in deepcopy(reports)]
                 for reports, worker in ((one, "gw0"), (other, "gw1"))
@@ -137,7 +138,7 @@ def test_where_each_worker_runs_a_test_it_has_failed_if_it_fails_in_one():
             for each, worker in mixed if together else [*first, *second]:
                 each.node = worker
                 plugin.pytest_runtest_logreport(each)
-            found = [(data["measured"], data["outcome"]) for data in plugin.records()]
+            found = [(test.key, test.outcome) for test in plugin.tests()]
             assert found == [kept], (kept, together)
 
 
@@ -151,7 +152,7 @@ def test_a_test_that_did_not_come_to_its_call_is_not_one_whose_baseline_is_unuse
         (report("call", "skipped"), True),
         (report("???", "failed"), True),  # xdist's of a worker that died
     ]:
-        plugin = Controller(config(), lambda _: None, True)
+        plugin = Controller(config(), lambda: None, True)
         plugin.pytest_runtest_logreport(each)
         assert plugin._left_out is left_out, each
 
