@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -108,6 +108,42 @@ def compare_with_baseline(
             timed = check(profile, "step_time", verdict, _at_most(max_regression), sentence)
         checks += [timed] if timed else []
     return checks
+
+
+def lost_numbers(baseline: Baseline, test: str, made: Collection[str]) -> list[Check]:
+    """
+    Check that a test made each numbered profile that the baseline has.
+
+    A profile without a name that is left out gives its number to the next one, which would be
+    compared with figures of another step.
+
+    Args:
+        baseline: The baseline of the test's file.
+        test: Name of the test.
+        made: Names of the profiles that it made.
+
+    Raises:
+        BaselineError: If the file of the structure cannot be read.
+    """
+    of_test = [key for key in baseline.entries if key.startswith(f"{test}/")]
+    return [
+        Check(
+            profile=name,
+            metric="baseline",
+            kind="baseline",
+            verdict=Verdict.MISSING,
+            wanted="the profile",
+            sentence=f"{baseline.place.structure} has {entry_key(test, name)!r}, and the test made "
+            "no such profile",
+            details=(("numbers", "profiles without a name are numbered in their order"),),
+            advice=(
+                ("try", "give each profile of the test a name="),
+                ("if intended", "delete the entry"),
+            ),
+        )
+        for name in (key.removeprefix(f"{test}/") for key in of_test)
+        if name.isdecimal() and name not in made
+    ]
 
 
 def time_check(

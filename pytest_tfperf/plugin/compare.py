@@ -170,7 +170,7 @@ def _in_processes(
     """Measure each variant in a process of its own, and keep the profiles and the comparison."""
     wanted = profiles.wanted(**options)
     for name in names.values():
-        profiles.check_name(name)
+        profiles.free_name(name)
     comparison = profiles.test.compare(
         ComparisonCall(
             profiles=names,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.baseline.store import Place
@@ -137,6 +138,12 @@ def decide(
                 for metric, argument, share in _allowed(wanted)
                 if asked_for(profile.registry[metric], options.only)
             ]
+    if options.baseline and profiles:
+        from pytest_tfperf.baseline.compare import lost_numbers
+
+        with suppress(BaselineError):  # each profile has a check that says so
+            made = {profile.name for profile, _ in profiles}
+            checks += lost_numbers(_baseline(options, file), key, made)
     return checks
 
 

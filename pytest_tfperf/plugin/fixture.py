@@ -80,7 +80,7 @@ class TfProfile:
 
     @property
     def profiles(self) -> Mapping[str, Profile]:
-        """All profiles of this test by name; "" is the name of one without."""
+        """All profiles of this test by name; those without one have "", "2", "3" and so on."""
         return {name: profile for name, (profile, _) in self._test.results.items()}
 
     def __call__(
@@ -105,7 +105,7 @@ class TfProfile:
         Args:
             step: One step, called with an element of `data`, or without arguments.
             data: A `tf.data.Dataset`, or an iterable that can start again and does at its end.
-            name: Name of the profile; required from the second profile of a test on.
+            name: Name of the profile; those of a test without one are "", "2", "3" and so on.
             unpack: "auto" reads the step's signature: one required positional parameter takes the
                 whole element, several take a tuple unpacked. True or False decides it.
             steps_per_call: Steps that loop inside a call.
@@ -160,7 +160,7 @@ class TfProfile:
 
         Args:
             data: A `tf.data.Dataset`, or an iterable that can start again.
-            name: Name of the profile; required from the second profile of a test on.
+            name: Name of the profile; those of a test without one are "", "2", "3" and so on.
             examples_per_step: Examples of a step; by default the batch size.
             steps_per_call: Steps that loop inside an iteration.
             limits: Marker arguments for this profile, which override the marker's.
@@ -337,7 +337,7 @@ class TfProfile:
         Args:
             workers: Profiler servers of one job: "grpc://HOST:PORT", with commas between them.
             ms: Duration in milliseconds.
-            name: Name of the profile; required from the second profile of a test on.
+            name: Name of the profile; those of a test without one are "", "2", "3" and so on.
             limits: Marker arguments for these profiles, which override the marker's.
 
         Raises:
@@ -383,7 +383,7 @@ class TfProfile:
         wanted = self._profiles.wanted(None if self._test.is_in_worker else limits)
         names = [f"{name or ''} {who(index)}".strip() for index in range(n)]
         for own_name in names:
-            self._profiles.check_name(own_name)
+            self._profiles.free_name(own_name)
         found = summarised(self._test.run_workers(WorkersCall(names=names, measure=function)))
         for own_name, profile in zip(names, found, strict=True):
             self._profiles.add(replace(profile, name=own_name), wanted)
@@ -453,9 +453,8 @@ def _profile_job(
         CaptureError: If a worker cannot be traced, or ran no step meanwhile.
     """
     several = len(workers) > 1
-    names = [f"{name or ''} {w.address}".strip() if several else name for w in workers]
-    for own_name in names:
-        profiles.check_name(own_name)
+    wanted_names = [f"{name or ''} {w.address}".strip() if several else name for w in workers]
+    names = [profiles.free_name(one) for one in wanted_names]
     plan = CapturePlan(options=TraceOptions(duration_ms=duration_ms), requires_all=True)
     job = capture_job(workers, plan, profiles.folder, profiles.test.announce)
     if job.errors:
@@ -465,10 +464,10 @@ def _profile_job(
         raise CaptureError("; ".join(f"{error}; trace longer with ms=" for error in errors))
     timed = wanted.asks_for(TRACED_TIMES)
     for own_name, one, trace in zip(names, analysed, job.traces, strict=True):
-        profile = replace(one.profile, name=own_name or "")
+        profile = replace(one.profile, name=own_name)
         if timed:
             profile = replace(
                 one.with_traced_times(), name=profile.name, notes=(*profile.notes, TRACED_NOTE)
             )
         profiles.add_traced(profile, wanted, trace)
-    return profiles.test.results[names[0] or ""][0]
+    return profiles.test.results[names[0]][0]

@@ -307,8 +307,9 @@ class ProfiledItem:
         report.tfperf_undecided = undecided(record.checks, self.options)
         crash = getattr(report.longrepr, "reprcrash", None)
         if self.is_broken and crash is not None:  # the letter P and the word PERF tell of failure
-            message = crash.message.removeprefix("Failed: ")
-            crash.message = message.removeprefix(f"{item.name}: ").removeprefix(f"{item.name}/")
+            message = crash.message.removeprefix("Failed: ").removeprefix(f"{item.name}: ")
+            short = message.removeprefix(f"{item.name}/")
+            crash.message = message if short[:1].isdecimal() else short  # a number needs its test
             crash.path, crash.lineno = str(item.path), (item.location[1] or 0) + 1
         if report.passed and {"A", "P"} & set(item.config.option.reportchars):
             from pytest_tfperf.report.results_table import results_table

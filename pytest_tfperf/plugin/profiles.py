@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -87,30 +88,31 @@ class Profiles:
         self._temporary.close()
 
     def take_name(self, name: str | None) -> str:
+        """Take the name that `free_name` returns for the next profile, and return it."""
+        taken = self.free_name(name)
+        self.test.names.add(taken)
+        return taken
+
+    def free_name(self, name: str | None) -> str:
         """
-        Take a name for the next profile; the first may have none, and then is at "".
+        Return the name of the next profile: of those without one "", then "2", "3" and so on.
 
         Raises:
-            CaptureError: If it is taken or missing, or a profile is being made already.
+            CaptureError: If it is taken, or a profile is being made already.
         """
-        self.check_name(name)
-        self.test.names.add(name or "")
-        return name or ""
-
-    def check_name(self, name: str | None) -> None:
-        """Raise the errors of `take_name` if the next profile cannot have this name."""
         if self._open or self._tracing:
             raise CaptureError(
                 "a profile of this test is being made already;"
                 " profiles cannot be nested, since there is one profiler"
             )
-        if name is None and self.test.names:
-            raise CaptureError("this test has profiled a step before; give the second one a name=")
-        if (name or "") in self.test.names:
+        taken = self.test.names
+        if name is None:
+            return next(one for one in chain([""], map(str, count(2))) if one not in taken)
+        if name in taken:
             raise CaptureError(
-                f"this test has a profile named {name!r} already; "
-                f"names are {sorted(self.test.names)}"
+                f"this test has a profile named {name!r} already; names are {sorted(taken)}"
             )
+        return name
 
     def wanted(self, limits: Mapping[str, Any] | None, **options: Any) -> Wanted:
         """

@@ -20,7 +20,8 @@ def failure_message(test: str, checks: Iterable[Check]) -> str:
     said: set[str] = set()
     lines = [failure_headline(test, first), *_below(first, said)]
     for check in others:
-        lines += [f"{check.profile}: {check.sentence}" if check.profile else check.sentence]
+        numbered = f"{test}/{check.profile}" if check.profile.isdecimal() else check.profile
+        lines += [f"{numbered}: {check.sentence}" if numbered else check.sentence]
         lines += _below(check, said)
     return "\n".join(lines)
 

@@ -146,16 +146,15 @@ def test_break_out_of_the_loop_leaves_unknown_metrics(profile):
         result.input_bound  # noqa: B018
 
 
-def test_names_are_needed_from_the_second_profile_on_and_unique(profile):
+def test_profiles_without_a_name_are_numbered_and_names_are_unique(profile):
     profile(step, DATA)
-    with pytest.raises(
-        CaptureError, match="has profiled a step before; give the second one a name="
-    ):
-        profile(step, DATA)
     profile(step, DATA, name="a")
+    assert profile(step, DATA).name == "2"
+    for _ in profile.steps(DATA):
+        pass
     with pytest.raises(CaptureError, match="a profile named 'a' already"):
         profile(step, DATA, name="a")
-    assert list(profile.profiles) == ["", "a"]
+    assert list(profile.profiles) == ["", "a", "2", "3"]
 
 
 def test_access_before_any_profile_is_an_error(profile):

@@ -141,10 +141,13 @@ def test_each_worker_of_several_has_a_profile(profile, processes):
     assert first.value("step_skew").number is not None
 
 
-def test_a_second_capture_needs_a_name_before_anything_is_traced(profile):
+def test_a_name_that_is_taken_is_refused_before_anything_is_traced(profile):
     trace = (TESTS / "data/traces/c1_cpu_basic.xplane.pb").read_bytes()
     with serving(answers(trace)) as server:
-        profile.capture(server.address, ms=1)
-        with pytest.raises(CaptureError, match="give the second one a name="):
-            profile.capture(server.address, ms=1)
+        profile.capture(server.address, ms=1, name="job")
+        with pytest.raises(CaptureError, match="has a profile named 'job' already"):
+            profile.capture(server.address, ms=1, name="job")
         assert len(server.requests) == 1
+        profile.capture(server.address, ms=1)
+        profile.capture(server.address, ms=1)
+    assert list(profile.profiles) == ["job", "", "2"]

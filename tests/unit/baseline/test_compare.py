@@ -9,7 +9,7 @@ from helpers.refusals import refusal
 
 from pytest_tfperf.baseline import compare as compare_module
 from pytest_tfperf.baseline import step_time
-from pytest_tfperf.baseline.compare import Baseline, compare_with_baseline
+from pytest_tfperf.baseline.compare import Baseline, compare_with_baseline, lost_numbers
 from pytest_tfperf.baseline.record import record
 from pytest_tfperf.baseline.store import read_structure
 from pytest_tfperf.baseline.structure import against_profile
@@ -810,6 +810,18 @@ def test_two_versions_of_a_program_name_new_ops_once():
     assert [line for line in found.lines if line.startswith("graph:")] == [
         "graph: Sin 0 → 2 (new, at model.py:2)"
     ]
+
+
+def test_a_numbered_profile_that_a_test_did_not_make_is_missing(place):
+    profiles = [profile(name, step_time=0.010) for name in ("", "2", "3", "named")]
+    record(
+        {place: [run_of(record_of(*profiles), record_of(profile("2"), key="test_step_2"))]}, False
+    )
+    assert lost_numbers(Baseline(place), "test_step", ["", "2", "3"]) == []
+    [lost] = lost_numbers(Baseline(place), "test_step", ["", "2"])
+    assert (lost.verdict, lost.profile) == (Verdict.MISSING, "3")
+    assert "has 'test_step/3', and the test made no such profile" in lost.message
+    assert "give each profile of the test a name=" in lost.message
 
 
 def test_the_files_of_a_test_file_are_read_once(place, monkeypatch):

@@ -62,6 +62,12 @@ def test_profiles_are_named():
     ]
 
 
+def test_a_number_of_a_profile_is_told_with_its_test():
+    checks = [check("FAIL", name=name, sentence=f"retraces is {name}") for name in ("2", "3")]
+    lines = failure_message("test_fit", checks).splitlines()
+    assert lines == ["test_fit/2: retraces is 2", "test_fit/3: retraces is 3"]
+
+
 def test_a_limit_on_the_step_time_is_about_the_metric():
     limit = check("FAIL", "step_time", "step_time is 20 ms, above the limit of 10 ms")
     assert failure_headline("test_fit", limit) == f"test_fit: {limit.sentence}"
