@@ -202,7 +202,7 @@ def _finish(
         calls,
         Probe(why=_BARE),
         {},
-        profiles.max_seconds,
+        profiles.plan.max_seconds,
         asks_for_ablation(wanted),
         programs=held.programs,
     )

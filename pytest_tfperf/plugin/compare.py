@@ -77,7 +77,7 @@ def compare_in_this_process(
         variants,
         measured,
         tolerance,
-        profiles.max_seconds,
+        profiles.plan.max_seconds,
         profiles.test.announce,
         profiles.test.exclusive,
     )
@@ -174,7 +174,7 @@ def _in_processes(
     comparison = profiles.test.compare(
         ComparisonCall(
             profiles=names,
-            max_seconds=profiles.max_seconds,
+            max_seconds=profiles.plan.max_seconds,
             tolerance=tolerance,
             measure=measure,
             environments=environments,

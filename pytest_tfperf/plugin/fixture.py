@@ -27,11 +27,7 @@ from pytest_tfperf.plugin.compare import (
     compare_with_data,
 )
 from pytest_tfperf.plugin.export import OPTIMIZED, export_profile
-from pytest_tfperf.plugin.keras_and_own_loops import (
-    inputs_of,
-    profile_keras_loop,
-    profiled_elements,
-)
+from pytest_tfperf.plugin.keras_and_own_loops import profile_keras_loop, profiled_elements
 from pytest_tfperf.plugin.profiled_item import ProfiledItem
 from pytest_tfperf.plugin.profiles import Profiles, skip_disabled
 from pytest_tfperf.remote.addresses import Worker, read_workers
@@ -135,9 +131,8 @@ class TfProfile:
                 self._profiles.windows(taken, wanted, "step", steps_per_call)
             )
             output = run_calls(windows, step, data, unpack)
-        return self._profiles.finish(
-            windows, taken, wanted, output, inputs_of(windows, steps_per_call), examples_per_step
-        )
+        workload = {**windows.inputs, "steps_per_call": steps_per_call}
+        return self._profiles.finish(windows, taken, wanted, output, workload, examples_per_step)
 
     def steps(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -87,8 +87,8 @@ def profiled_elements(
     taken = profiles.take_name(name)
 
     def finish(windows: Windows) -> None:
-        inputs = inputs_of(windows, steps_per_call)
-        profiles.finish(windows, taken, wanted, None, inputs, examples_per_step)
+        workload = {**windows.inputs, "steps_per_call": steps_per_call}
+        profiles.finish(windows, taken, wanted, None, workload, examples_per_step)
 
     with ExitStack() as stack:
         stack.enter_context(restored(restore))
@@ -103,8 +103,3 @@ def profiled_elements(
             finish(windows)
             raise
     finish(windows)
-
-
-def inputs_of(windows: Windows, steps_per_call: int) -> Mapping[str, Any]:
-    """Return the inputs of the steps in windows, and how many steps a call runs."""
-    return {**windows.inputs, "steps_per_call": steps_per_call}

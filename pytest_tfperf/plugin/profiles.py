@@ -68,7 +68,8 @@ class Profiles:
         self._on_demand: list[OnDemand] = []
         self._temporary = TemporaryFolder(test.scratch)
         self.folder = self._temporary.path
-        self.max_seconds = plan_of(test.options).max_seconds
+        self.plan = plan_of(test.options)
+        """Windows of profiles that set none."""
         self._open: list[Windows] = []
         self._tracing = False
         self._user_session = user_session_runs()
@@ -165,7 +166,7 @@ class Profiles:
         """
         chosen = {key: getattr(wanted, key) for key in _OF_WINDOWS}
         plan = replace(
-            plan_of(self.test.options),
+            self.plan,
             **{key: value for key, value in chosen.items() if value is not None},
             steps_per_call=steps_per_call,
             counts_slow_steps=self.test.whole or wanted.asks_for(("python_calls",)),
