@@ -94,20 +94,44 @@ def _scaled(number: float, factor: float) -> float:
     return number * factor if factor >= 1 else number / round(1 / factor)
 
 
-def format_quantity(number: float, unit: str) -> str:
-    """Write a number in base units for people: "12.4 ms", "16.7 %", "1.5 GiB"."""
+def format_quantity(number: float, unit: str = "") -> str:
+    """
+    Write a number in base units for people: "12.4 ms", "16.7 %", "1.5 GiB", "3,835".
+
+    A number that is not zero is not written as zero, nor a share as 100 % that is not all.
+
+    Args:
+        number: The number.
+        unit: Its unit; one that is not known here stands behind the number as it is.
+    """
     if unit in (SHARE, RATIO):
-        if 0.9995 <= number < 1:  # 100 % are all
-            return f"{math.floor(number * 10_000) / 100:g} %"
-        return f"{number * 100:.3g} %" if abs(number) < 1 else f"{number * 100:.0f} %"
-    if unit == COUNT:
-        if 0 < abs(number) < 0.01:  # 0 is none
-            return f"{number:.1g}"
+        return f"{_percent(number)} %"
+    if unit == COUNT and not 0 < abs(number) < 0.01:
         return f"{number:,.0f}" if number == int(number) else f"{number:,.2f}"
     if unit == RATE:
-        return f"{number:,.3g}/s" if abs(number) < 999.5 else f"{number:,.0f}/s"
+        return f"{_digits(number)}/s"
+    if unit not in SCALES:
+        return _digits(number) if unit in ("", COUNT) else f"{_digits(number)} {unit}"
     scale, suffix = _scale_of(number, unit)
     return f"{_digits(number / scale)} {suffix}"
+
+
+def format_factor(ratio: float) -> str:
+    """Write a ratio as a factor: "× 1.07", "× 3,835", and "÷ 3,835" for a very small one."""
+    return f"÷ {_digits(1 / ratio)}" if 0 < ratio < 1e-3 else f"× {_digits(ratio)}"
+
+
+def format_ratio(ratio: float) -> str:
+    """Write a ratio to a thousandth."""
+    return f"{ratio:.3f}" if 0.1 <= ratio < 10 else _digits(ratio)
+
+
+def _percent(share: float) -> str:
+    size = abs(share)
+    if size != 1 and 0.9995 <= size <= 1.005:
+        outward = math.floor if size < 1 else math.ceil
+        return f"{math.copysign(outward(size * 10_000) / 100, share):g}"
+    return _digits(share * 100) if size < 1 else f"{share * 100:,.0f}"
 
 
 def _scale_of(number: float, unit: str) -> tuple[float, str]:
@@ -115,8 +139,14 @@ def _scale_of(number: float, unit: str) -> tuple[float, str]:
     return next((row for row in SCALES[unit] if abs(number) >= row[0]), SCALES[unit][-1])
 
 
-def _digits(scaled: float) -> str:
-    return f"{scaled:.3g}" if abs(scaled) < 999.5 else f"{scaled:,.0f}"
+_LEAST = 1e-4
+
+
+def _digits(number: float) -> str:
+    """Write a number with three digits and without an exponent."""
+    if 0 < abs(number) < _LEAST:
+        return f"<{_LEAST}" if number > 0 else f">-{_LEAST}"
+    return f"{number:.3g}" if abs(number) < 999.5 else f"{number:,.0f}"
 
 
 def format_change(before: float, after: float, unit: str) -> str:

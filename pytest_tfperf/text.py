@@ -1,4 +1,4 @@
-"""Text for people: cut strings, counted nouns, ratios, short lists, aligned columns, headlines."""
+"""Text for people: cut strings, counted nouns, slow-downs, short lists, columns, headlines."""
 
 from __future__ import annotations
 
@@ -78,11 +78,6 @@ def plural(n: int, noun: str, nouns: str = "") -> str:
         nouns: Its plural, if that is not the singular with an s.
     """
     return f"{n} {noun if n == 1 else nouns or f'{noun}s'}"
-
-
-def format_ratio(ratio: float) -> str:
-    """Format a ratio to a thousandth."""
-    return f"{ratio:.3f}" if 0.1 <= ratio < 10 else f"{ratio:.3g}"
 
 
 def format_slowdown(ratio: float) -> str:

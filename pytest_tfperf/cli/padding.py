@@ -18,7 +18,7 @@ from pytest_tfperf.hlo.module import HloModule, source_line
 from pytest_tfperf.hlo.text_in import read_hlo
 from pytest_tfperf.hlo.walk import without_dead_code
 from pytest_tfperf.metric_registry import METRICS
-from pytest_tfperf.report.table_numbers import shown
+from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.results import Profile
 from pytest_tfperf.tpu.gpu_alignment import alignment_table, gemms_of, gpu_alignment
 from pytest_tfperf.tpu.padding import (
@@ -231,8 +231,10 @@ def _predicted(modules: Sequence[HloModule], tpu: Generation) -> Padding | Unkno
 def _number(name: str, value: Value) -> str:
     """Write a number with its bounds if it has any."""
     assert value.number is not None
-    low, high = (shown(number, METRICS[name].unit) for number in (value.low(), value.high()))
-    likely = shown(value.number, METRICS[name].unit)
+    low, high = (
+        format_quantity(number, METRICS[name].unit) for number in (value.low(), value.high())
+    )
+    likely = format_quantity(value.number, METRICS[name].unit)
     return likely if low == high else f"{likely} ({low} to {high})"
 
 

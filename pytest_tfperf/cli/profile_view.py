@@ -11,6 +11,7 @@ from rich.text import Text
 from pytest_tfperf.cli.console import labelled
 from pytest_tfperf.cli.text_tables import TIMELINES, number_table, profile_table
 from pytest_tfperf.metrics.multi_host import AnalysedTrace
+from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.report.step_verdict import (
     Part,
     key_figures,
@@ -19,7 +20,6 @@ from pytest_tfperf.report.step_verdict import (
     top_ops,
     verdict,
 )
-from pytest_tfperf.report.table_numbers import shown
 from pytest_tfperf.results import Profile
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import Advice
@@ -110,7 +110,7 @@ def _legend(parts: Sequence[Part], console: Console) -> Text:
     """Name the parts of the bar with their shares; a line ends between two parts."""
     legend, used = Text(), 0
     for n, part in enumerate(parts):
-        named = f" {part.title} {shown(part.share, '0..1')}"
+        named = f" {part.title} {format_quantity(part.share, '0..1')}"
         gap = "" if not n else "  " if used + cell_len(named) + 3 <= console.width else "\n"
         used = (0 if gap == "\n" else used + len(gap)) + 1 + cell_len(named)
         legend.append(gap)
@@ -137,7 +137,7 @@ def _advice(advice: Sequence[Advice], verbosity: int) -> Iterator[RenderableType
 
 
 def _advised(advice: Advice, verbosity: int) -> str:
-    win = f"up to {shown(advice.win_s, 's')} a step: " if advice.win_s is not None else ""
+    win = f"up to {format_quantity(advice.win_s, 's')} a step: " if advice.win_s is not None else ""
     look = f"; look at {advice.look}" if verbosity and advice.look else ""
     return f"{win}{advice.what} ({advice.because}{look})"
 
@@ -155,14 +155,17 @@ def _hidden(profile: Profile) -> str:
 def _parts_and_metrics(profile: Profile, console: Console) -> Iterator[RenderableType]:
     """Yield the tables of parts and of known metrics."""
     parts = parts_of(profile)
-    rows = [(part.title, shown(part.mean_s, "s"), shown(part.share, "0..1")) for part in parts]
+    rows = [
+        (part.title, format_quantity(part.mean_s, "s"), format_quantity(part.share, "0..1"))
+        for part in parts
+    ]
     if parts:
         mean_s = sum(step.period_s for step in profile.steps) / len(profile.steps)
         yield ""
-        whole = ("step", shown(mean_s, "s"), "100 %")
+        whole = ("step", format_quantity(mean_s, "s"), "100 %")
         yield from number_table(["part of a step", "mean", "share"], [*rows, whole], console.width)
     known = [
-        (name, shown(value.number, profile.registry[name].unit))
+        (name, format_quantity(value.number, profile.registry[name].unit))
         for name, value in profile.metrics.items()
         if value.number is not None and name in profile.registry
     ]

@@ -11,7 +11,7 @@ from rich.console import Console, JustifyMethod, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
-from pytest_tfperf.report.table_numbers import shown
+from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.report.text_layout import BOUNDLESS
 from pytest_tfperf.text import one_line
 from pytest_tfperf.values import Column, Table
@@ -146,7 +146,11 @@ def _cell(value: object, column: Column) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return shown(value, column.unit) if isinstance(value, (int, float)) else one_line(str(value))
+    return (
+        format_quantity(value, column.unit)
+        if isinstance(value, (int, float))
+        else one_line(str(value))
+    )
 
 
 def _without_empty(cells: Cells) -> Cells:

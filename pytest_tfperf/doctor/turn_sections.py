@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass, field
 
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
 from pytest_tfperf.doctor.sections import Section
-from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
+from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity, format_ratio
 from pytest_tfperf.stats.detectable_change import Noise, Resolution
-from pytest_tfperf.text import format_ratio
 from pytest_tfperf.values import Unknown
 
 # On a quiet machine, pinned turns are pairwise within 2 %; see docs/explanation/noise.md.

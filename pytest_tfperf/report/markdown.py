@@ -10,7 +10,7 @@ from itertools import accumulate
 from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.differences.difference import Difference
 from pytest_tfperf.metric_registry import METRICS
-from pytest_tfperf.quantities import format_quantity
+from pytest_tfperf.quantities import format_quantity, format_ratio
 from pytest_tfperf.report.check_counts import CheckCounts
 from pytest_tfperf.report.other_python import describe_other_python
 from pytest_tfperf.results import (
@@ -24,7 +24,7 @@ from pytest_tfperf.results import (
 )
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.summary import shown_value, summary_columns
-from pytest_tfperf.text import elide, format_ratio, plural
+from pytest_tfperf.text import elide, plural
 
 MOST = 65_536
 """

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.metric_registry import METRICS
-from pytest_tfperf.quantities import format_alike, format_quantity
-from pytest_tfperf.report.table_numbers import shown_factor
+from pytest_tfperf.quantities import RATIO, format_alike, format_factor, format_quantity
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.summary import shown_value, summary_metrics
@@ -165,7 +164,7 @@ def _is_asked(check: Check) -> bool:
     if check.kind == "limit" or check.is_of_step_time:
         return True
     if check.ratio is not None and check.verdict is Verdict.PASS:
-        return shown_factor(check.ratio) != _UNCHANGED
+        return format_factor(check.ratio) != _UNCHANGED
     return check.detail.get("before") != check.detail.get("after")
 
 
@@ -224,7 +223,7 @@ def _change(profile: Profile, check: Check) -> tuple[str, str]:
         return shown, ""
     if check.is_of_step_time:
         return shown, format_slowdown(ratio)
-    return shown, shown_factor(ratio)
+    return shown, format_factor(ratio)
 
 
 def _margin(profile: Profile, check: Check) -> tuple[str, str]:
@@ -241,8 +240,7 @@ def _margin(profile: Profile, check: Check) -> tuple[str, str]:
     if value is None or value.number is None or relation == "equal" or not bound:
         return shown, "ok"
     distance = 1 - value.high() / bound if relation == "max" else value.low() / bound - 1
-    return shown, f"{100 * distance:.2g} %" if distance < _WHOLE else f"{100 * distance:,.0f} %"
+    return shown, format_quantity(distance, RATIO)
 
 
-_WHOLE = 0.995
-_UNCHANGED = shown_factor(1.0)
+_UNCHANGED = format_factor(1.0)

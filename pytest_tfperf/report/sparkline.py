@@ -6,7 +6,7 @@ import codecs
 import statistics
 from collections.abc import Sequence
 
-from pytest_tfperf.quantities import SECONDS, format_quantity
+from pytest_tfperf.quantities import SECONDS, SHARE, format_quantity
 from pytest_tfperf.report.step_verdict import parts_of
 from pytest_tfperf.results import Profile
 
@@ -42,7 +42,9 @@ def step_line(profile: Profile, ascii_only: bool) -> str:
     parts = parts_of(profile)
     texts = []
     if parts:
-        named = ", ".join(f"{part.title} {100 * part.share:.0f} %" for part in parts[:_NAMED])
+        named = ", ".join(
+            f"{part.title} {format_quantity(part.share, SHARE)}" for part in parts[:_NAMED]
+        )
         shares = [part.share for part in parts]
         texts.append(f"{share_bar(shares, _ASCII_BAR if ascii_only else _BAR)} {named}")
     if profile.blocks_s:

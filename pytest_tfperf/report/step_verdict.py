@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pytest_tfperf.advice.thresholds import THRESHOLDS, Thresholds
 from pytest_tfperf.op_types import DATA_SIDE
-from pytest_tfperf.report.table_numbers import shown
+from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.results import Profile, part_title
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import PARTS, UNEXPLAINED, Source, Table
@@ -79,7 +79,7 @@ def steps_title(profile: Profile) -> str:
     common = [name for name in names if len(names) == 1 and name and not name.isdigit()]
     origin = [*common, f"from {profile.step_source}"]
     mean_s = sum(periods_s) / len(steps)
-    return f"{title} of {shown(mean_s, 's')} ({', '.join(origin)})"
+    return f"{title} of {format_quantity(mean_s, 's')} ({', '.join(origin)})"
 
 
 def verdict(profile: Profile, devices: str = "", thresholds: Thresholds = THRESHOLDS) -> str:
@@ -104,7 +104,7 @@ def key_figures(profile: Profile) -> list[str]:
     for name, words in _FIGURES:
         value = profile.metrics.get(name)
         if value is not None and value.number is not None:
-            figures.append(words.format(shown(value.number, value.unit)))
+            figures.append(words.format(format_quantity(value.number, value.unit)))
     return [*figures, *_memory(profile)]
 
 
@@ -125,7 +125,7 @@ def _idle(profile: Profile, devices: str, thresholds: Thresholds) -> str:
     n_devices = busy.detail.get("n_devices", 1)
     kind = "GPU" if "GPU" in devices else "TPU" if "TPU" in devices else "device"
     subject = f"The {kind} is" if n_devices == 1 else f"All {n_devices} {kind}s are"
-    return f"{subject} idle {shown(1 - busy.number, '0..1')} of the step."
+    return f"{subject} idle {format_quantity(1 - busy.number, '0..1')} of the step."
 
 
 def _bottleneck(profile: Profile, parts: list[Part], thresholds: Thresholds) -> str:
@@ -135,7 +135,7 @@ def _bottleneck(profile: Profile, parts: list[Part], thresholds: Thresholds) -> 
     hidden = waits is not None and waits.source is Source.CORRECTED
     least = max(seen + thresholds.hidden, thresholds.bottleneck)
     if waits is not None and hidden and (waits.number or 0.0) > least:
-        share = shown(waits.number or 0.0, "0..1")
+        share = format_quantity(waits.number or 0.0, "0..1")
         return f"Waiting for input takes {share} of the step once its buffers are empty."
     first, *others = parts
     second = [] if first.share >= thresholds.bottleneck else others[:1]
@@ -144,8 +144,8 @@ def _bottleneck(profile: Profile, parts: list[Part], thresholds: Thresholds) -> 
 
 def _takes(part: Part) -> str:
     if part.title == UNEXPLAINED:
-        return f"The trace does not explain {shown(part.share, '0..1')}"
-    return _TAKES[part.key].format(shown(part.share, "0..1"))
+        return f"The trace does not explain {format_quantity(part.share, '0..1')}"
+    return _TAKES[part.key].format(format_quantity(part.share, "0..1"))
 
 
 def _memory(profile: Profile) -> Iterable[str]:
@@ -156,11 +156,11 @@ def _memory(profile: Profile) -> Iterable[str]:
     table = profile.tables.get("memory")
     records = table.records() if table is not None else []
     if records and records[0].get("capacity"):
-        held, capacity = (shown(records[0][key], "bytes") for key in ("peak", "capacity"))
+        held, capacity = (format_quantity(records[0][key], "bytes") for key in ("peak", "capacity"))
         yield f"allocated {held} of {capacity}"
         return
     most = "up to " if value.detail.get("bounds") else ""
-    yield f"memory {most}{shown(value.number, value.unit)}"
+    yield f"memory {most}{format_quantity(value.number, value.unit)}"
 
 
 def _largest(table: Table, least: float) -> list[str]:
@@ -169,7 +169,7 @@ def _largest(table: Table, least: float) -> list[str]:
     sides = [record["where"] for record in records if record["where"] != DATA_SIDE][:1]
     of_side = [record for record in records if record["where"] in sides]
     return [
-        f"{record['op']} {shown(record['share'], '0..1')}"
+        f"{record['op']} {format_quantity(record['share'], '0..1')}"
         for record in of_side[:_TOP]
         if record["share"] >= least
     ]

@@ -14,7 +14,7 @@ from pytest_tfperf.facts.executions import Program, programs_of_run
 from pytest_tfperf.json_file import plain_strings
 from pytest_tfperf.metrics.multi_host import analyse_job
 from pytest_tfperf.metrics.timing import TRACED_NOTE
-from pytest_tfperf.report.table_numbers import shown, shown_alike, shown_factor
+from pytest_tfperf.quantities import format_alike, format_factor, format_quantity
 from pytest_tfperf.results import FORMAT, Profile
 from pytest_tfperf.trace.logdir import find_traces
 from pytest_tfperf.values import Json, Table, builtin
@@ -125,13 +125,15 @@ def metric_rows(old: Profile, new: Profile) -> list[tuple[str, str, str, str]]:
 def _cells(pair: Pair, unit: str) -> tuple[str, str]:
     old, new = pair
     if old is None or new is None:
-        return ("" if old is None else shown(old, unit)), ("" if new is None else shown(new, unit))
-    return shown_alike(old, new, unit)
+        return ("" if old is None else format_quantity(old, unit)), (
+            "" if new is None else format_quantity(new, unit)
+        )
+    return format_alike(old, new, unit)
 
 
 def _factor(pair: Pair) -> str:
     ratio = ratio_of(pair)
-    return "" if ratio is None else shown_factor(ratio)
+    return "" if ratio is None else format_factor(ratio)
 
 
 def ratio_of(pair: Pair) -> float | None:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pytest_tfperf.errors import CaptureError, UnknownMetric
 from pytest_tfperf.metric_evidence import STEP_TIMES
 from pytest_tfperf.metric_registry import METRICS, nearest
-from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
+from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity, format_ratio
 from pytest_tfperf.results import Profile
 from pytest_tfperf.stats.signed_rank import (
     Interval,
@@ -18,7 +18,6 @@ from pytest_tfperf.stats.signed_rank import (
     needed_pairs,
     ratio_interval,
 )
-from pytest_tfperf.text import format_ratio
 from pytest_tfperf.values import Json, Table, Value, titled_columns
 from pytest_tfperf.variants.outputs import Leaves, Tolerance
 

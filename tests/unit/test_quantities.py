@@ -1,8 +1,19 @@
 """Quantities: how limits are written, and how numbers are shown."""
 
-import pytest
+import re
 
-from pytest_tfperf.quantities import format_change, format_quantity, parse_quantity, told_apart
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_tfperf.quantities import (
+    format_alike,
+    format_change,
+    format_factor,
+    format_quantity,
+    parse_quantity,
+    told_apart,
+)
 
 
 def refusal(written, unit, bare=False):
@@ -157,12 +168,23 @@ def test_a_number_is_written_as_a_person_writes_it():
         (0.9999, "0..1", "99.99 %"),
         (1 - 1e-12, "0..1", "99.99 %"),
         (0.004, "count", "0.004"),  # 0 is none
-        (1e-5, "count", "1e-05"),
+        (1e-5, "count", "<0.0001"),
+        (4.21e-9, "0..1", "<0.0001 %"),
+        (-4.21e-9, "ratio", ">-0.0001 %"),
+        (4e-5, "0..1", "0.004 %"),
+        (1.0004, "ratio", "100.04 %"),
+        (15.84, "ratio", "1,584 %"),
+        (1e-16, "s", "<0.0001 ns"),
+        (1e-7, "1/s", "<0.0001/s"),
+        (56.4965517, "", "56.5"),
+        (12345.6, "", "12,346"),
+        (-1e-9, "", ">-0.0001"),
+        (2.5, "of a newer version", "2.5 of a newer version"),
         (0.05, "count", "0.05"),
         (-0.004, "count", "-0.004"),
         (1, "0..1", "100 %"),
         (-0.05, "0..1", "-5 %"),
-        (12.5, "ratio", "1250 %"),
+        (12.5, "ratio", "1,250 %"),
         (0, "count", "0"),
         (2.5, "count", "2.50"),
         (1234567, "count", "1,234,567"),
@@ -185,10 +207,18 @@ def test_a_number_is_written_as_a_person_writes_it():
         assert format_quantity(number, unit) == text, (number, unit)
 
 
-def test_no_number_is_written_so_that_a_person_must_count_in_powers_above_one():
-    for unit in UNITS:
-        for number in [0.0, 1e-12, 0.37, 0.9996, 1.0, 999.6, 1023.7, 123_456.0, 1e15, 1e300, -0.37]:
-            assert "e+" not in format_quantity(number, unit), (unit, number)
+@given(st.floats(-1e300, 1e300), st.sampled_from([*UNITS, "", "bytes/s", "FLOP/s"]))
+def test_only_zero_is_written_as_zero_and_nothing_in_powers(number, unit):
+    written = format_quantity(number, unit)
+    assert not re.search(r"\de[+-]?\d", written)
+    digits = float(re.search(r"-?[\d.,]+", written)[0].replace(",", ""))
+    assert (digits == 0) == (number == 0)
+    assert digits * number >= 0
+
+
+@given(st.floats(0, 2), st.sampled_from(["0..1", "ratio"]))
+def test_only_all_is_100_percent(share, unit):
+    assert (format_quantity(share, unit) == "100 %") == (share == 1)
 
 
 def test_what_is_written_is_read_as_the_same_number():
@@ -230,3 +260,27 @@ def test_both_numbers_of_a_change_have_one_unit():
         (1.15, 0.0091, "ratio", "115 % to 0.91 %"),
     ]:
         assert format_change(before, after, unit) == text, (before, after)
+
+
+def test_two_numbers_side_by_side_have_one_prefix():
+    for first, second, unit, texts in [
+        (164_515, 631e6, "FLOP", ("0.165 MFLOP", "631 MFLOP")),
+        (679e-6, 11.9e-3, "s", ("679 µs", "11.9 ms")),
+        (0.0, 2.0**20, "bytes", ("0 B", "1 MiB")),
+        (0.0, 0.0, "s", ("0 ns", "0 ns")),
+        (3, 4, "count", ("3", "4")),
+    ]:
+        assert format_alike(first, second, unit) == texts, (first, second)
+
+
+def test_a_ratio_is_a_factor():
+    for ratio, text in [
+        (3835.4, "× 3,835"),
+        (1.0, "× 1"),
+        (1.0714, "× 1.07"),
+        (0.0, "× 0"),
+        (0.012, "× 0.012"),
+        (1 / 3835, "÷ 3,835"),
+        (-0.5, "× -0.5"),
+    ]:
+        assert format_factor(ratio) == text, ratio

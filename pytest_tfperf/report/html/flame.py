@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_tfperf.quantities import SHARE, format_quantity
 from pytest_tfperf.report.html.axis import seconds_text
 from pytest_tfperf.text import elide
 from pytest_tfperf.values import Table
@@ -115,7 +116,7 @@ def _level(
         width = 100 * sums[key] / whole
         if width >= _LEAST:
             name = elide(key[-1], _NAME_WIDTH)
-            text = f"{name}: {seconds_text(sums[key])}, {width:.3g} %"
+            text = f"{name}: {seconds_text(sums[key])}, {format_quantity(width / 100, SHARE)}"
             boxes.append(FlameBox(round(left, 3), round(width, 3), level, name, text))
         left += width
     return boxes

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_tfperf.report.html.tables import cell, quantity
+from pytest_tfperf.quantities import SHARE, format_quantity, format_ratio
+from pytest_tfperf.report.html.tables import cell
 from pytest_tfperf.results import Check, Profile, worst_first
-from pytest_tfperf.text import elide, format_ratio
+from pytest_tfperf.summary import shown_value
+from pytest_tfperf.text import elide
 from pytest_tfperf.values import Value
 
 MOST_LETTERS, _REMARK = 2000, 180  # characters
@@ -69,17 +71,12 @@ def change_view(profile: Profile, check: Check) -> ValueChange:
 def _interval(detail: Mapping[str, Any]) -> str:
     if detail.get("low") is None or detail.get("high") is None:
         return ""
-    level = f", {100 * detail['confidence']:.3g} % interval" if detail.get("confidence") else ""
+    level = (
+        f", {format_quantity(detail['confidence'], SHARE)} interval"
+        if detail.get("confidence")
+        else ""
+    )
     return f"{format_ratio(detail['low'])} to {format_ratio(detail['high'])}{level}"
-
-
-def shown(value: Value) -> str:
-    """Return a known value, over all steps."""
-    low, high = (quantity(number, value.unit) for number in (value.low(), value.high()))
-    if low != high:
-        return f"{low}…{high}"
-    assert value.number is not None
-    return quantity(value.number, value.unit)
 
 
 def metric_views(known: Mapping[str, Value], checks: Sequence[Check]) -> tuple[MetricView, ...]:
@@ -99,7 +96,7 @@ def metric_views(known: Mapping[str, Value], checks: Sequence[Check]) -> tuple[M
         views.append(
             MetricView(
                 name=name,
-                value=shown(value),
+                value=shown_value(value, value.unit),
                 source=value.source.value if value.source else "",
                 check=worst[0] if worst else None,
                 where=f"as for {first[where]}" if where in first else where,

@@ -17,12 +17,13 @@ from typing import Any
 
 from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.metric_registry import METRICS, Metric
+from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.report.failure import failure_headline
 from pytest_tfperf.report.html.axis import short
 from pytest_tfperf.report.html.before_after import BeforeAfter
 from pytest_tfperf.report.html.history_chart import HistoryChart
 from pytest_tfperf.report.html.metric_views import Reason
-from pytest_tfperf.report.html.tables import TableGroups, cut, quantity
+from pytest_tfperf.report.html.tables import TableGroups, cut
 from pytest_tfperf.report.html.views import ReportedTest, verdict_rank, views_of
 from pytest_tfperf.report.other_python import describe_other_python
 from pytest_tfperf.report.terminal import count_line
@@ -218,7 +219,7 @@ def _template() -> Any:
         "cut": cut,
         "other_python": describe_other_python,
         "plural": plural,
-        "quantity": quantity,
+        "quantity": format_quantity,
         "symbol": _SYMBOLS.__getitem__,
         "tone": _tone,
         "verdict_rank": verdict_rank,

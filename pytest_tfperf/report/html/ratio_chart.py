@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytest_tfperf.quantities import format_ratio
 from pytest_tfperf.report.html.axis import (
     HISTORY_HEIGHT,
     LEFT,
@@ -16,7 +17,7 @@ from pytest_tfperf.report.html.axis import (
     short,
     ticks_between,
 )
-from pytest_tfperf.text import format_ratio, plural
+from pytest_tfperf.text import plural
 
 _MOST_DOTS = 200
 _FAR = 6  # interquartile ranges beyond which a ratio is not drawn

@@ -75,21 +75,13 @@ def cell(value: object, unit: str = "") -> Cell:
     if isinstance(value, bool):
         return Cell("yes" if value else "no")
     if isinstance(value, (int, float)):
-        return Cell(quantity(value, unit) if unit else f"{value:.3g}")
+        return Cell(format_quantity(value, unit))
     return cut(str(value), CELL_WIDTH)
 
 
 def cut(text: str, width: int) -> Cell:
     """Both ends of a text that is longer than the width."""
     return Cell(text) if len(text) <= width else Cell(elide(text, width), text)
-
-
-def quantity(number: float, unit: str) -> str:
-    """Return a number in a unit, which may be one that only a newer version knows."""
-    try:
-        return format_quantity(number, unit)
-    except KeyError:
-        return f"{number:.4g} {unit}"
 
 
 def table_groups(tables: Mapping[str, Table], n_rows: int) -> TableGroups:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from pytest_tfperf.differences.profiles import differences, mean_parts_s
 from pytest_tfperf.metrics.multi_host import AnalysedTrace
+from pytest_tfperf.quantities import format_alike
 from pytest_tfperf.report.html.before_after import before_after
 from pytest_tfperf.report.html.page import MOST_LETTERS, ComparedView, Head, render_page
 from pytest_tfperf.report.html.tables import table_groups
 from pytest_tfperf.report.html.views import views_of
 from pytest_tfperf.report.step_verdict import key_figures, steps_title, top_ops, verdict
-from pytest_tfperf.report.table_numbers import shown_alike
 from pytest_tfperf.report.trace_comparison import (
     ComparedTrace,
     comparison_notes,
@@ -117,12 +117,12 @@ def _change(old: Profile, new: Profile) -> str:
     means = statistics.fmean(before), statistics.fmean(after)
     if not min(*medians, *means) > 0:
         return "A trace shows no time of a step, so no time is compared."
-    times = " to ".join(shown_alike(medians[0], medians[1], "s"))
+    times = " to ".join(format_alike(medians[0], medians[1], "s"))
     sentence = f"Traced steps are {format_slowdown(medians[1] / medians[0])}: {times}"
     if (medians[1] > medians[0]) == (means[1] > means[0]):
         return f"{sentence}."
     return (
-        f"{sentence} (median). The mean step changes from {' to '.join(shown_alike(*means, 's'))}."
+        f"{sentence} (median). The mean step changes from {' to '.join(format_alike(*means, 's'))}."
     )
 
 

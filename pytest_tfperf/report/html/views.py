@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.differences.difference import Difference
+from pytest_tfperf.quantities import SECONDS, SHARE, format_quantity
 from pytest_tfperf.report.html.bars import Bars, padding_bars, pipeline_bars
 from pytest_tfperf.report.html.before_after import (
     BeforeAfter,
@@ -43,13 +44,12 @@ from pytest_tfperf.report.html.metric_views import (
     ValueChange,
     change_view,
     metric_views,
-    shown,
     unknown_reasons,
 )
 from pytest_tfperf.report.html.ratio_chart import RatioChart
 from pytest_tfperf.report.html.roofline_chart import RooflineChart, roofline_chart
 from pytest_tfperf.report.html.step_chart import StepChart, step_chart
-from pytest_tfperf.report.html.tables import TableGroups, quantity, table_groups
+from pytest_tfperf.report.html.tables import TableGroups, table_groups
 from pytest_tfperf.report.html.waterfall import WATERFALL, Waterfall, waterfall
 from pytest_tfperf.report.step_verdict import parts_of, verdict
 from pytest_tfperf.results import (
@@ -62,6 +62,7 @@ from pytest_tfperf.results import (
     worst_first,
 )
 from pytest_tfperf.runs import ProfiledTest
+from pytest_tfperf.summary import shown_value
 from pytest_tfperf.text import elide, plural
 
 
@@ -261,7 +262,7 @@ def _profile(
         untimed=why_untimed(profile),
         history=history_of(timed, n_rows > 0),
         small_history=small_history_of(timed),
-        summary={name: shown(value) for name, value in known.items()},
+        summary={name: shown_value(value, value.unit) for name, value in known.items()},
         metrics=metric_views(known, checks) if n_rows else (),
         unknown=unknown_reasons(profile) if n_rows else (),
         tables=table_groups(profile.tables, n_rows) if n_rows else (),
@@ -300,7 +301,12 @@ def _before_after(
 
 def _parts(profile: Profile) -> tuple[tuple[str, str, str, str], ...]:
     return tuple(
-        (part.key, part.title, quantity(part.mean_s, "s"), quantity(part.share, "0..1"))
+        (
+            part.key,
+            part.title,
+            format_quantity(part.mean_s, SECONDS),
+            format_quantity(part.share, SHARE),
+        )
         for part in parts_of(profile)
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_tfperf.quantities import SHARE, format_quantity
 from pytest_tfperf.report.html.axis import Mark, seconds_text, tick_texts, ticks_between
 from pytest_tfperf.text import elide
 from pytest_tfperf.values import PARTS, Table
@@ -212,4 +213,6 @@ def _shares(strip: Iterable[Record], seconds: float, title_of: Callable[[str], s
     for record in strip:
         sums[record["part"]] = sums.get(record["part"], 0.0) + record["length_s"]
     largest = sorted(sums.items(), key=lambda one: -one[1])
-    return ", ".join(f"{title_of(part)} {100 * s / seconds:.0f} %" for part, s in largest)
+    return ", ".join(
+        f"{title_of(part)} {format_quantity(s / seconds, SHARE)}" for part, s in largest
+    )

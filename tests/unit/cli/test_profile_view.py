@@ -97,7 +97,7 @@ def test_parts_that_are_too_small_for_the_bar_are_in_its_legend():
     tiny = profile("t", steps=(Step(name="a 0", period_s=1.0, parts_s=parts),))
     lines = shown(tiny)
     assert set(lines[1]) == {"█"}
-    assert lines[2] == "█ input 100 %  ▒ output <0.01 %  ░ compile <0.01 %"
+    assert lines[2] == "█ input 100 %  ▒ output <0.0001 %  ░ compile <0.0001 %"
 
 
 @pytest.mark.parametrize(("verbosity", "n", "more"), [(0, 3, 1), (1, 5, 0)])

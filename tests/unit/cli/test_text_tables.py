@@ -119,7 +119,7 @@ def test_cells_have_units_and_whole_names():
     assert title == "ops of a step"
     assert head.split("  ")[0] == "op"
     assert matmul.split() == ["MatMul", "1.5", "ms", "2", "no", "50", "%", "1,234"]
-    assert long.split() == ["x" * 100, "1", "yes", "<0.01", "%", "0.125"]
+    assert long.split() == ["x" * 100, "1", "yes", "<0.0001", "%", "0.125"]
 
 
 @pytest.mark.parametrize(

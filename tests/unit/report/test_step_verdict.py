@@ -107,7 +107,7 @@ def test_known_figures_are_shown_and_unknown_ones_are_not():
     assert key_figures(profile()) == []
     shown = profile(flops_utilization=4.2e-9, half_precision=1, retraces=0, kernel_launches=1234)
     assert key_figures(shown) == [
-        "FLOPs <0.01 % of peak",
+        "FLOPs <0.0001 % of peak",
         "16-bit 100 %",
         "kernels 1,234",
         "retraces 0",
