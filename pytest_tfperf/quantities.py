@@ -112,7 +112,7 @@ def format_quantity(number: float, unit: str = "") -> str:
         return f"{_digits(number)}/s"
     if unit not in SCALES:
         return _digits(number) if unit in ("", COUNT) else f"{_digits(number)} {unit}"
-    scale, suffix = _scale_of(number, unit)
+    scale, suffix = scale_of(number, unit)
     return f"{_digits(number / scale)} {suffix}"
 
 
@@ -134,7 +134,7 @@ def _percent(share: float) -> str:
     return _digits(share * 100) if size < 1 else f"{share * 100:,.0f}"
 
 
-def _scale_of(number: float, unit: str) -> tuple[float, str]:
+def scale_of(number: float, unit: str) -> tuple[float, str]:
     """Return the factor and the suffix that a number is written with."""
     return next((row for row in SCALES[unit] if abs(number) >= row[0]), SCALES[unit][-1])
 
@@ -178,7 +178,7 @@ def format_alike(before: float, after: float, unit: str) -> tuple[str, str]:
     smaller, larger = sorted((abs(before), abs(after)))
     if unit not in _ALIKE or larger > _ONE_PREFIX * smaller:
         return format_quantity(before, unit), format_quantity(after, unit)
-    scale, suffix = _scale_of(larger, unit)
+    scale, suffix = scale_of(larger, unit)
     return f"{_digits(before / scale)} {suffix}", f"{_digits(after / scale)} {suffix}"
 
 

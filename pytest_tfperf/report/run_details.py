@@ -130,6 +130,18 @@ _OPS = {
     "occurrences": list[float],
     "self_s": list[float],
 }
+_DEVICES = {"device": list[str | None]} | dict.fromkeys(
+    (
+        "collective",
+        "waiting",
+        "device_compute",
+        "output",
+        "device_to_device",
+        "input",
+        "idle",
+    ),
+    list[float | None],
+)
 _COLUMNS: Mapping[str, Mapping[str, Any]] = {
     "host_ops": _OPS,
     "device_ops": _OPS,
@@ -161,15 +173,26 @@ _COLUMNS: Mapping[str, Mapping[str, Any]] = {
     },
     "graph": {"type": list[str], "after": list[float]},
     "outside_xla": {"type": list[str], "why": list[str]},
+    "median_step": {
+        "lane": list[str],
+        "name": list[str | None],
+        "part": list[str],
+        "start_s": list[float],
+        "length_s": list[float],
+    },
+    "device_parts": _DEVICES,
+    "job_device_parts": _DEVICES,
+    "padding": {"array": list[str], "bytes": list[float], "padded_bytes": list[float]},
+    "memory_over_step": {"into_step_s": list[float], "held": list[float | None]},
 }
-"""The columns of tables that comparisons read; those that may be empty may be missing too."""
+"""The columns of tables that comparisons and pages read; those that may be empty may be missing too."""
 
 
 def with_checked_details(run: Run) -> Run:
     """
     Return a run whose details and tables hold what they should.
 
-    A table that lacks a column which comparisons read is of another version, and left out.
+    A table that lacks a column which is read is of another version, and left out.
 
     Raises:
         msgspec.ValidationError: If they do not; the message names the place.

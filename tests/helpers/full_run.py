@@ -93,7 +93,7 @@ def _tables(text):
     """Keys of tables with the cells of a row: text, numbers, nothing."""
     for key, kinds in _COLUMNS.items():
         yield key, {name: 1.5 if "float" in str(kind) else text for name, kind in kinds.items()}
-    for key in (*OTHER_TABLES, text):
+    for key in {*OTHER_TABLES, text} - _COLUMNS.keys():
         yield key, {f"{text}.": text, "share": 0.5, f"{text}:": None}
     yield COMPARISON, {"result": f"against {text}", "a": text, "b": text}
 

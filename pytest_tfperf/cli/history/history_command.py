@@ -263,8 +263,8 @@ def _trends(store: HistoryStore, options: argparse.Namespace) -> list[SeriesTren
 
 
 def _write_page(trends: Sequence[SeriesTrend], options: argparse.Namespace) -> None:
-    from pytest_tfperf.report.html.history_chart import RecordedRuns
-    from pytest_tfperf.report.html.trend_page import band_of, render_trends
+    from pytest_tfperf.report.html.charts import RecordedRuns
+    from pytest_tfperf.report.html.trace_pages import band_of, render_trends
 
     shown = [
         (

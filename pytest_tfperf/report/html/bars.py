@@ -1,53 +1,443 @@
-"""Lists of bars: the input pipeline from the step down, and the arrays that cost most padding."""
+"""
+Bars in percent of a picture's width: the step's timeline and parts, devices, stages, ops.
+
+Parts of the step have a hatching each, so that no two differ by their colour alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from pytest_tfperf.quantities import BYTES, format_quantity
-from pytest_tfperf.report.html.axis import seconds_text
-from pytest_tfperf.text import elide
-from pytest_tfperf.values import Table
+from markupsafe import Markup
 
-_MOST_ROWS, _NAME_WIDTH = 50, 100
-_PER_INDENT = 2  # spaces before a stage
+from pytest_tfperf.quantities import BYTES, SECONDS, SHARE, format_quantity, scale_of
+from pytest_tfperf.report.html.svg import (
+    box,
+    digits_of,
+    distance,
+    element,
+    figure,
+    hatched,
+    hatching,
+    path,
+    readable,
+    text,
+    tick_texts,
+    ticks_between,
+    title,
+)
+from pytest_tfperf.text import elide, plural
+from pytest_tfperf.values import PARTS, Table
 
-
-@dataclass(frozen=True, slots=True)
-class BarRow:
-    """One row."""
-
-    name: str
-    """Name of the row."""
-    text: str
-    """Facts behind the name."""
-    indent: int
-    """Depth in a tree."""
-    width: float
-    """Width of the bar, in percent."""
-    dark: float
-    """Width of its dark part, in percent."""
-    marked: bool
-    """True on the critical path."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bars:
-    """The picture."""
-
-    title: str
-    """Title of the picture."""
-    rows: tuple[BarRow, ...]
-    """Rows from top to bottom."""
-    kind: str
-    """`stages` or `padding`."""
+WATERFALL = "median_step"
+"""Key of the table of the median step's events."""
+OF_JOB = "job_device_parts"
+"""Key of the table of the devices of all hosts."""
+_NAME_WIDTH, _WHOLE_WIDTH, _REMARK_WIDTH = 100, 300, 200  # characters
+_Record = Mapping[str, Any]
+_Title = Callable[[str], str]
+"""Gives the title of a part of the step."""
 
 
-def pipeline_bars(table: Table | None) -> Bars | None:
+def _time(seconds: float) -> str:
+    return format_quantity(seconds, SECONDS)
+
+
+# the timeline of the median step
+
+
+def waterfall(table: Table | None, most: int, title_of: _Title) -> Markup | None:
     """
-    Draw the stages of the input pipeline; None without one.
+    Draw the median step: a strip of its parts, and lanes of events below it.
+
+    Args:
+        table: The table of its events; there is no picture without one.
+        most: Largest number of boxes in a lane.
+        title_of: Gives the title of a part of the step.
+    """
+    records = table.records() if table is not None else []
+    strip = [record for record in records if record["lane"] == _STEP]
+    seconds = max((record["start_s"] + record["length_s"] for record in strip), default=0.0)
+    if table is None or not seconds > 0:
+        return None
+    lanes: list[Markup] = []
+    shades, top, n_more = Markup(), _AXIS_HEIGHT, 0
+    for name in dict.fromkeys(record["lane"] for record in records):
+        own = [record for record in records if record["lane"] == name]
+        is_strip = name == _STEP
+        kept = _coarse(own, seconds, _PIECES_PER_BOX * most) if is_strip else _longest(own, most)
+        placed = list(zip(kept, _rows(kept), strict=True))
+        drawn = [(record, row) for record, row in placed if row < _MOST_ROWS]
+        n_more += 0 if is_strip else len(own) - len(drawn)
+        first = top + _TITLE_HEIGHT
+        lanes.append(text(elide(str(name), 40), 2, top + 11, "lane"))
+        lanes += (_event(one, seconds, first + row * _ROW_HEIGHT, title_of) for one, row in drawn)
+        if is_strip:
+            shades = _shades([record for record, _ in drawn], seconds)
+        top = first + (max((row for _, row in drawn), default=0) + 1) * _ROW_HEIGHT + _LANE_GAP
+    shown = {record["part"] for record in records}
+    more = f"{plural(n_more, 'shorter event is', 'shorter events are')} not drawn" if n_more else ""
+    return figure(
+        (elide(table.title, _NAME_WIDTH), more),
+        element(
+            "svg",
+            shades,
+            *_ticks(seconds, top),
+            *lanes,
+            class_="fall",
+            width="100%",
+            height=top,
+            role="img",
+            aria_label=f"{table.title}: {_time(seconds)}, {_shares(strip, seconds, title_of)}",
+        ),
+        element("p", class_="pointed faint", hidden=""),
+        keys=((hatched(part), title_of(part)) for part in PARTS if part in shown),
+        class_="waterfall",
+        data_seconds=repr(seconds),
+        data_ticks=_zoomed_ticks(seconds),
+    )
+
+
+_STEP = "step"
+_AXIS_HEIGHT, _TITLE_HEIGHT, _ROW_HEIGHT, _LANE_GAP = 22, 15, 18, 5  # pixels
+_MOST_ROWS = 4
+_PIECES_PER_BOX = 10  # of the strip of parts, for each box that a lane may have
+_N_TICKS = 8
+_DEEPEST = 1e-4  # share of the step that the deepest zoom shows
+
+
+def _ticks(seconds: float, height: int) -> list[Markup]:
+    ticks = [tick for tick in ticks_between(0.0, seconds, _N_TICKS) if tick <= seconds * 1.001]
+    drawn = []
+    for n, (tick, words) in enumerate(zip(ticks, tick_texts(ticks), strict=True)):
+        x, kind = (2, None) if n == 0 else (-2, "end") if tick is ticks[-1] else (0, "middle")
+        line = element("path", d=f"M.5,16V{height}")
+        place = f"{100 * tick / seconds:.5g}%"
+        drawn.append(
+            element(
+                "svg",
+                line,
+                text(words, x, 12, kind),
+                class_="tick",
+                x=place,
+                width=1,
+                height=height,
+            )
+        )
+    return drawn
+
+
+def _zoomed_ticks(seconds: float) -> str:
+    """Return what a zoomed axis may look like: seconds between ticks, digits, scale and unit."""
+    scale, unit = scale_of(seconds, SECONDS)
+    choices, apart = [], distance(seconds * _DEEPEST / _N_TICKS)
+    while apart < seconds:
+        choices.append([float(f"{apart:.6g}"), digits_of(apart / scale)])
+        apart = distance(apart * 1.5)
+    return json.dumps({"apart": choices, "scale": scale, "unit": unit, "n": _N_TICKS})
+
+
+def _longest(records: Sequence[_Record], most: int) -> list[_Record]:
+    """Return the time that all events of a lane cover, and the longest events by start."""
+    covered = [record for record in records if not record["name"]]
+    events = [record for record in records if record["name"]]
+    kept = sorted(events, key=lambda record: -record["length_s"])[:most]
+    return covered + sorted(kept, key=lambda record: (record["start_s"], -record["length_s"]))
+
+
+def _coarse(strip: Sequence[_Record], seconds: float, most: int) -> Sequence[_Record]:
+    """Return at most `most` pieces of a strip: the part that fills most of each equal time."""
+    if len(strip) <= most:
+        return strip
+    long = seconds / most
+    pieces: list[_Record] = []
+    for n in range(most):
+        inside = dict.fromkeys(PARTS, 0.0)
+        for one in strip:
+            begin, end = one["start_s"], one["start_s"] + one["length_s"]
+            shared = min(end, (n + 1) * long) - max(begin, n * long)
+            inside[one["part"]] = inside.get(one["part"], 0.0) + max(shared, 0.0)
+        part, start = max(inside, key=inside.__getitem__), n * long
+        if pieces and pieces[-1]["part"] == part:
+            start = pieces.pop()["start_s"]
+        pieces.append(
+            {**strip[0], "part": part, "start_s": start, "length_s": (n + 1) * long - start}
+        )
+    return pieces
+
+
+def _rows(records: Iterable[_Record]) -> list[int]:
+    """Return the row of each event: the first in which no event before reaches it."""
+    ends: list[float] = []
+    rows = []
+    for record in records:
+        start, end = record["start_s"], record["start_s"] + record["length_s"]
+        row = next((n for n, busy in enumerate(ends) if busy <= start * (1 + 1e-9)), len(ends))
+        ends[row : row + 1] = [end]
+        rows.append(row)
+    return rows
+
+
+def _event(record: _Record, seconds: float, top: int, title_of: _Title) -> Markup:
+    start, length, part = record["start_s"], record["length_s"], str(record["part"])
+    is_part, name = record["lane"] == _STEP, str(record["name"] or "")
+    shown = name or (title_of(part) if is_part else "")
+    width = 100 * length / seconds
+    kind = part if part in PARTS else "other"
+    words = f"{elide(shown or 'all events', _WHOLE_WIDTH)}: {_time(length)}, from {_time(start)}"
+    named = elide(shown, _NAME_WIDTH) if width > _NAMED else ""
+    fill = readable(kind) if shown else hatching(kind)
+    return box(100 * start / seconds, width, top, fill, words, named)
+
+
+_NAMED = 3  # percent, from which a box has a name without zoom
+
+
+def _shades(strip: Iterable[_Record], seconds: float) -> Markup:
+    """Shade the times without work of a device or an op, over all lanes."""
+    idle = [record for record in strip if record["part"] in ("input", "other")]
+    return element(
+        "svg",
+        path(
+            "gap",
+            *(
+                f"M{one['start_s']:.6g},0h{one['length_s']:.6g}v1h-{one['length_s']:.6g}z"
+                for one in idle
+            ),
+        ),
+        class_="shade",
+        x="0%",
+        width="100%",
+        y=_AXIS_HEIGHT,
+        height="100%",
+        viewBox=f"0 0 {seconds:.6g} 1",
+        preserveAspectRatio="none",
+    )
+
+
+def _shares(strip: Iterable[_Record], seconds: float, title_of: _Title) -> str:
+    """Describe the shares of the parts, the largest first."""
+    sums: dict[str, float] = {}
+    for record in strip:
+        sums[record["part"]] = sums.get(record["part"], 0.0) + record["length_s"]
+    largest = sorted(sums.items(), key=lambda one: -one[1])
+    return ", ".join(
+        f"{title_of(part)} {format_quantity(s / seconds, SHARE)}" for part, s in largest
+    )
+
+
+# stacked bars
+
+
+def _stacked(seconds: Mapping[str, float], longest: float) -> list[tuple[str, float, float]]:
+    """Return part, left end and width, in percent of the longest bar, of each part with time."""
+    placed, left = [], 0.0
+    for part, took in seconds.items():
+        width = 100 * took / longest
+        if width > 0:
+            placed.append((part, left, width))
+        left += width
+    return placed
+
+
+def mini_bar(parts: Mapping[str, float]) -> Markup | None:
+    """Draw the mean seconds of a step by part for a cell of a table; None without any time."""
+    longest = sum(parts.values())
+    if not longest > 0:
+        return None
+    drawn = (
+        element("rect", fill=hatching(part), x=left, width=width)
+        for part, left, width in _stacked(parts, longest)
+        if width > 3
+    )
+    return element(
+        "svg",
+        *drawn,
+        class_="mini",
+        viewBox="0 0 100 10",
+        preserveAspectRatio="none",
+        aria_hidden="true",
+    )
+
+
+def before_after(
+    parts_before: Mapping[str, float],
+    parts_after: Mapping[str, float],
+    differences: Sequence[tuple[str, float | None]],
+) -> Markup | None:
+    """
+    Draw what changed: the mean step before and after, and what differs; None without either.
+
+    Args:
+        parts_before: Mean seconds of a step by part, empty if unknown.
+        parts_after: The same after the change.
+        differences: Each difference in words, and the seconds that it adds to a step, if known.
+    """
+    before, after = (
+        {part: max(float(parts[part]), 0.0) for part in PARTS if part in parts}
+        for parts in (parts_before, parts_after)
+    )
+    longest = max(sum(before.values()), sum(after.values()))
+    drawn = Markup()
+    if before and after and longest > 0:
+        bars = (("before", before), ("after", after))
+        labels, rows = zip(
+            *(_step_bar(n, *bar, longest) for n, bar in enumerate(bars)), strict=True
+        )
+        drawn = figure(
+            ("mean step by part",),
+            element(
+                "svg",
+                *rows,
+                class_="bars",
+                width="100%",
+                height=len(bars) * _STEP_HEIGHT,
+                role="img",
+                aria_label="; ".join(labels),
+            ),
+            class_="change",
+        )
+    if not drawn and not differences:
+        return None
+    unknown = element("p", "Not known: the parts of the step before.", class_="faint")
+    largest = max((abs(seconds or 0.0) for _, seconds in differences), default=0.0)
+    listed = (_change(words, seconds or 0.0, largest) for words, seconds in differences)
+    return (drawn or unknown) + (
+        element("ul", *listed, class_="changes") if differences else Markup()
+    )
+
+
+_STEP_HEIGHT = 40
+
+
+def _step_bar(
+    place: int, name: str, parts: Mapping[str, float], longest: float
+) -> tuple[str, Markup]:
+    """Return the description of a mean step, and its bar below its title."""
+    texts = {part: f"{part.replace('_', ' ')} {_time(parts[part])}" for part in parts}
+    placed = _stacked(parts, longest)
+    boxes = (
+        box(
+            left,
+            width,
+            place * _STEP_HEIGHT + 18,
+            readable(part),
+            texts[part],
+            texts[part] if width > _NAMED else "",
+        )
+        for part, left, width in placed
+    )
+    said = f"{name}, mean {_time(sum(parts.values()))}"
+    row = text(said, 0, place * _STEP_HEIGHT + 12) + Markup().join(boxes)
+    return f"{said}: {', '.join(texts[part] for part, _, _ in placed)}", row
+
+
+def _change(words: str, seconds: float, largest: float) -> Markup:
+    """Return a difference, with a bar from the middle of what it adds or saves."""
+    width = 50 * abs(seconds) / largest if largest > 0 else 0.0
+    bar = element("span", class_="bar")
+    if width:
+        bar = element(
+            "svg",
+            path("zero", "M50,0V10"),
+            element("rect", x=50.0 if seconds >= 0 else 50 - width, width=width, y=1, height=8),
+            class_=f"bar {'slower' if seconds >= 0 else 'faster'}",
+            viewBox="0 0 100 10",
+            aria_hidden="true",
+        )
+    return element("li", bar, element("span", elide(words, 600)))
+
+
+def device_bars(tables: Mapping[str, Table]) -> Markup | None:
+    """
+    Draw the mean step of each device by part, the worst first: those of the job, else of the host.
+
+    None where only one is known. A part that the table does not know is not drawn, and the remark
+    below says why.
+    """
+    table = tables.get(OF_JOB, tables.get("device_parts"))
+    known = [(one, _device_parts(one)) for one in (table.records() if table else ())]
+    known = [(record, seconds) for record, seconds in known if seconds]
+    if table is None or len(known) < 2:
+        return None
+    drawn = known[:_MOST_DEVICES]
+    longest = max(sum(seconds.values()) for _, seconds in drawn)
+    used = {part for _, seconds in drawn for part in seconds}
+    remarks = dict.fromkeys(str(record["remark"]) for record, _ in known if record.get("remark"))
+    n_more = table.n_more + len(table.rows) - len(drawn)
+    more = f"{plural(n_more, 'more is', 'more are')} not drawn" if n_more else ""
+    rows = (_device(record, seconds, longest) for record, seconds in drawn)
+    return figure(
+        (elide(table.title, _REMARK_WIDTH), more),
+        element("ul", *rows, class_="changes devices"),
+        *(
+            element("p", f"Not known of all: {elide(remark, _REMARK_WIDTH)}.", class_="faint")
+            for remark in list(remarks)[:3]
+        ),
+        keys=((hatched(part), name) for part, name in _DEVICE_PARTS.items() if part in used),
+    )
+
+
+_MOST_DEVICES = 64
+_DEVICE_PARTS = {
+    "device_compute": "compute",
+    "output": "output",
+    "device_to_device": "device to device",
+    "input": "input",
+    "collective": "collective",
+    "waiting": "waiting in collectives",
+    "other": "idle",
+}
+"""Parts with their titles, in the order in which they are drawn."""
+
+
+def _device_parts(record: _Record) -> dict[str, float]:
+    """Return the seconds of each part that takes any; waiting is a part of its own."""
+    collective = record.get("collective") or 0.0
+    waiting = min(record.get("waiting") or 0.0, collective)
+    parts = {
+        **record,
+        "collective": collective - waiting,
+        "waiting": waiting,
+        "other": record.get("idle"),
+    }
+    return {part: parts[part] for part in _DEVICE_PARTS if (parts.get(part) or 0.0) > 0}
+
+
+def _device(record: _Record, seconds: Mapping[str, float], longest: float) -> Markup:
+    name = elide(str(record.get("device") or "device"), 60)
+    texts = {part: f"{_DEVICE_PARTS[part]}: {_time(took)}" for part, took in seconds.items()}
+    boxes = (
+        element(
+            "svg",
+            title(texts[part]),
+            element("rect", fill=hatching(part)),
+            x=f"{left:.4g}%",
+            width=f"{width:.4g}%",
+            height=12,
+        )
+        for part, left, width in _stacked(seconds, longest)
+    )
+    bar = element(
+        "svg",
+        *boxes,
+        class_="bars",
+        width="100%",
+        height=12,
+        role="img",
+        aria_label=f"{name}: {', '.join(texts.values())}",
+    )
+    return element("li", element("span", name), bar, element("span", _time(sum(seconds.values()))))
+
+
+# lists of bars with a dark part
+
+
+def pipeline_bars(table: Table | None) -> Markup | None:
+    """
+    Draw the stages of the input pipeline from the step down; None without one.
 
     A bar is the own work of a stage for a step; its dark part is the time that the step waited for
     it. The critical path leads to the stage for which the step waited longest.
@@ -55,96 +445,190 @@ def pipeline_bars(table: Table | None) -> Bars | None:
     records = _records(table, "stage", "self_s", "blocking_s")
     if not records:
         return None
-    longest = max(max(_number(one, "self_s"), _number(one, "blocking_s")) for one in records)
-    depths = [_depth(one) for one in records]
-    critical = _critical(records, depths)
-    rows = tuple(
-        BarRow(
-            name=elide(str(one["stage"]).strip(), _NAME_WIDTH),
-            text=_facts(one),
-            indent=depth,
-            width=_percent(max(_number(one, "self_s"), _number(one, "blocking_s")), longest),
-            dark=_percent(_number(one, "blocking_s"), longest),
-            marked=place in critical,
+    waits = [one["blocking_s"] or 0.0 for one in records]
+    works = [max(one["self_s"] or 0.0, wait) for one, wait in zip(records, waits, strict=True)]
+    depths = [_depth(str(one["stage"])) for one in records]
+    critical = _critical(waits, depths)
+    rows = (
+        _row(
+            "\u2007\u2007" * depth,
+            element("b", name) if n in critical else name,
+            _stage_facts(one),
+            work / (max(works) or 1.0),
+            wait / (max(works) or 1.0),
         )
-        for place, (one, depth) in enumerate(zip(records, depths, strict=True))
+        for n, (one, work, wait, depth) in enumerate(
+            zip(records, works, waits, depths, strict=True)
+        )
+        if (name := elide(str(one["stage"]).strip(), _NAME_WIDTH))
     )
-    return Bars("input pipeline, from the step down", rows, "stages")
+    return _listed(
+        "input pipeline, from the step down; dark: the step waits for it; bold: the critical path",
+        rows,
+        "stages",
+    )
 
 
-def padding_bars(table: Table | None) -> Bars | None:
+def padding_bars(table: Table | None) -> Markup | None:
     """Draw the arrays that cost most padding; None without any. The dark part is the padding."""
     records = _records(table, "array", "bytes", "padded_bytes")
-    costs = [_number(one, "padded_bytes") - _number(one, "bytes") for one in records]
-    order = sorted(range(len(records)), key=lambda place: -costs[place])
-    order = [place for place in order if costs[place] > 0][:10]
-    if not order:
+    costs = [((one["padded_bytes"] or 0.0) - (one["bytes"] or 0.0), one) for one in records]
+    most = sorted((row for row in costs if row[0] > 0), key=lambda row: -row[0])[:10]
+    if not most:
         return None
-    longest = max(_number(records[place], "padded_bytes") for place in order)
-    rows = tuple(
-        BarRow(
-            name=elide(f"{records[place]['array']} {records[place].get('shape') or ''}", 60),
-            text=f"{format_quantity(costs[place], BYTES)} of padding, padded to "
-            f"{records[place].get('padded') or 'whole tiles'}",
-            indent=0,
-            width=_percent(_number(records[place], "padded_bytes"), longest),
-            dark=_percent(costs[place], longest),
-            marked=False,
+    longest = max(one["padded_bytes"] for _, one in most)
+    rows = (
+        _row(
+            "",
+            elide(f"{one['array']} {one.get('shape') or ''}", 60),
+            f"{format_quantity(cost, BYTES)} of padding, padded to "
+            f"{elide(str(one.get('padded') or 'whole tiles'), _NAME_WIDTH)}",
+            one["padded_bytes"] / longest,
+            cost / longest,
         )
-        for place in order
+        for cost, one in most
     )
-    return Bars("arrays that cost most padding", rows, "padding")
+    return _listed("arrays that cost most padding; dark: the padding", rows, "padding")
 
 
-def _records(table: Table | None, *keys: str) -> list[Mapping[str, Any]]:
-    """Return the rows of a table that has these columns; another version's may lack one."""
+def _listed(caption: str, rows: Iterable[Markup], kind: str) -> Markup:
+    return figure((caption,), element("ul", *rows, class_="changes"), class_=f"bars-list {kind}")
+
+
+def _row(indent: str, name: str, facts: str, light: float, dark: float) -> Markup:
+    """Return a row: a bar whose parts are shares of the longest one, a name, and facts."""
+    bar = element(
+        "svg",
+        *(
+            element("rect", class_=kind, width=f"{100 * share:.4g}", y=1, height=8)
+            for kind, share in (("light", light), ("dark", dark))
+        ),
+        class_="bar",
+        viewBox="0 0 100 10",
+        preserveAspectRatio="none",
+        aria_hidden="true",
+    )
+    return element(
+        "li", bar, element("span", indent, name, " ", element("span", facts, class_="faint"))
+    )
+
+
+def _records(table: Table | None, *keys: str) -> list[_Record]:
+    """Return the first rows of a table that has these columns; another version's may lack one."""
     if table is None or not set(keys) <= {column.key for column in table.columns}:
         return []
-    return list(table.records()[:_MOST_ROWS])
+    return list(table.records()[:50])
 
 
-def _number(record: Mapping[str, Any], key: str) -> float:
-    value = record.get(key)
-    return max(float(value), 0.0) if isinstance(value, (int, float)) else 0.0
+def _depth(stage: str) -> int:
+    return (len(stage) - len(stage.lstrip(" "))) // 2
 
 
-def _percent(value: float, longest: float) -> float:
-    return round(100 * value / longest, 2) if longest > 0 else 0.0
-
-
-def _depth(record: Mapping[str, Any]) -> int:
-    text = str(record["stage"])
-    return (len(text) - len(text.lstrip(" "))) // _PER_INDENT
-
-
-def _critical(records: Sequence[Mapping[str, Any]], depths: Sequence[int]) -> set[int]:
+def _critical(waits: Sequence[float], depths: Sequence[int]) -> set[int]:
     """Return the rows from the root to the stage for which the step waited longest."""
-    waits = [_number(one, "blocking_s") for one in records]
     if not max(waits) > 0:
         return set()
     place = waits.index(max(waits))
-    path, depth = {place}, depths[place]
+    found, depth = {place}, depths[place]
     for above in range(place - 1, -1, -1):
         if depths[above] < depth:
-            path.add(above)
+            found.add(above)
             depth = depths[above]
-    return path
+    return found
 
 
-def _facts(record: Mapping[str, Any]) -> str:
+def _stage_facts(record: _Record) -> str:
     """Describe a stage: its times, parallelism, buffer and kind."""
+    work, wait = record.get("self_s"), record.get("blocking_s")
     facts = [str(record["name"])] if record.get("name") else []
-    work = f"{seconds_text(_number(record, 'self_s'))} of work a step"
-    facts.append("work not known" if record.get("self_s") is None else work)
-    if record.get("blocking_s") is None:
+    facts.append("work not known" if work is None else f"{_time(work)} of work a step")
+    if wait is None:
         facts.append("wait of the step not known")
-    if _number(record, "blocking_s") > 0:
-        facts.append(f"the step waits {seconds_text(_number(record, 'blocking_s'))} for it")
-    if _number(record, "parallelism") > 1:
-        facts.append(f"× {_number(record, 'parallelism'):g} parallel")
-    if _number(record, "buffer_limit") > 0:
-        buffered, limit = _number(record, "buffered"), _number(record, "buffer_limit")
-        facts.append(f"buffer {buffered:.3g} of {limit:g}")
+    elif wait > 0:
+        facts.append(f"the step waits {_time(wait)} for it")
+    if (record.get("parallelism") or 0.0) > 1:
+        facts.append(f"× {record['parallelism']:g} parallel")
+    if (record.get("buffer_limit") or 0.0) > 0:
+        facts.append(f"buffer {record.get('buffered') or 0.0:.3g} of {record['buffer_limit']:g}")
     if record.get("kind"):
         facts.append(str(record["kind"]))
     return elide(", ".join(facts), 2 * _NAME_WIDTH)
+
+
+# the flame graph of ops
+
+
+def flame(tables: Mapping[str, Table], most: int = 100) -> Markup | None:
+    """
+    Draw ops by self time below their groups: of the devices, else of the host; None without any.
+
+    Args:
+        tables: Tables of the profile.
+        most: Largest number of boxes in a level.
+    """
+    for key, name in (("device_ops", "ops on the devices"), ("host_ops", "ops on the host")):
+        table = tables.get(key)
+        if table is None or not {*_LEVELS, "self_s"} <= {one.key for one in table.columns}:
+            continue
+        timed = [
+            (tuple(str(record[level] or "other") for level in _LEVELS), record["self_s"])
+            for record in table.records()
+            if (record["self_s"] or 0.0) > 0
+        ]
+        if whole := sum(seconds for _, seconds in timed):
+            return _flame(table, name, timed, whole, most)
+    return None
+
+
+_Timed = Sequence[tuple[tuple[str, ...], float]]
+_LEVELS = ("where", "type", "op")
+_COLOURS = ("#9cc9e8", "#f0c27a", "#f2a65e")
+_FLAME_HEIGHT = 17
+_LEAST = 0.5  # percent: narrower boxes are not drawn
+
+
+def _flame(table: Table, name: str, timed: _Timed, whole: float, most: int) -> Markup:
+    boxes: list[Markup] = []
+    for level in range(len(_LEVELS)):
+        placed = sorted(_groups(timed, level, whole), key=lambda one: -one[2])[:most]
+        for path_, left, width, words in placed:
+            named = elide(f"{path_[-1]} {format_quantity(width / 100, SHARE)}", _NAME_WIDTH)
+            top, fill = level * _FLAME_HEIGHT, _COLOURS[level]
+            boxes.append(box(left, width, top, fill, words, named if width > 2 else ""))
+    longest = "; ".join(one[-1] for one in placed[:5])
+    without = f"without {table.n_more} short ones" if table.n_more else ""
+    return figure(
+        (f"{name} by self time a step", without),
+        element(
+            "svg",
+            *boxes,
+            class_="fall",
+            width="100%",
+            height=len(_LEVELS) * _FLAME_HEIGHT,
+            role="img",
+            aria_label=f"{name}, {_time(whole)} a step; the longest: {longest}",
+        ),
+        class_="flame",
+    )
+
+
+def _groups(
+    timed: _Timed, level: int, whole: float
+) -> list[tuple[tuple[str, ...], float, float, str]]:
+    """Return path, left end, width and text of each group of a level, below the groups above it."""
+    sums: dict[tuple[str, ...], float] = {}
+    for names, seconds in timed:
+        for depth in range(level + 1):
+            sums[names[: depth + 1]] = sums.get(names[: depth + 1], 0.0) + seconds
+    # by the time of each group from the top down, so that children stay below their parents
+    keys = [key for key in sums if len(key) == level + 1]
+    keys.sort(key=lambda key: [(-sums[key[: n + 1]], key[n]) for n in range(level + 1)])
+    found, left = [], 0.0
+    for key in keys:
+        width = 100 * sums[key] / whole
+        if width >= _LEAST:
+            share = format_quantity(width / 100, SHARE)
+            words = f"{elide(key[-1], _WHOLE_WIDTH)}: {_time(sums[key])}, {share}"
+            found.append((key, left, width, words))
+        left += width
+    return found

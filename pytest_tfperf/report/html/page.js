@@ -1,10 +1,6 @@
 "use strict";
 (() => {
-  const FACTORS = {
-    "": 1, "/s": 1, "%": 0.01, ns: 1e-9, "µs": 1e-6, ms: 1e-3, s: 1, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40,
-    FLOP: 1, MFLOP: 1e6, GFLOP: 1e9, TFLOP: 1e12, "FLOP/s": 1, "MFLOP/s": 1e6, "GFLOP/s": 1e9, "TFLOP/s": 1e12,
-    "B/s": 1, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12,
-  };
+  const FACTORS = JSON.parse(document.getElementById("tests").dataset.factors);
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
   // a quantity such as "12.4 ms" or "2…3" as a number in base units; what is none comes last
@@ -68,28 +64,24 @@
   }
 
   // waterfalls: zoom by buttons, Ctrl and wheel; drag to move; the box under the pointer is named below
-  const UNITS = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
-  const ticksBetween = (low, high) => { // about eight round numbers, 1, 2 or 5 times a power of ten apart
-    const rough = (high - low) / 8, power = 10 ** Math.floor(Math.log10(rough));
-    const apart = power * [1, 2, 5, 10].find((factor) => power * factor >= rough * 0.999);
-    const [scale, unit] = UNITS.find(([size]) => high >= size) ?? UNITS[3];
-    const digits = Math.max(0, Math.ceil(-Math.log10(apart / scale) - 1e-6));
+  const ticksBetween = (low, high, ticks) => { // round numbers as far apart as the page says
+    const found = ticks.apart.find(([apart]) => apart * ticks.n >= (high - low) * 0.999) ?? ticks.apart.at(-1), [apart, digits] = found;
     const texts = [];
-    for (let n = Math.ceil(low / apart - 1e-9); n * apart <= high * (1 + 1e-9); n += 1) texts.push([n * apart, `${((n * apart) / scale).toFixed(digits)} ${unit}`]);
+    for (let n = Math.ceil(low / apart - 1e-9); n * apart <= high * (1 + 1e-9); n += 1) texts.push([n * apart, `${((n * apart) / ticks.scale).toFixed(digits)} ${ticks.unit}`]);
     return texts;
   };
   for (const figure of all(".waterfall")) {
-    const seconds = parseFloat(figure.dataset.seconds), picture = figure.querySelector(".fall"), pointed = figure.querySelector(".pointed");
+    const seconds = parseFloat(figure.dataset.seconds), ticks = JSON.parse(figure.dataset.ticks), picture = figure.querySelector(".fall"), pointed = figure.querySelector(".pointed");
     const boxes = all("svg:not(.tick)", picture).map((box) => [box, parseFloat(box.getAttribute("x")), parseFloat(box.getAttribute("width"))]);
     const pattern = picture.querySelector(".tick");
     let left = 0, share = 1; // of the step: where the picture begins, and how much it shows
     const label = (box) => { // a box that was too narrow for its name has only a title
-      const title = box.querySelector("title"), text = document.createElementNS(picture.namespaceURI, "text");
-      if (!title || box.querySelector("text")) return;
-      text.setAttribute("x", 3);
-      text.setAttribute("y", 12);
-      text.textContent = title.textContent.slice(0, title.textContent.lastIndexOf(": "));
-      box.append(text);
+      const title = box.querySelector("title"), name = figure.querySelector("foreignObject")?.cloneNode(true);
+      if (!title || !name || box.querySelector("foreignObject")) return;
+      const whole = title.textContent.slice(0, title.textContent.lastIndexOf(": "));
+      const words = name.querySelector("p"), parts = whole.length > 20 ? { b: whole.slice(0, -12), i: whole.slice(-12) } : { b: whole };
+      words.replaceChildren(...Object.entries(parts).map(([tag, text]) => Object.assign(document.createElement(tag), { textContent: text })));
+      box.append(name);
     };
     const draw = () => {
       left = Math.min(Math.max(left, 0), 1 - share);
@@ -99,7 +91,7 @@
         if (width / share > 3) label(box);
       }
       all(".tick", picture).forEach((tick) => tick.remove());
-      const found = ticksBetween(left * seconds, (left + share) * seconds);
+      const found = ticksBetween(left * seconds, (left + share) * seconds, ticks);
       picture.prepend(...found.map(([at, text]) => {
         const tick = pattern.cloneNode(true), place = (at / seconds - left) / share, words = tick.querySelector("text");
         tick.setAttribute("x", `${100 * place}%`);

@@ -10,21 +10,26 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.metric_registry import METRICS, Metric
-from pytest_tfperf.quantities import format_quantity
+from pytest_tfperf.quantities import SCALES, format_quantity
 from pytest_tfperf.report.failure import failure_headline
-from pytest_tfperf.report.html.axis import short
-from pytest_tfperf.report.html.before_after import BeforeAfter
-from pytest_tfperf.report.html.history_chart import HistoryChart
-from pytest_tfperf.report.html.metric_views import Reason
-from pytest_tfperf.report.html.tables import TableGroups, cut
-from pytest_tfperf.report.html.views import ReportedTest, verdict_rank, views_of
+from pytest_tfperf.report.html.svg import BOX_HEIGHT
+from pytest_tfperf.report.html.views import (
+    Reason,
+    ReportedTest,
+    TableGroups,
+    verdict_rank,
+    views_of,
+)
 from pytest_tfperf.report.other_python import describe_other_python
 from pytest_tfperf.report.terminal import count_line
 from pytest_tfperf.results import BROKEN, DECIDED, Verdict
@@ -90,9 +95,9 @@ class Head:
 class ComparedView:
     """A comparison of two traces."""
 
-    rows: tuple[tuple[str, str, str, str], ...]
+    rows: Sequence[tuple[str, str, str, str]]
     """Metric, value before, value after, ratio."""
-    change: BeforeAfter | None
+    change: Markup | None
     """The mean step before and after, and what differs."""
     tables: TableGroups
     """Differences of the HLO."""
@@ -103,10 +108,9 @@ class TrendView:
     """The values of one metric over many runs."""
 
     title: str
-    """Name of the profile."""
     facts: str
     """Machine and branch."""
-    chart: HistoryChart | None
+    chart: Markup | None
     """The values; None for one run."""
 
 
@@ -149,6 +153,8 @@ def render_page(
         glossary=_glossary(tests),
         unknown=_unknown_in_all(tests),
         patterns=_PATTERNS,
+        box_height=BOX_HEIGHT,
+        factors=json.dumps(_factors()),
         style=style,
         script=script,
         style_hash=_hash(style),
@@ -216,7 +222,6 @@ def _template() -> Any:
         lstrip_blocks=True,
     )
     environment.globals |= {
-        "cut": cut,
         "other_python": describe_other_python,
         "plural": plural,
         "quantity": format_quantity,
@@ -224,7 +229,7 @@ def _template() -> Any:
         "tone": _tone,
         "verdict_rank": verdict_rank,
     }
-    environment.filters |= {"short": short, "brief": _brief}
+    environment.filters |= {"brief": _brief}
     return environment.get_template("page.html")
 
 
@@ -239,6 +244,12 @@ def _brief(text: object, width: int = _NAME_WIDTH) -> str:
 def _hash(text: str) -> str:
     """Return the hash of a style or script in a content security policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _factors() -> dict[str, float]:
+    """Return the factor of each suffix of a quantity, by which the script sorts."""
+    scaled = {suffix: factor for scales in SCALES.values() for factor, suffix in scales}
+    return {"": 1.0, "/s": 1.0, "%": 0.01, **scaled}
 
 
 def _tone(verdict: Verdict) -> str:

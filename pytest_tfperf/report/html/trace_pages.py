@@ -1,4 +1,4 @@
-"""Pages of traces: one or more of them, or two compared."""
+"""Pages of traces, one or more of them or two compared, and of a history."""
 
 from __future__ import annotations
 
@@ -7,13 +7,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_tfperf.differences.profiles import differences, mean_parts_s
+import numpy as np
+
+from pytest_tfperf.baseline.level_changes import LevelChanges
+from pytest_tfperf.differences.profiles import differences
 from pytest_tfperf.metrics.multi_host import AnalysedTrace
 from pytest_tfperf.quantities import format_alike
-from pytest_tfperf.report.html.before_after import before_after
-from pytest_tfperf.report.html.page import MOST_LETTERS, ComparedView, Head, render_page
-from pytest_tfperf.report.html.tables import table_groups
-from pytest_tfperf.report.html.views import views_of
+from pytest_tfperf.report.html.bars import before_after
+from pytest_tfperf.report.html.charts import RecordedRuns, history_chart
+from pytest_tfperf.report.html.page import (
+    MOST_LETTERS,
+    ComparedView,
+    Head,
+    TrendView,
+    render_page,
+)
+from pytest_tfperf.report.html.views import parts_s, table_groups, views_of
 from pytest_tfperf.report.step_verdict import key_figures, steps_title, top_ops, verdict
 from pytest_tfperf.report.trace_comparison import (
     ComparedTrace,
@@ -23,9 +32,10 @@ from pytest_tfperf.report.trace_comparison import (
 )
 from pytest_tfperf.results import Profile
 from pytest_tfperf.runs import ProfiledTest
-from pytest_tfperf.text import elide, format_slowdown
+from pytest_tfperf.text import elide, format_slowdown, plural
 
 _MOST_ROWS = 50
+_BAND = (5.0, 95.0)  # percentiles of the runs since the last change of level
 
 
 def render_traces(traces: Sequence[AnalysedTrace]) -> str:
@@ -39,8 +49,8 @@ def render_compared(before: ComparedTrace, after: ComparedTrace) -> str:
     old, new = before.profile, after.profile
     found = [(one.line, one.seconds) for one in differences(old, new)]
     view = ComparedView(
-        rows=tuple(metric_rows(old, new)),
-        change=before_after(mean_parts_s(old) if old.steps else {}, new.steps, found),
+        rows=metric_rows(old, new),
+        change=before_after(parts_s(old), parts_s(new), found),
         tables=table_groups(hlo_tables(before, after), _MOST_ROWS),
     )
     names = _names([old, new])
@@ -128,3 +138,50 @@ def _change(old: Profile, new: Profile) -> str:
 
 def _periods_s(profile: Profile) -> list[float]:
     return [step.period_s for step in profile.steps]
+
+
+def render_trends(
+    metric: str,
+    trends: Sequence[tuple[str, str, RecordedRuns, LevelChanges]],
+    facts: Sequence[str],
+) -> str:
+    """
+    Render series of a metric.
+
+    Args:
+        metric: Name of the metric.
+        trends: Title, facts, runs, and changes of level of each series.
+        facts: Lines at the top of the page.
+    """
+    changed = [
+        f"{title}: {changes.sentences[-1]}" for title, _, _, changes in trends if changes.points
+    ]
+    verdict = (
+        changed[0]
+        if changed
+        else f"No change of level in the {metric} of {plural(len(trends), 'profile')}."
+    )
+    head = Head(
+        title=f"tfperf: history of {metric}",
+        heading=f"History of {metric}",
+        verdict=elide(verdict, MOST_LETTERS),
+        tone="open" if changed else "none",
+        lines=tuple(elide(line, MOST_LETTERS) for line in facts),
+        noun="profile",
+    )
+    views = [
+        TrendView(
+            title=title,
+            facts=about,
+            chart=history_chart(replace(runs, runs=runs.runs[:-1]), runs.runs[-1]),
+        )
+        for title, about, runs, _ in trends
+    ]
+    return render_page(head, (), trends=views)
+
+
+def band_of(values: Sequence[float], changes: LevelChanges) -> tuple[float, float]:
+    """Return the range of nine in ten values since the last change of level."""
+    first = changes.points[-1].index if changes.points else 0
+    low, high = np.percentile(values[first:], _BAND)
+    return float(low), float(high)

@@ -2,7 +2,7 @@
 Prepare each test for the template of the HTML report.
 
 The page has fixed limits. The most urgent profiles are shown in full; of the others it leaves out
-metrics, tables and advice, and says so. A hundred profiles then take less than 1 MB.
+metrics, tables and advice, and says so. Ten profiles take 200 kB, and a hundred less than 1 MB.
 """
 
 from __future__ import annotations
@@ -11,47 +11,38 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
+
+from markupsafe import Markup
 
 from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.differences.difference import Difference
-from pytest_tfperf.quantities import SECONDS, SHARE, format_quantity
-from pytest_tfperf.report.html.bars import Bars, padding_bars, pipeline_bars
-from pytest_tfperf.report.html.before_after import (
-    BeforeAfter,
-    StepBar,
+from pytest_tfperf.differences.profiles import mean_parts_s
+from pytest_tfperf.quantities import SECONDS, SHARE, format_quantity, format_ratio
+from pytest_tfperf.report.html.bars import (
+    OF_JOB,
+    WATERFALL,
     before_after,
-    mean_bar,
-    parts_of_detail,
+    device_bars,
+    flame,
+    mini_bar,
+    padding_bars,
+    pipeline_bars,
+    waterfall,
 )
-from pytest_tfperf.report.html.comparison_charts import (
-    history_of,
-    levels,
-    ratios,
-    samples,
-    small_history_of,
-    why_untimed,
+from pytest_tfperf.report.html.charts import (
+    RecordedRuns,
+    history_chart,
+    memory_chart,
+    ratio_chart,
+    roofline_chart,
+    small_history,
+    steps_chart,
+    times_chart,
 )
-from pytest_tfperf.report.html.detail import IN_SHORT, MOST_IN_FULL, Detail, detail_of
-from pytest_tfperf.report.html.device_bars import DeviceBars, device_bars
-from pytest_tfperf.report.html.flame import Flame, flame
-from pytest_tfperf.report.html.histogram import Histograms, histograms
-from pytest_tfperf.report.html.history_chart import HistoryChart, SmallHistory
-from pytest_tfperf.report.html.metric_views import (
-    MOST_LETTERS,
-    MetricView,
-    Reason,
-    ValueChange,
-    change_view,
-    metric_views,
-    unknown_reasons,
-)
-from pytest_tfperf.report.html.ratio_chart import RatioChart
-from pytest_tfperf.report.html.roofline_chart import RooflineChart, roofline_chart
-from pytest_tfperf.report.html.step_chart import StepChart, step_chart
-from pytest_tfperf.report.html.tables import TableGroups, table_groups
-from pytest_tfperf.report.html.waterfall import WATERFALL, Waterfall, waterfall
 from pytest_tfperf.report.step_verdict import parts_of, verdict
+from pytest_tfperf.report.text_table import TextTable, cell, text_table
 from pytest_tfperf.results import (
     BROKEN,
     WORST_FIRST,
@@ -64,6 +55,58 @@ from pytest_tfperf.results import (
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.summary import shown_value
 from pytest_tfperf.text import elide, plural
+from pytest_tfperf.values import Table, Value
+
+MOST_LETTERS, _REMARK = 2000, 180  # characters
+_MOST_IN_FULL = 7  # profiles
+Reason = tuple[str, tuple[str, ...]]
+"""Reason for which something is unknown, and the metrics that are unknown for it."""
+TableGroups = Sequence[tuple[str, Sequence[tuple[TextTable, Markup | None]]]]
+"""Titles of groups, and their tables, each with its chart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """The amount that a page shows of one profile."""
+
+    n_rows: int
+    """Largest number of rows of a table."""
+    n_boxes: int
+    """Largest number of boxes in a lane of the waterfall, and a quarter of a level of ops."""
+    all_pictures: bool
+    """Whether it has the pictures besides the waterfall and the charts, too."""
+
+
+_IN_SHORT = Detail(0, 0, False)
+"""Of profiles that are not shown in full: neither metrics, tables, advice nor a waterfall."""
+_OF_FEW = ((3, Detail(50, 24, True)), (10, Detail(5, 4, False)))
+_OF_MANY = Detail(4, 4, False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricView:
+    """A metric that is known."""
+
+    name: str
+    value: str
+    source: str
+    check: Check | None
+    """The worst check of it."""
+    where: str
+    """Where its time goes, and what to try."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueChange:
+    """A value compared with one from before."""
+
+    metric: str
+    before: str
+    after: str
+    ratio: str
+    interval: str
+    """Interval of the ratio."""
+    check: Check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,52 +114,36 @@ class ProfileView:
     """One profile: what was decided, measured and drawn of it."""
 
     profile: Profile
-    """The profile."""
-    messages: tuple[tuple[Check, str], ...]
-    """Checks that did not pass, with their texts, the worst first."""
-    changes: tuple[ValueChange, ...]
-    """Compared values."""
-    n_unchanged: int
-    """Number of compared values that did not change."""
-    change: BeforeAfter | None
-    """The step before and after, and what differs between the traces."""
-    ratios: RatioChart | None
-    """Chart of the ratios of turns, or None."""
-    bottleneck: str
-    """What most of the step's time goes to, if the trace shows it."""
-    waterfall: Waterfall | None
-    """Timeline of the median step, or None."""
-    pictures: tuple[Bars, ...]
-    """The input pipeline, and the padding by array, if they are known."""
-    devices: DeviceBars | None
-    """The mean step of each device by part, or None."""
-    flame: Flame | None
-    """Ops by self time, or None."""
-    roofline: RooflineChart | None
-    """Ops of the devices below the roofline, or None."""
-    steps: StepChart | None
-    """Chart of the steps, or None."""
-    parts: tuple[tuple[str, str, str, str], ...]
-    """Part, title, mean seconds and share of a step, the largest first."""
-    times: Histograms | None
-    """Distributions of the step times, or None."""
-    untimed: str
-    """Reason why a profile has no distribution."""
-    history: HistoryChart | None
-    """Chart of the recorded runs, or None."""
-    small_history: SmallHistory | None
-    """The same for a cell of the overview."""
-    summary: Mapping[str, str]
-    """Values of the metrics that are known, by name."""
-    metrics: tuple[MetricView, ...]
-    """Known metrics."""
-    unknown: tuple[Reason, ...]
-    """Reasons, each with the metrics that are unknown for it."""
-    tables: TableGroups
-    """Groups of tables."""
     in_full: bool
     """Whether metrics, tables and advice are shown."""
-    files: tuple[tuple[str, str, str], ...]
+    messages: Sequence[tuple[Check, str]]
+    """Checks that did not pass, with their texts, the worst first."""
+    changes: Sequence[ValueChange]
+    n_unchanged: int
+    """Number of compared values that did not change."""
+    change: Markup | None
+    """The step before and after, and what differs between the traces."""
+    bottleneck: str
+    """What most of the step's time goes to, if the trace shows it."""
+    pictures: Sequence[Markup]
+    """Pictures as wide as the page: the timeline, the input pipeline, devices, ops."""
+    charts: Sequence[Markup]
+    """Charts side by side."""
+    parts: Sequence[tuple[str, str, str, str]]
+    """Part, title, mean seconds and share of a step, the largest first."""
+    untimed: str
+    """Reason why a profile has no times of single steps."""
+    bar: Markup | None
+    """The parts of the mean step, for a cell of the overview."""
+    history: tuple[float, Markup] | None
+    """This run ÷ the first one, and the recorded runs for a cell of the overview."""
+    summary: Mapping[str, str]
+    """Values of the metrics that are known, by name."""
+    metrics: Sequence[MetricView]
+    unknown: Sequence[Reason]
+    """Reasons, each with the metrics that are unknown for it."""
+    tables: TableGroups
+    files: Sequence[tuple[str, str, str]]
     """Kind, path and link of each kept file."""
 
     @property
@@ -126,9 +153,9 @@ class ProfileView:
         return ratios[0] if ratios else ""
 
     @property
-    def bar(self) -> StepBar | None:
-        """The parts of the mean step as one bar, or None if they are unknown."""
-        return mean_bar(self.profile.steps)
+    def is_of_job(self) -> bool:
+        """Whether it shows the devices of all hosts."""
+        return OF_JOB in self.profile.tables
 
     @property
     def left_out(self) -> str:
@@ -151,17 +178,15 @@ class ReportedTest:
     number: int
     """Number of the test on the page."""
     record: ProfiledTest
-    """Record of the test."""
     verdict: Verdict | None
     """The worst verdict, None where nothing was checked."""
     is_broken: bool
     """Whether it needs attention: it failed, or one of its checks did."""
     n_checks: tuple[int, int]
     """Checks that failed, and all checks."""
-    messages: tuple[tuple[Check, str], ...]
+    messages: Sequence[tuple[Check, str]]
     """Checks of no profile of the test, with their texts."""
-    profiles: tuple[ProfileView, ...]
-    """Its profiles."""
+    profiles: Sequence[ProfileView]
 
 
 def views_of(tests: Sequence[ProfiledTest], folder: Path | None) -> list[ReportedTest]:
@@ -174,8 +199,8 @@ def views_of(tests: Sequence[ProfiledTest], folder: Path | None) -> list[Reporte
     """
     numbered = sorted(enumerate(tests, 1), key=lambda one: _urgency(one[1]))
     n_profiles = sum(len(test.profiles) for test in tests)
-    detail = detail_of(n_profiles)
-    n_full = MOST_IN_FULL
+    detail = next((detail for most, detail in _OF_FEW if n_profiles <= most), _OF_MANY)
+    n_full = _MOST_IN_FULL
     views: list[ReportedTest] = []
     for number, test in numbered:
         most_urgent = replace(detail, all_pictures=True)
@@ -215,15 +240,15 @@ def _test(
         is_broken=_is_broken(test),
         n_checks=(sum(check.verdict in BROKEN for check in test.checks), len(test.checks)),
         messages=_messages(of_none),
-        profiles=tuple(
+        profiles=[
             _profile(
                 profile,
                 [check for check in test.checks if check.profile == profile.name],
                 folder,
-                detail if place < n_full else IN_SHORT,
+                detail if place < n_full else _IN_SHORT,
             )
             for place, profile in enumerate(test.profiles)
-        ),
+        ],
     )
 
 
@@ -231,76 +256,87 @@ def _profile(
     profile: Profile, checks: Sequence[Check], folder: Path | None, detail: Detail
 ) -> ProfileView:
     """Return the view of one profile, in as much detail as the page has room for."""
-    n_rows = detail.n_rows
     compared = [check for check in checks if "before" in check.detail]
-    timed = next((check for check in compared if "ratio" in check.detail), None)
+    timed = next((one for one in compared if one.is_of_step_time and "ratio" in one.detail), None)
     same = [
         check
         for check in compared
         if check.verdict is Verdict.PASS and not check.is_shown_change and check is not timed
     ]
     known = {n: value for n, value in profile.metrics.items() if value.number is not None}
-    differing = [one for check in checks for one in check.detail.get("differences", ())]
+    in_full = detail.n_rows > 0
+    times = times_chart(_samples(profile, timed), detail.all_pictures)
     return ProfileView(
         profile=profile,
+        in_full=in_full,
         messages=_messages(checks),
-        changes=tuple(
-            change_view(profile, check) for check in worst_first(compared) if check not in same
-        ),
+        changes=[change_view(profile, one) for one in worst_first(compared) if one not in same],
         n_unchanged=len(same),
-        change=_before_after(profile, timed, [Difference.of(one) for one in differing]),
-        ratios=ratios(timed),
+        change=_before_after(profile, timed, checks),
         bottleneck=verdict(profile) if profile.steps else "",
-        waterfall=_waterfall(profile, detail.n_boxes),
-        pictures=_bars(profile) if detail.all_pictures else (),
-        devices=device_bars(profile.tables) if detail.all_pictures else None,
-        flame=flame(profile.tables, 4 * detail.n_boxes) if detail.all_pictures else None,
-        roofline=roofline_chart(profile.tables.get("roofline")) if detail.all_pictures else None,
-        steps=step_chart(profile.steps, levels(profile.metrics.get("step_time"), timed)),
-        parts=_parts(profile) if n_rows else (),
-        times=histograms(samples(profile, timed), detail.all_pictures),
-        untimed=why_untimed(profile),
-        history=history_of(timed, n_rows > 0),
-        small_history=small_history_of(timed),
+        pictures=_pictures(profile, detail),
+        charts=_charts(profile, timed, times, detail),
+        parts=_parts(profile) if in_full else (),
+        untimed="" if times else _why_untimed(profile),
+        bar=mini_bar(parts_s(profile)),
+        history=_small_history(timed),
         summary={name: shown_value(value, value.unit) for name, value in known.items()},
-        metrics=metric_views(known, checks) if n_rows else (),
-        unknown=unknown_reasons(profile) if n_rows else (),
-        tables=table_groups(profile.tables, n_rows) if n_rows else (),
-        in_full=n_rows > 0,
-        files=tuple((kind, path, _link(path, folder)) for kind, path in profile.files.items()),
+        metrics=_metrics(known, checks) if in_full else (),
+        unknown=_unknown_reasons(profile) if in_full else (),
+        tables=table_groups(profile.tables, detail.n_rows) if in_full else (),
+        files=[(kind, path, _link(path, folder)) for kind, path in profile.files.items()],
     )
 
 
-def _waterfall(profile: Profile, n_boxes: int) -> Waterfall | None:
-    """Return the timeline, with fewer boxes on a page of many profiles."""
-    if not n_boxes:
-        return None
-    table = profile.tables.get(WATERFALL)
-    return waterfall(table, n_boxes, lambda part: part_title(part, profile))
+def _pictures(profile: Profile, detail: Detail) -> list[Markup]:
+    """Return the pictures as wide as the page, fewer on a page of many profiles."""
+    tables, found = profile.tables, []
+    if detail.n_boxes:
+        table = tables.get(WATERFALL)
+        found = [waterfall(table, detail.n_boxes, lambda part: part_title(part, profile))]
+    if detail.all_pictures:
+        found += [
+            pipeline_bars(tables.get("stages")),
+            padding_bars(tables.get("padding")),
+            device_bars(tables),
+            flame(tables, 4 * detail.n_boxes),
+        ]
+    return [picture for picture in found if picture]
 
 
-def _bars(profile: Profile) -> tuple[Bars, ...]:
-    tables = profile.tables
-    found = (pipeline_bars(tables.get("stages")), padding_bars(tables.get("padding")))
-    return tuple(bars for bars in found if bars is not None)
+def _charts(
+    profile: Profile, timed: Check | None, times: Markup | None, detail: Detail
+) -> list[Markup]:
+    found = (
+        steps_chart(profile.steps, _levels(profile.metrics.get("step_time"), timed)),
+        roofline_chart(profile.tables.get("roofline")) if detail.all_pictures else None,
+        _ratios(timed),
+        times,
+        _history(timed, detail.n_rows > 0),
+    )
+    return [chart for chart in found if chart]
 
 
-def _messages(checks: Sequence[Check]) -> tuple[tuple[Check, str], ...]:
+def _messages(checks: Sequence[Check]) -> list[tuple[Check, str]]:
     own = worst_first(causes(checks))
     failed = [check for check in own if check.verdict is not Verdict.PASS]
-    return tuple((check, elide(check.message, MOST_LETTERS)) for check in failed)
+    return [(check, elide(check.message, MOST_LETTERS)) for check in failed]
 
 
-def _before_after(
-    profile: Profile, timed: Check | None, found: Sequence[Difference]
-) -> BeforeAfter | None:
+def parts_s(profile: Profile) -> dict[str, float]:
+    """Return the mean seconds of a step by part; nothing without steps."""
+    return mean_parts_s(profile) if profile.steps else {}
+
+
+def _before_after(profile: Profile, timed: Check | None, checks: Sequence[Check]) -> Markup | None:
     """Return the picture of what changed, or None if nothing was compared or differs."""
-    parts = parts_of_detail(timed.detail) if timed else {}
-    return before_after(parts, profile.steps, [(one.line, one.seconds) for one in found])
+    found = [Difference.of(one) for check in checks for one in check.detail.get("differences", ())]
+    before = _detail(timed).get("parts_before") or {}
+    return before_after(before, parts_s(profile), [(one.line, one.seconds) for one in found])
 
 
-def _parts(profile: Profile) -> tuple[tuple[str, str, str, str], ...]:
-    return tuple(
+def _parts(profile: Profile) -> list[tuple[str, str, str, str]]:
+    return [
         (
             part.key,
             part.title,
@@ -308,14 +344,195 @@ def _parts(profile: Profile) -> tuple[tuple[str, str, str, str], ...]:
             format_quantity(part.share, SHARE),
         )
         for part in parts_of(profile)
-    )
+    ]
 
 
 def _link(path: str, folder: Path | None) -> str:
-    """Return the link to a file; never another scheme, even in a damaged run file."""
+    """Return the link to a file; never another scheme, even in a run file of another person."""
     target = Path(path)
     if not target.is_absolute():
         return quote(os.fsencode(path), safe="/")
     if folder is None:
         return target.as_uri()
     return quote(os.fsencode(Path(os.path.relpath(target, folder.resolve())).as_posix()))
+
+
+# what the charts of step times show
+
+
+def _detail(timed: Check | None) -> Mapping[str, Any]:
+    return timed.detail if timed else {}
+
+
+def _interval(detail: Mapping[str, Any]) -> tuple[float, float] | None:
+    low, high = detail.get("low"), detail.get("high")
+    return None if low is None or high is None else (low, high)
+
+
+def _levels(step_time: Value | None, timed: Check | None) -> dict[str, float]:
+    """Return seconds of a step without the profiler, and of one before, measured alike."""
+    found = {}
+    if timed and timed.kind == "against" and timed.detail.get("after") is not None:
+        found["in turns"] = float(timed.detail["after"])
+    elif step_time and step_time.number is not None:
+        found["step_time"] = step_time.number
+    if timed:
+        before = "other version" if timed.kind == "against" else "baseline"
+        found[before] = float(timed.detail["before"])
+    return found
+
+
+def _samples(profile: Profile, timed: Check | None) -> dict[str, tuple[str, Sequence[float]]]:
+    """
+    Return timed blocks without those of a slow start, and the turns of both versions.
+
+    The steps of a trace stand for the blocks where none was timed.
+    """
+    step_time = profile.metrics.get("step_time")
+    n_dropped = int(step_time.detail.get("n_dropped", 0)) if step_time else 0
+    slow = f", without {n_dropped} of a slow start" if n_dropped else ""
+    found: dict[str, tuple[str, Sequence[float]]] = {
+        f"timed blocks{slow}": ("own", profile.blocks_s[n_dropped:])
+    }
+    if profile.steps and not profile.blocks_s:
+        found = {"traced steps": ("own", [step.period_s for step in profile.steps])}
+    if turns := _detail(timed).get("turns"):
+        after, before = zip(*turns, strict=True)
+        found["turns of this version"] = ("own", after)
+        found["turns of the other version"] = ("other", before)
+    return found
+
+
+def _why_untimed(profile: Profile) -> str:
+    step_time = profile.metrics.get("step_time")
+    why = step_time.why if step_time else None
+    return elide(why or "no step was timed without the profiler", 600)
+
+
+def _ratios(timed: Check | None) -> Markup | None:
+    detail = _detail(timed)
+    sizes = [int(pair["n"]) for pair in detail.get("process_pairs", ())]
+    tolerance = detail.get("tolerance")
+    return ratio_chart(detail.get("turns") or (), sizes, _interval(detail), tolerance)
+
+
+def _recorded(detail: Mapping[str, Any]) -> RecordedRuns:
+    runs = detail.get("runs") or ()
+    commits = [str(commit) for commit in detail.get("commits", ())]
+    return RecordedRuns(
+        runs=runs,
+        commits=commits if len(commits) == len(runs) else (),
+        anchor=detail.get("anchor"),
+    )
+
+
+def _history(timed: Check | None, named: bool) -> Markup | None:
+    """Return the chart of the recorded runs, with or without a text for each of them."""
+    if timed is None or not timed.detail.get("runs"):
+        return None
+    detail, before = timed.detail, timed.detail["before"]
+    bounds, tolerance = _interval(detail), detail.get("tolerance")
+    return history_chart(
+        _recorded(detail),
+        detail["after"],
+        (before * bounds[0], before * bounds[1]) if bounds else None,
+        None if tolerance is None else before * (1 + tolerance),
+        named,
+    )
+
+
+def _small_history(timed: Check | None) -> tuple[float, Markup] | None:
+    detail = _detail(timed)
+    recorded = _recorded(detail)
+    picture = small_history(recorded, detail["after"]) if recorded.runs else None
+    if picture is None:
+        return None
+    first = recorded.runs[0]
+    return (detail["after"] / first if first else 1.0), picture
+
+
+# metrics and compared values
+
+
+def change_view(profile: Profile, check: Check) -> ValueChange:
+    """Return the view of a comparison, as texts in the metric's unit."""
+    value, detail = profile.metrics.get(check.metric), check.detail
+    unit, interval = value.unit if value else "", _interval(detail)
+    level = detail.get("confidence")
+    return ValueChange(
+        metric=check.metric,
+        before=cell(detail["before"], unit),
+        after=cell(detail.get("after"), unit) or "unknown",
+        ratio="" if check.ratio is None else f"× {format_ratio(check.ratio)}",
+        interval=(" to ".join(map(format_ratio, interval)) if interval else "")
+        + (f", {format_quantity(level, SHARE)} interval" if interval and level else ""),
+        check=check,
+    )
+
+
+def _metrics(known: Mapping[str, Value], checks: Sequence[Check]) -> list[MetricView]:
+    views: list[MetricView] = []
+    first: dict[str, str] = {}  # metrics of one cause often have the same text
+    for name, value in known.items():
+        worst = worst_first([check for check in checks if check.metric == name])
+        found = [str(value.detail[key]) for key in ("where", "try") if value.detail.get(key)]
+        where = elide("; ".join(found), _REMARK)
+        views.append(
+            MetricView(
+                name=name,
+                value=shown_value(value, value.unit),
+                source=value.source.value if value.source else "",
+                check=worst[0] if worst else None,
+                where=f"as for {first[where]}" if where in first else where,
+            )
+        )
+        if where:
+            first.setdefault(where, name)
+    return views
+
+
+def _unknown_reasons(profile: Profile) -> list[Reason]:
+    """Group the unknown metrics of a profile by their reason."""
+    reasons: dict[str, list[str]] = {}
+    for name, value in profile.metrics.items():
+        if value.number is None:
+            reasons.setdefault(elide(value.why or "", _REMARK), []).append(name)
+    return [(why, tuple(names)) for why, names in reasons.items()]
+
+
+# tables by subject
+
+_OVER_STEP = "memory_over_step"
+_MANY_ROWS = 50  # from which on a timeline is a table too, and not only a picture
+_GROUPS = (
+    ("Variants", ("comparison",)),
+    ("Events of the median step", (WATERFALL,)),
+    ("Input pipeline", ("stages", "pipeline")),
+    ("Ops", ("op_work", "host_ops", "device_ops", "functions", "kernels")),
+    ("Op profile", ("op_profile", "roofline")),
+    ("Devices and collectives", (OF_JOB, "job_collectives", "device_parts", "collectives")),
+    ("XLA: executables, and what stayed outside", ("executables", "outside_xla")),
+    ("Grappler: the graph before and after", ("graph", "optimizers")),
+    ("Python", ("python_calls",)),
+    ("Padding and op guide", ("padding", "batch_padding", "alignment", "op_guide")),
+    ("Memory", ("memory", _OVER_STEP, "memory_at_peak")),
+)
+
+
+def table_groups(tables: Mapping[str, Table], n_rows: int) -> TableGroups:
+    """Return the tables by subject, at most `n_rows` rows of each, and their charts."""
+    grouped = {key for _, keys in _GROUPS for key in keys}
+    groups = (*_GROUPS, ("More", tuple(key for key in tables if key not in grouped)))
+    left_out = {WATERFALL} if n_rows < _MANY_ROWS else set()
+    shown = tables.keys() - left_out
+    return [
+        (title, [(text_table(key, tables[key], n_rows), _memory(key, tables[key])) for key in own])
+        for title, keys in groups
+        if (own := [key for key in keys if key in shown])
+    ]
+
+
+def _memory(key: str, table: Table) -> Markup | None:
+    if key != _OVER_STEP:
+        return None
+    return memory_chart([(row.get("into_step_s", 0.0), row.get("held")) for row in table.records()])

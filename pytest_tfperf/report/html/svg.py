@@ -1,0 +1,206 @@
+"""
+Elements of the pages' pictures: SVG, axes with round ticks, figures with their keys.
+
+A chart is `WIDTH` units wide and grows with its column. Boxes are placed in percent, so that their
+letters keep their size. Each picture has a label that describes it to screen readers.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from pytest_tfperf.quantities import SCALES, SECONDS, format_quantity, scale_of
+
+WIDTH, LEFT, RIGHT, TOP = 360, 48, 352, 10
+BOX_HEIGHT = 16
+"""Pixels of a box, as `page.html` draws its hatching."""
+Key = tuple[Markup, str]
+"""Sample of a hatching or a line, and what it stands for."""
+_SHAPES = frozenset({"circle", "path", "rect"})
+_WHOLE, _TAIL = 20, 12  # characters: a longer name keeps its end where a narrow box shortens it
+
+
+def element(tag: str, *content: object, **attributes: object) -> Markup:
+    """Return an element: text is escaped, `class_` is `class`, `_` a hyphen, None left out."""
+    given = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{escape(_written(value))}"'
+        for name, value in attributes.items()
+        if value is not None
+    )
+    escaped = "".join(map(escape, content))
+    end = "/>" if tag in _SHAPES and not escaped else f">{escaped}</{tag}>"
+    return Markup(f"<{tag}{given}{end}")  # noqa: S704, as all of it is escaped
+
+
+def path(kind: str, *parts: str, **attributes: object) -> Markup:
+    """Return a path of these parts, and nothing without any."""
+    drawn = "".join(parts)
+    return element("path", class_=kind, d=drawn, **attributes) if drawn else Markup()
+
+
+def text(words: object, x: float, y: float, kind: str | None = None) -> Markup:
+    """Return a text that begins, or by its class ends or has its middle, at a place."""
+    return element("text", words, class_=kind, x=x, y=y)
+
+
+def title(words: str) -> Markup:
+    """Return the text that is shown where the pointer rests."""
+    return element("title", words)
+
+
+def point(x: float, y: float) -> str:
+    """Return a place in a path."""
+    return f"{short(x)},{short(y)}"
+
+
+def short(number: float) -> str:
+    """Write a place with one digit behind the point, if any is needed."""
+    return f"{number:.1f}".removesuffix(".0") if abs(number) >= 0.05 else "0"
+
+
+def _written(value: object) -> str:
+    return short(value) if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Places of values, between those of the first and the last tick."""
+
+    ticks: Sequence[float]
+    texts: Sequence[str]
+    start: float
+    end: float
+
+    @classmethod
+    def of(cls, low: float, high: float, start: float, end: float, unit: str = SECONDS) -> Axis:
+        """Choose ticks around a range of values in a unit."""
+        scale = scale_of(max(abs(low), abs(high)), unit)[0] if unit in SCALES else 1.0
+        ticks = [tick * scale for tick in ticks_between(low / scale, high / scale)]
+        return cls(ticks, tick_texts(ticks, unit), start, end)
+
+    def at(self, value: float) -> float:
+        """Return the place of a value."""
+        low, high = self.ticks[0], self.ticks[-1]
+        return round(self.start + (value - low) / (high - low) * (self.end - self.start), 1)
+
+    def left(self) -> Markup:
+        """Return the grid of levels, with their texts to the left."""
+        levels = [
+            (self.at(tick), words) for tick, words in zip(self.ticks, self.texts, strict=True)
+        ]
+        grid = path("grid", *(f"M{LEFT},{short(y)}H{RIGHT}" for y, _ in levels))
+        return grid + element("g", *(text(words, LEFT - 4, y) for y, words in levels), class_="up")
+
+    def below(self, y: float) -> Markup:
+        """Return the texts of ticks from left to right, as many as there is room for."""
+        last, found = len(self.ticks) - 1, []
+        n_letters = len(self.ticks) * max(map(len, self.texts))
+        for n, (tick, words) in enumerate(zip(self.ticks, self.texts, strict=True)):
+            if n in (0, last) or n_letters < (40 if n == last - 1 else 52):
+                found.append(text(words, self.at(tick), y, "end" if n == last else "middle"))
+        return Markup().join(found)
+
+
+def ticks_between(low: float, high: float, n: int = 4) -> list[float]:
+    """
+    Choose about `n` + 1 round numbers from below `low` to above `high`.
+
+    They are 1, 2 or 5 times a power of ten apart.
+    """
+    apart = distance((high - low or abs(high) or 1.0) / n)
+    first, last = math.floor(low / apart + 1e-9), math.ceil(high / apart - 1e-9)
+    return [number * apart for number in range(first, max(last, first + 1) + 1)]
+
+
+def distance(least: float) -> float:
+    """Return the smallest of 1, 2 and 5 times a power of ten that is not below `least`."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * 0.999)
+
+
+def tick_texts(ticks: Sequence[float], unit: str = SECONDS) -> list[str]:
+    """Write evenly spaced numbers in one prefix, with the digits that tell them apart."""
+    if unit not in SCALES:
+        return [format_quantity(tick, unit) if unit else f"{tick:.4g}" for tick in ticks]
+    scale, suffix = scale_of(max(map(abs, ticks)), unit)
+    digits = digits_of((ticks[1] - ticks[0]) / scale)
+    return [f"{tick / scale:.{digits}f} {suffix}" for tick in ticks]
+
+
+def digits_of(apart: float) -> int:
+    """Return the digits behind the point that tell multiples of a number apart."""
+    return max(0, math.ceil(-math.log10(apart) - 1e-6))
+
+
+def range_text(values: Sequence[float], unit: str = SECONDS) -> str:
+    """Describe values by their range and median."""
+    ends = (min(values), statistics.median(values), max(values))
+    low, middle, high = (format_quantity(value, unit) for value in ends)
+    return low if low == high else f"{low} to {high}, median {middle}"
+
+
+def chart(kind: str, height: float, label: str, *content: Markup) -> Markup:
+    """Return a picture that grows with its column."""
+    box = f"0 0 {WIDTH} {short(height)}"
+    return element(
+        "svg", *content, class_=f"chart {kind}", viewBox=box, role="img", aria_label=label
+    )
+
+
+def figure(
+    caption: Iterable[str], *content: Markup, keys: Iterable[Key] = (), **attributes: object
+) -> Markup:
+    """Return pictures below their caption and the keys to their hatching and lines."""
+    words = element("figcaption", "; ".join(filter(None, caption)))
+    legend = Markup(" ").join(element("span", sample, what) for sample, what in keys)
+    shown = element("p", legend, class_="keys") if legend else ""
+    return element("figure", words, shown, *content, **attributes)
+
+
+def hatching(part: str) -> str:
+    """Return the fill of a part of the step."""
+    return f"url(#h-{part})"
+
+
+def readable(part: str) -> str:
+    """Return the fill of a box of a part, hatched along its foot, so that a name can be read."""
+    return f"url(#b-{part})"
+
+
+def hatched(part: str) -> Markup:
+    """Return a sample of the hatching of a part of the step."""
+    return element("svg", element("rect", fill=hatching(part)), class_="key")
+
+
+def line_sample(kind: str) -> Markup:
+    """Return a sample of a line."""
+    return element("svg", path(kind, "M0,7H14"), class_="key chart")
+
+
+def box(left: float, width: float, top: float, fill: str, words: str, name: str = "") -> Markup:
+    """
+    Return a box in percent of its picture's width, with a text for the pointer.
+
+    Its name is shortened in the middle where the box is narrow, and not shown where it is narrower.
+    """
+    return element(
+        "svg",
+        title(words),
+        element("rect", fill=fill),
+        _name(name) if name else "",
+        x=f"{left:.5g}%",
+        width=f"{width:.5g}%",
+        y=top,
+        height=BOX_HEIGHT,
+    )
+
+
+def _name(name: str) -> Markup:
+    head, tail = (name[:-_TAIL], name[-_TAIL:]) if len(name) > _WHOLE else (name, "")
+    shown = element("p", element("b", head), element("i", tail) if tail else "")
+    return element("foreignObject", element("div", shown), width="100%", height=BOX_HEIGHT)
