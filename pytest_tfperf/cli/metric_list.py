@@ -12,12 +12,13 @@ from rich.text import Text
 
 from pytest_tfperf.cli.console import labelled, width, write_out
 from pytest_tfperf.cli.output import GOOD, add_command, json_text, meant, refuse
-from pytest_tfperf.cli.text_tables import Cells, laid_out
+from pytest_tfperf.cli.text_tables import laid_out
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.gates import ANY, MOVED, NEVER, RISE, WORSE, gate_of
 from pytest_tfperf.metric_evidence import EVIDENCE
 from pytest_tfperf.metric_registry import MACHINE, METRICS, PLATFORM, PROGRAM, Metric
 from pytest_tfperf.quantities import BYTES, COUNT, FLOP, RATE, RATIO, SECONDS, SHARE
+from pytest_tfperf.report.text_table import TextTable
 from pytest_tfperf.results import FORMAT
 from pytest_tfperf.values import Json, builtin
 
@@ -113,7 +114,7 @@ def _list_view(metrics: Sequence[Metric]) -> Iterator[RenderableType]:
         )
         for metric in metrics
     ]
-    return laid_out(Cells(titles, rows, [False] * len(titles)), width())
+    return laid_out(TextTable(titles, rows, [False] * len(titles)), width())
 
 
 def _metric_view(metric: Metric) -> Iterator[RenderableType]:

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from pytest_tfperf.cli.console import labelled
-from pytest_tfperf.cli.text_tables import Cells, laid_out, profile_table
+from pytest_tfperf.cli.text_tables import laid_out, profile_table
 from pytest_tfperf.errors import LayoutError, TraceError
 from pytest_tfperf.facts.executions import find_xla_use, programs_of
 from pytest_tfperf.facts.steps import find_steps
@@ -19,6 +19,7 @@ from pytest_tfperf.hlo.text_in import read_hlo
 from pytest_tfperf.hlo.walk import without_dead_code
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.quantities import format_quantity
+from pytest_tfperf.report.text_table import TextTable
 from pytest_tfperf.results import Profile
 from pytest_tfperf.tpu.gpu_alignment import alignment_table, gemms_of, gpu_alignment
 from pytest_tfperf.tpu.padding import (
@@ -114,7 +115,7 @@ def padding_view(profile: Profile, verbosity: int, console: Console) -> Iterator
         if value.number is not None
     ]
     if known:
-        yield from laid_out(Cells(("metric", "value", ""), known, _NUMBERS), console.width)
+        yield from laid_out(TextTable(("metric", "value", ""), known, _NUMBERS), console.width)
     for name, value in values:
         if value.number is None:
             yield Text(f"{name} is unknown: {value.why}")

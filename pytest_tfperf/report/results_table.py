@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.quantities import RATIO, format_alike, format_factor, format_quantity
+from pytest_tfperf.report.text_table import TextTable, grid
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.summary import shown_value, summary_metrics
@@ -15,7 +16,6 @@ from pytest_tfperf.values import COMPARISON
 
 _SIGNS = {"max": "≤", "min": "≥", "equal": "="}
 _TITLES = ("metric", "value", "before", "change", "limit", "margin")
-_SIDES = ("left", *["right"] * 5)
 _INDENT = "  "
 _FEWEST = 2  # columns
 
@@ -92,16 +92,8 @@ _Groups = Sequence[tuple[str, Sequence[_Row]]]
 
 def _laid_out(rows: Sequence[_Row], shown: Sequence[int]) -> tuple[list[str], list[str]]:
     """Return the lines of titles and rule, and a line for each row."""
-    from tabulate import tabulate  # takes as long to import as all of this package's reports
-
-    lines = tabulate(
-        [[row.cells[n] for n in shown] for row in rows],
-        [_TITLES[n] for n in shown],
-        "simple",
-        disable_numparse=True,
-        colalign=[_SIDES[n] for n in shown],
-    ).splitlines()
-    return lines[:2], lines[2:]
+    cells = [[row.cells[n] for n in shown] for row in rows]
+    return grid(TextTable([_TITLES[n] for n in shown], cells, [n > 0 for n in shown]))
 
 
 def _beside(

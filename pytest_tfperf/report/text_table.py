@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.text import one_line
 from pytest_tfperf.values import Column, Table
 
+BOUNDLESS = 1_000_000
+"""Columns of a file or a pipe, whose text is searched and so not cut."""
 _TREES = frozenset({"stages", "op_profile"})
 _SHARES = {
     "device_ops": "share of op time",
@@ -20,17 +23,15 @@ _SHARES = {
 """Titles of a column `share` by table, since each is of another whole."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TextTable:
-    """A table without columns that are empty in all of its rows."""
+    """Titles of columns, and cells of rows."""
 
-    title: str = ""
     columns: Sequence[str]
-    """Titles of the columns."""
+    rows: Sequence[Sequence[str]]
     numbers: Sequence[bool]
     """True for columns of numbers, which are aligned to the right."""
-    rows: Sequence[Sequence[str]]
-    """Cells of each row."""
+    title: str = ""
     n_more: int = 0
     """Number of rows left out."""
     is_tree: bool = False
@@ -39,7 +40,7 @@ class TextTable:
 
 def text_table(key: str, table: Table, n_rows: int | None = None) -> TextTable:
     """
-    Return the first rows of a table as text.
+    Return the first rows of a table as text, without columns that are empty in all of them.
 
     Args:
         key: Key of the table in its profile.
@@ -50,12 +51,12 @@ def text_table(key: str, table: Table, n_rows: int | None = None) -> TextTable:
         [cell(value, column.unit) for value, column in zip(row, table.columns, strict=True)]
         for row in table.rows[:n_rows]
     ]
-    kept = [n for n in range(len(table.columns)) if not rows or any(row[n] for row in rows)]
+    kept = [n for n in range(len(table.columns)) if not n or any(row[n] for row in rows)]
     return TextTable(
-        title=table.title,
         columns=[_title(key, table.columns[n]) for n in kept],
-        numbers=[bool(table.columns[n].unit) for n in kept],
         rows=[[row[n] for n in kept] for row in rows],
+        numbers=[bool(table.columns[n].unit) for n in kept],
+        title=table.title,
         n_more=table.n_more + len(table.rows) - len(rows),
         is_tree=key in _TREES,
     )
@@ -72,3 +73,112 @@ def cell(value: object, unit: str = "") -> str:
 
 def _title(key: str, column: Column) -> str:
     return _SHARES.get(key, column.title) if column.key == "share" else column.title
+
+
+def grid(table: TextTable) -> tuple[list[str], list[str]]:
+    """Return the lines of titles with the rule below them, and those of rows."""
+    from tabulate import tabulate  # takes as long to import as all of this package's reports
+
+    columns = zip(table.columns, *table.rows, strict=True)
+    rule = [
+        "-" * max(len(line) for cell in cells for line in cell.split("\n")) for cells in columns
+    ]
+    text = tabulate(  # it widens a column whose title it knows
+        [[cell.replace(" ", _SPACE) for cell in row] for row in (table.columns, rule, *table.rows)],
+        tablefmt="plain",
+        disable_numparse=True,
+        colalign=["right" if is_number else "left" for is_number in table.numbers],
+    )
+    lines = [line.replace(_SPACE, " ").rstrip() for line in text.split("\n")]
+    n_titles = max(title.count("\n") for title in table.columns) + 2
+    return lines[:n_titles], lines[n_titles:]
+
+
+def fitted(table: TextTable, width: int) -> list[TextTable]:
+    """
+    Return a table that fits a width, by columns that are folded; more where it has too many.
+
+    Each further table repeats the column that tells most rows apart.
+    """
+    least = [_least_width(table, n, width) for n in range(len(table.columns))]
+    name = _telling_column(table)
+    return [
+        _part(table, columns, _widths(table, columns, least, width), name if place else None)
+        for place, columns in enumerate(_chunks(least, name, width))
+    ]
+
+
+_SPACE = "\ue000"  # tabulate strips spaces, which may draw a tree
+_TEXT_WIDTH = 24
+"""Columns that a column of text gets at least, in a wide terminal."""
+_GAP = 2
+
+
+def _part(
+    table: TextTable, columns: Sequence[int], widths: Sequence[int], name: int | None
+) -> TextTable:
+    """Return some columns, folded; the cells of `name` name the rows, so none is empty."""
+    folds = list(zip(columns, widths, strict=True))
+    return TextTable(
+        [_folded(table.columns[n], width) for n, width in folds],
+        [
+            [_folded(_name(row, n) if n == name else row[n], width) for n, width in folds]
+            for row in table.rows
+        ],
+        [table.numbers[n] for n in columns],
+    )
+
+
+def _folded(cell: str, width: int) -> str:
+    """Break a cell between words, and where a word is longer than the width."""
+    if len(cell) <= width:
+        return cell
+    return "\n".join(textwrap.wrap(cell, max(width, 1), break_on_hyphens=False))
+
+
+def _name(row: Sequence[str], n: int) -> str:
+    """Return the n-th cell, or the last one before it that is not empty."""
+    return next((cell for cell in reversed(row[: n + 1]) if cell), "")
+
+
+def _chunks(least: Sequence[int], name: int, width: int) -> Iterator[list[int]]:
+    """Yield the columns of the table and of its continuations, by the width that each needs."""
+    columns: list[int] = []
+    n_own = 0
+    for n in range(len(least)):
+        if n in columns:
+            continue
+        needed = sum(least[one] + _GAP for one in (*columns, n)) - _GAP
+        if n_own and needed > width:
+            yield columns
+            columns, n_own = [name] if n != name else [], 0
+        columns.append(n)
+        n_own += 1
+    yield columns
+
+
+def _least_width(table: TextTable, n: int, width: int) -> int:
+    """Return the columns that the n-th column needs to be readable in a terminal of a width."""
+    words = max((len(word) for word in table.columns[n].split()), default=0)
+    texts = max((len(row[n]) for row in table.rows), default=0)
+    return max(words, texts if table.numbers[n] else min(texts, _TEXT_WIDTH, width // 3))
+
+
+def _widths(
+    table: TextTable, columns: Sequence[int], least: Sequence[int], width: int
+) -> list[int]:
+    """Return the widths of columns: what each needs, and what is left over, to numbers first."""
+    widths = {n: least[n] for n in columns}
+    room = width - sum(widths.values()) - _GAP * (len(columns) - 1)
+    for n in sorted(columns, key=lambda n: not table.numbers[n]):
+        texts = [table.columns[n], *(row[n] for row in table.rows)]
+        more = max(min(max(map(len, texts)) - widths[n], room), 0)
+        widths[n] += more
+        room -= more
+    return [widths[n] for n in columns]
+
+
+def _telling_column(table: TextTable) -> int:
+    """Return the column, of the first columns of text, with the most different cells."""
+    texts = next((n for n, number in enumerate(table.numbers) if number), len(table.numbers))
+    return max(range(max(texts, 1)), key=lambda n: len({row[n] for row in table.rows}))

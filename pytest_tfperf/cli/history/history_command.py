@@ -19,9 +19,10 @@ from pytest_tfperf.cli.output import (
     refuse,
     silence_libraries,
 )
-from pytest_tfperf.cli.text_tables import Cells, laid_out
+from pytest_tfperf.cli.text_tables import laid_out
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.files import replace_file
+from pytest_tfperf.report.text_table import TextTable
 from pytest_tfperf.text import for_terminal, one_line, plural
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def _answer(store: HistoryStore, options: argparse.Namespace) -> int:
         all(isinstance(row[n], (int, float)) for row in rows) for n in range(len(answer.columns))
     ]
     texts = [["" if value is None else cell(str(value)) for value in row] for row in rows]
-    write_out(*laid_out(Cells(list(map(cell, answer.columns)), texts, numbers), width()))
+    write_out(*laid_out(TextTable(list(map(cell, answer.columns)), texts, numbers), width()))
     return GOOD
 
 

@@ -10,8 +10,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pytest_tfperf.cli.console import width
-from pytest_tfperf.cli.text_tables import Cells, laid_out
+from pytest_tfperf.cli.text_tables import laid_out
 from pytest_tfperf.report.sparkline import levels_of, sparkline
+from pytest_tfperf.report.text_table import TextTable
 from pytest_tfperf.text import one_line, plain
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def overview(trends: Sequence[SeriesTrend]) -> Iterator[RenderableType]:
         for one in trends
     ]
     titles = ["test", "machine class", "runs", "latest", "history", "last change of level"]
-    yield from laid_out(Cells(titles, rows, [False, False, True, True, False, False]), width())
+    yield from laid_out(TextTable(titles, rows, [False, False, True, True, False, False]), width())
 
 
 def table_of_runs(trend: SeriesTrend, every: bool) -> Iterator[RenderableType]:
@@ -62,6 +63,6 @@ def table_of_runs(trend: SeriesTrend, every: bool) -> Iterator[RenderableType]:
         for row, why in zip(rows[first:], trend.reasons[first:], strict=True)
     ]
     titles = ["end of run (UTC)", "commit", cell(rows[-1].metric), "verdict", "counts"]
-    yield from laid_out(Cells(titles, cells, [False, False, True, False, False]), width())
+    yield from laid_out(TextTable(titles, cells, [False, False, True, False, False]), width())
     if first:
         yield Text(f"and {first} before them (-v shows all)", style="dim")

@@ -44,11 +44,11 @@ def test_show_prints_what_pytest_showed(run_file, capsys):
     assert main(["show", run_file(FAILED, PASSED)]) == 1
     assert capsys.readouterr() == (
         dedent("""\
-            test       metric         value    limit    margin
-            ---------  -----------  -------  -------  --------
+            test       metric         value  limit  margin
+            ---------  -----------  -------  -----  ------
             test_step  step_time    12.5 ms
-                       input_bound     19 %    ≤ 5 %      FAIL
-                       retraces           0      ≤ 0        ok
+                       input_bound     19 %  ≤ 5 %    FAIL
+                       retraces           0    ≤ 0      ok
             FAIL         test_model.py::test_step: input_bound is 19 %, above the limit of
                          5 % (max_input_bound='5%')
             tfperf: 1 check passed, 1 failed
@@ -97,11 +97,11 @@ def test_show_verbose_adds_causes_notes_and_what_passed(run_file, capsys):
     for flag in ("-v", "--verbose"):
         assert main(["show", flag, run_file(FAILED, PASSED)]) == 1
         assert capsys.readouterr().out == dedent("""\
-            test       metric         value    limit    margin
-            ---------  -----------  -------  -------  --------
+            test       metric         value  limit  margin
+            ---------  -----------  -------  -----  ------
             test_step  step_time    12.5 ms
-                       input_bound     19 %    ≤ 5 %      FAIL
-                       retraces           0      ≤ 0        ok
+                       input_bound     19 %  ≤ 5 %    FAIL
+                       retraces           0    ≤ 0      ok
             FAIL         test_model.py::test_step: input_bound is 19 %, above the limit of
                          5 % (max_input_bound='5%')
                            where: 90 % in Map

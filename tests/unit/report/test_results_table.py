@@ -45,16 +45,16 @@ def test_limits_have_value_bound_and_margin():
         limited(fast, "test_parallel", **limits, **counts),
         limited(starved, "test_starved", max_input_bound="5%"),
     ) == dedent("""\
-        test           metric          value      limit    margin
-        -------------  ------------  -------  ---------  --------
-        test_parallel  step_time     22.2 ms  ≤ 44.4 ms      50 %
-                       input_bound     0.8 %      ≤ 5 %      84 %
-                                                ≥ 0.1 %     700 %
-                       xla_coverage     96 %     ≥ 80 %      20 %
-                       retraces            0        ≤ 0        ok
-                       eager_ops           2        = 2        ok
+        test           metric          value      limit  margin
+        -------------  ------------  -------  ---------  ------
+        test_parallel  step_time     22.2 ms  ≤ 44.4 ms    50 %
+                       input_bound     0.8 %      ≤ 5 %    84 %
+                                                ≥ 0.1 %   700 %
+                       xla_coverage     96 %     ≥ 80 %    20 %
+                       retraces            0        ≤ 0      ok
+                       eager_ops           2        = 2      ok
         test_starved   step_time     22.2 ms
-                       input_bound      61 %      ≤ 5 %      FAIL
+                       input_bound      61 %      ≤ 5 %    FAIL
         """)
 
 
@@ -67,11 +67,11 @@ def test_comparisons_have_the_value_before_and_the_change():
         compared("flops", 0, 631e6, "REGRESSION"),
     ]
     assert text(record_of(measured, checks=checks)) == dedent("""\
-        test       metric         value    before             change
-        ---------  ---------  ---------  --------  -----------------
-        test_step  step_time    11.9 ms    679 µs  17.5 times slower
-                   graph_ops         46        21             × 2.19
-                   flops      631 MFLOP    0 FLOP
+        test       metric         value  before             change
+        ---------  ---------  ---------  ------  -----------------
+        test_step  step_time    11.9 ms  679 µs  17.5 times slower
+                   graph_ops         46      21             × 2.19
+                   flops      631 MFLOP  0 FLOP
         """)
 
 
@@ -102,7 +102,7 @@ def test_steps_that_differ_are_a_range_and_the_worst_counts():
 
 def test_a_limit_of_a_run_file_without_its_bound_is_shown_as_written():
     old = check("PASS", sentence="input_bound 4 %, wanted at most 5 %")
-    assert "at most 5 %      PASS" in text(record_of(profile(input_bound=0.04), checks=[old]))
+    assert "at most 5 %    PASS" in text(record_of(profile(input_bound=0.04), checks=[old]))
 
 
 def test_rows_have_the_colour_of_their_verdict():
@@ -119,12 +119,12 @@ def test_rows_have_the_colour_of_their_verdict():
 def test_a_name_that_is_too_long_stands_above_its_rows():
     tests = [record_of(profile(step_time=0.2), key=key) for key in (LONG, "test_step")]
     assert text(*tests, width=60).splitlines() == [
-        "  metric       value",
-        "  ---------  -------",
+        "  metric      value",
+        "  ---------  ------",
         LONG,
-        "  step_time   200 ms",
+        "  step_time  200 ms",
         "test_step",
-        "  step_time   200 ms",
+        "  step_time  200 ms",
     ]
 
 
@@ -149,7 +149,7 @@ def test_a_passed_limit_whose_value_is_missing_has_no_margin(missing):
     passed = tuple(replace(one, verdict=Verdict.PASS) for one in record.checks)
     metrics = {name: one for name, one in measured.metrics.items() if name != "input_bound"}
     kept = replace(measured, metrics=metrics if missing else measured.metrics)
-    assert "?    ≤ 5 %        ok" in text(replace(record, profiles=(kept,), checks=passed))
+    assert "?  ≤ 5 %      ok" in text(replace(record, profiles=(kept,), checks=passed))
 
 
 def test_a_limit_without_its_relation_is_shown_as_text():
