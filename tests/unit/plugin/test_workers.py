@@ -8,8 +8,9 @@ from helpers.builders import record_of
 from helpers.reruns import AGAIN
 from helpers.runs_within import measure_with_stand_in
 
-from pytest_tfperf.plugin import controller, items
+from pytest_tfperf.plugin import controller
 from pytest_tfperf.plugin.controller import Controller
+from pytest_tfperf.plugin.profiled_item import ProfiledItem
 from pytest_tfperf.plugin.workers import n_workers
 
 
@@ -201,14 +202,16 @@ def test_waits(tf_profile, n):
 def test_waits_for_other_runs_are_summed(pytester, monkeypatch):
     measure_with_stand_in(monkeypatch)
     pytester.makepyfile(WAIT)
+    start = ProfiledItem.start
     for waits_s, said in [
         ([4.0, 1.6], ["tfperf: waited 11 s for other measurements on this machine"]),
         ([0.4], []),
     ]:
 
-        def exclusive(item, *_, waits_s=waits_s):
-            item.stash[items._WAITS_S] = waits_s
+        def started(test, waits_s=waits_s):
+            start(test)
+            test.waits_s += waits_s
 
-        monkeypatch.setattr(items, "_exclusive", exclusive)
+        monkeypatch.setattr(ProfiledItem, "start", started)
         done = pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider")
         assert [line for line in done.outlines if "waited" in line] == said
