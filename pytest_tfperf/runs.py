@@ -31,9 +31,9 @@ class ProfiledTest:
     """Name of the test in its file."""
     outcome: Outcome
     """`passed`, `failed`, `skipped` or `error`."""
-    profiles: tuple[Profile, ...] = ()
+    profiles: tuple[Profile, ...]
     """Its profiles."""
-    checks: tuple[Check, ...] = ()
+    checks: tuple[Check, ...]
     """Its checks."""
     environment: Mapping[str, Any] = field(default_factory=dict)
     """Platform, machine and setting that the test ran in."""

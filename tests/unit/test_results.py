@@ -313,6 +313,14 @@ def damage(*path, to):
         {"format": 2, "created": "now", "tests": None},
         {"format": 2, "created": "now", "tests": ["text"]},
         {"format": 2, "created": "now", "tests": [{}]},
+        {
+            "format": 2,
+            "created": "now",
+            "tests": [
+                dict.fromkeys(("nodeid", "file", "key"), "a")
+                | {"outcome": "passed", "profiles": []}
+            ],
+        },
         damage("tests", 0, "profiles", to=[1]),
         damage("tests", 0, "profiles", 0, "metrics", to=[]),
         damage("tests", 0, "profiles", 0, "steps", to=[[]]),

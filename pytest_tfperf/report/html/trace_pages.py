@@ -81,6 +81,7 @@ def _cards(profiles: Sequence[Profile]) -> list[ProfiledTest]:
             key=name,
             outcome="passed",
             profiles=(replace(profile, name=""),),
+            checks=(),
         )
         for profile, name in zip(profiles, _names(profiles), strict=True)
     ]
