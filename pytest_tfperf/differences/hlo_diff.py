@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from pytest_tfperf.facts.executions import Program
-from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, Shape
+from pytest_tfperf.hlo.layout import shape_text
+from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
 from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Table
@@ -138,7 +139,7 @@ def _counts(programs: Iterable[Program], renames: Renames) -> _Counts:
         for op in _instructions(program.module.computations.values()):
             key = _Op(op.opcode, op.op_type, _renamed(op.op_name, renames))
             ops[key] += runs
-            shapes[key][_shape(op.shape)] += runs
+            shapes[key][shape_text(op.shape)] += runs
             if op.opcode == "fusion":
                 fusions[_covered(program.module, op, renames)] += runs
     return _Counts(ops, fusions, shapes)
@@ -203,13 +204,6 @@ def _renamed(name: str, renames: Renames) -> str:
 def _with_number(part: str, renames: Renames) -> str:
     number = renames.get(_numbered(part))
     return part if number is None else _numbered(part)[0] + (f"_{number}" if number >= 0 else "")
-
-
-def _shape(shape: Shape) -> str:
-    """Format a shape without its layout: `f32[8,4]`."""
-    if shape.dtype == "tuple":
-        return f"({', '.join(map(_shape, shape.parts))})"
-    return f"{shape.dtype}[{','.join(map(str, shape.dimensions))}]"
 
 
 def _few(texts: Sequence[str]) -> str:

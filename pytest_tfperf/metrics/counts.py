@@ -39,6 +39,7 @@ from pytest_tfperf.function_traces import (
     axes_of,
 )
 from pytest_tfperf.graphs import Tensor
+from pytest_tfperf.hlo.layout import shape_text
 from pytest_tfperf.hlo.module import Shape
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.op_types import is_input
@@ -171,26 +172,21 @@ def _describe(name: str, before: str | None, shapes: dict[str, tuple[Shape, ...]
     changed = [
         (place, one, other)
         for place, (one, other) in enumerate(zip(old, new, strict=True))
-        if _text(one) != _text(other)
+        if shape_text(one) != shape_text(other)
     ]
     if not changed:
         same = "with arguments of the same shapes; what else changed is not known"
         is_anew = _function(name) != _function(before)
         return Change(UNKNOWN, f"{title}: {'traced anew' if is_anew else same}")
-    texts = [f"argument {place} {_text(one)} → {_text(other)}" for place, one, other in changed]
+    texts = [
+        f"argument {place} {shape_text(one)} → {shape_text(other)}" for place, one, other in changed
+    ]
     place, one, other = changed[0]
     kind = SHAPE if one.dtype == other.dtype != "tuple" else DTYPE
     of = f"argument {place}"
     if kind == SHAPE:
         of = axes_of(of, tuple(one.dimensions), tuple(other.dimensions))
     return Change(kind, f"{title}: {and_more(texts, _NAMED)}", of)
-
-
-def _text(shape: Shape) -> str:
-    """Format a shape as HLO writes it, without its layout: `f32[8,32]`."""
-    if shape.dtype == "tuple":
-        return f"({', '.join(map(_text, shape.parts))})"
-    return f"{shape.dtype}[{','.join(map(str, shape.dimensions))}]"
 
 
 def analyse(evidence: Evidence) -> Findings:

@@ -14,6 +14,7 @@ from pytest_tfperf.advice.by_framework import UNROLLED
 from pytest_tfperf.facts.executions import short_module
 from pytest_tfperf.facts.host_activity import JAX, PYTORCH, TENSORFLOW
 from pytest_tfperf.graphs import CALL, OpGraph, OpNode, StepGraph
+from pytest_tfperf.hlo.layout import shape_text
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
 from pytest_tfperf.hlo.walk import with_calls_inlined
 from pytest_tfperf.metrics.counts import outside_cause
@@ -392,7 +393,7 @@ def _of_programs(evidence: Evidence) -> Made:
     ]
     ops = [op for part in parts for op in part.instructions.values()]
     constants = [
-        (op.shape.bytes, _shape(op), source_line(op) or _reader(op, part))
+        (op.shape.bytes, shape_text(op.shape), source_line(op) or _reader(op, part))
         for part in parts
         for op in part.instructions.values()
         if op.opcode == "constant"
@@ -443,7 +444,9 @@ def _folded(part: HloComputation) -> Made | None:
             if large is not None and op.opcode not in _LAID_OUT:
                 line = source_line(op)
                 at = f" at {line}" if line else ""
-                where = f", which computes the {op.opcode} of a constant {_shape(large)}{at}"
+                where = (
+                    f", which computes the {op.opcode} of a constant {shape_text(large.shape)}{at}"
+                )
                 return Made(f"{where} as it compiles", _AS_ARGUMENT)
             fixed[key] = large
     return None
@@ -475,7 +478,3 @@ def _bytes(op: OpNode) -> int:
 def _text(op: OpNode) -> str:
     (tensor,) = op.outputs
     return f"{tensor.dtype}[{','.join(map(str, tensor.shape or ()))}]"
-
-
-def _shape(op: HloInstruction) -> str:
-    return f"{op.shape.dtype}[{','.join(map(str, op.shape.dimensions))}]"
