@@ -24,7 +24,12 @@ from math import prod
 import numpy as np
 
 from pytest_tfperf.errors import LayoutError
-from pytest_tfperf.facts.device_ops import instruction, kinds_by_name, on_device_clock
+from pytest_tfperf.facts.device_ops import (
+    instruction,
+    kinds_by_name,
+    modules_by_id,
+    on_device_clock,
+)
 from pytest_tfperf.facts.op_times import HLO_OP
 from pytest_tfperf.facts.steps import Steps, own_steps
 from pytest_tfperf.hlo.layout import parse_shape
@@ -49,7 +54,6 @@ _IOTA = r"\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?"
 _GROUPS = re.compile(rf"(?:replica_groups|source_target_pairs)=({_LISTED}|{_IOTA})")
 _MOST_IDS, _MOST_DIMENSIONS = 1 << 16, 32
 Groups = tuple[tuple[int, ...], ...]
-_PROGRAM = re.compile(r"\((\d+)\)\Z")
 Key = tuple[str, str]
 """Function of the program, and instruction; without HLO the name of the kernel alone."""
 _UNEQUAL = "the devices ran it unequally often in each step"
@@ -263,11 +267,7 @@ def _named(events: Events) -> tuple[Ints, list[tuple[Key, Collective | None]]]:
     plane = events.plane
     if not GPU.match(plane.name):
         program, category = (metadata_texts(plane, stat) for stat in ("program_id", "hlo_category"))
-        functions = {
-            match[1]: name.partition("(")[0]
-            for name in plane.names
-            if (match := _PROGRAM.search(name))
-        }
+        functions = {key: name.partition("(")[0] for key, name in modules_by_id(plane).items()}
         used, code = np.unique(plane.name_index[events.rows], return_inverse=True)
         names = [plane.names[index] for index in used.tolist()]
         return code.reshape(-1), [

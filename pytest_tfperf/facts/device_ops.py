@@ -217,6 +217,11 @@ def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[OpTime]:
     ]
 
 
+def modules_by_id(plane: Plane) -> dict[str, str]:
+    """Return the names of the modules that a TPU core ran, by the program ids in them."""
+    return {match[1]: name for name in plane.names if (match := _PROGRAM.search(name))}
+
+
 def _tpu_ops(plane: Plane, steps: Steps) -> list[OpTime]:
     """
     Measure the ops of a TPU core by instruction; XLA's FLOPs and bytes come from the event's
@@ -226,7 +231,7 @@ def _tpu_ops(plane: Plane, steps: Steps) -> list[OpTime]:
     timed = on_device_clock(events)
     category, program = metadata_texts(plane, "hlo_category"), metadata_texts(plane, "program_id")
     costs = {stat: metadata_texts(plane, stat) for stat in ("flops", "bytes_accessed")}
-    modules = {match[1]: name for name in plane.names if (match := _PROGRAM.search(name))}
+    modules = modules_by_id(plane)
 
     def op(key: int) -> OpTime:
         name = plane.names[key]

@@ -101,7 +101,7 @@ def padded_dimensions(shape: Shape) -> tuple[int, ...]:
     sizes = list(physical_dimensions(shape))
     tile = tuple(reversed(shape.tiles[0])) if shape.tiles else ()
     if COMBINED not in tile:
-        sizes = [_up(size, step) for size, step in zip(sizes, tile, strict=False)] + sizes[
+        sizes = [rounded_up(size, step) for size, step in zip(sizes, tile, strict=False)] + sizes[
             len(tile) :
         ]
     order = shape.minor_to_major or tuple(reversed(range(len(sizes))))
@@ -147,7 +147,7 @@ def _padded_elements(shape: Shape) -> int:
     sizes = physical_dimensions(shape)
     if shape.tiles:
         sizes = _tiled(sizes, shape.tiles[0], shape)
-    return _up(prod(sizes), max(1, shape.tail_alignment))
+    return rounded_up(prod(sizes), max(1, shape.tail_alignment))
 
 
 def _tiled(sizes: tuple[int, ...], tile: tuple[int, ...], shape: Shape) -> tuple[int, ...]:
@@ -166,12 +166,13 @@ def _tiled(sizes: tuple[int, ...], tile: tuple[int, ...], shape: Shape) -> tuple
         found.append(size)
     whole = [step for step in steps if step != COMBINED]
     return (
-        *(_up(size, step) for size, step in zip(found, whole, strict=True)),
+        *(rounded_up(size, step) for size, step in zip(found, whole, strict=True)),
         *known[len(steps) :],
     )
 
 
-def _up(size: int, step: int) -> int:
+def rounded_up(size: int, step: int) -> int:
+    """Return the next multiple of a step from a size on."""
     return -(-size // step) * step
 
 

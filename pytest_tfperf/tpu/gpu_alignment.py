@@ -107,17 +107,17 @@ def aligned_size(size: int, dtype: str) -> int:
 
 def tile_overhead(rows: int, columns: int, tile: tuple[int, int]) -> float:
     """Compute the computed ÷ wanted elements of the result − 1 if whole tiles are computed."""
-    return _up(rows, tile[0]) * tile[0] * _up(columns, tile[1]) * tile[1] / (rows * columns) - 1
+    return _ceil(rows, tile[0]) * tile[0] * _ceil(columns, tile[1]) * tile[1] / (rows * columns) - 1
 
 
 def tiles_of(rows: int, columns: int, tile: tuple[int, int]) -> int:
     """Count the tiles that cover a result."""
-    return _up(rows, tile[0]) * _up(columns, tile[1])
+    return _ceil(rows, tile[0]) * _ceil(columns, tile[1])
 
 
 def wave_overhead(tiles: int, sms: int) -> float:
     """Compute the tiles of whole waves ÷ tiles − 1: idle multiprocessors in the last wave."""
-    return _up(tiles, sms) * sms / tiles - 1
+    return _ceil(tiles, sms) * sms / tiles - 1
 
 
 def misaligned(gemm: Gemm) -> tuple[tuple[str, int, int], ...]:
@@ -245,5 +245,5 @@ def _number(stats: Mapping[str, object], name: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
-def _up(number: int, step: int) -> int:
+def _ceil(number: int, step: int) -> int:
     return -(-number // step)

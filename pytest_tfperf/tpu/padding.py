@@ -29,6 +29,7 @@ from pytest_tfperf.hlo.layout import (
     padded_bytes,
     padded_dimensions,
     physical_dimensions,
+    rounded_up,
     shape_text,
 )
 from pytest_tfperf.hlo.module import HloInstruction, HloModule, Shape, source_line
@@ -415,9 +416,11 @@ class Product:
     def padded(self, width: int) -> tuple[float, float]:
         """Compute lower and upper bound of the multiply-adds with padding on a matrix unit."""
         together = [size * repeats for size, repeats in (self.m, self.n, self.k)]
-        least = _least([[_up(size, step) for size in together] for step in (SUBLANES, width)])
+        least = _least(
+            [[rounded_up(size, step) for size in together] for step in (SUBLANES, width)]
+        )
         alone = [
-            [_up(size, step) * repeats for size, repeats in (self.m, self.n, self.k)]
+            [rounded_up(size, step) * repeats for size, repeats in (self.m, self.n, self.k)]
             for step in (SUBLANES, width)
         ]
         return self.count * least, self.count * max(least, _least(alone))
@@ -430,7 +433,9 @@ class Product:
             width: Rows and columns of the matrix unit.
         """
         m, n, k = (size * repeats for size, repeats in (self.m, self.n, self.k))
-        m_streams = _up(m, SUBLANES) * _up(n, width) <= _up(n, SUBLANES) * _up(m, width)
+        m_streams = rounded_up(m, SUBLANES) * rounded_up(n, width) <= rounded_up(
+            n, SUBLANES
+        ) * rounded_up(m, width)
         streamed, filling = (m, n) if m_streams else (n, m)
         steps = {streamed: SUBLANES} | {filling: width, k: width}
         return {size: step for size, step in steps.items() if size % step}
@@ -451,7 +456,7 @@ def better_sizes(products: Iterable[Product], width: int) -> list[str]:
         for size, step in one.steps(width).items():
             steps[size] = max(step, steps.get(size, 0))
     near = {
-        size: [str(one) for one in (size // step * step, _up(size, step)) if one]
+        size: [str(one) for one in (size // step * step, rounded_up(size, step)) if one]
         for size, step in steps.items()
         if 2 * size >= step
     }
@@ -525,7 +530,3 @@ def _least(sizes: Sequence[Sequence[int]]) -> int:
     """
     (m_rows, n_rows, _), (m, n, k) = sizes
     return min(m_rows * n * k, n_rows * m * k)
-
-
-def _up(size: int, step: int) -> int:
-    return -(-size // step) * step
