@@ -190,11 +190,8 @@ def cache_behind(stage: Stage, pipeline: Pipeline) -> str | None:
 def is_drawn_anew(stage: Stage, pipeline: Pipeline) -> bool:
     """Return whether a stage gets other elements in each epoch, which nothing may keep."""
     below = (other for other in pipeline.stages if other.path.startswith(f"{stage.path}::"))
-    return any(map(_is_random, below)) or _any_random(_up_to(stage, pipeline)[:-1])
-
-
-def _is_random(stage: Stage) -> bool:
-    return stage.name.startswith(("Shuffle", "Random"))
+    is_random = any(other.name.startswith(("Shuffle", "Random")) for other in below)
+    return is_random or _any_random(_up_to(stage, pipeline)[:-1])
 
 
 def _repeats(stage: Stage, pipeline: Pipeline) -> bool:

@@ -252,12 +252,9 @@ def processes_of(traces: Sequence[Path]) -> Iterator[Process]:
     ids = count(1)
     for path, shift in zip(traces, shifts, strict=True):
         trace = read(path)
-        prefix = f"{_host_name(trace, path)} " if len(traces) > 1 else ""
+        host = trace.hostnames[0] if trace.hostnames else host_of(path)
+        prefix = f"{host} " if len(traces) > 1 else ""
         yield from _processes(trace, shift, prefix, ids)
-
-
-def _host_name(trace: Trace, path: Path) -> str:
-    return trace.hostnames[0] if trace.hostnames else host_of(path)
 
 
 def _processes(trace: Trace, shift: int, prefix: str, ids: Iterator[int]) -> Iterator[Process]:

@@ -97,7 +97,7 @@ def stage_groups(iterators: Events) -> tuple[list[str], Ints]:
     A stage without events counts if one of its inputs has events.
     """
     used = distinct_values(iterators.plane.name_index[iterators.rows])
-    keys = [_path(iterators.plane.names[place]) for place in used.tolist()]
+    keys = [_CYCLE.sub(r"\1", iterators.plane.names[place]) for place in used.tolist()]
     paths = list(
         dict.fromkeys([*keys, *(stage_above(key) for key in keys if stage_above(key).count("::"))])
     )
@@ -105,10 +105,6 @@ def stage_groups(iterators: Events) -> tuple[list[str], Ints]:
     places = {path: place for place, path in enumerate(paths)}
     group[used] = [places[key] for key in keys]
     return paths, group[iterators.plane.name_index[iterators.rows]]
-
-
-def _path(name: str) -> str:
-    return _CYCLE.sub(r"\1", name)
 
 
 def stage_above(path: str) -> str:

@@ -293,7 +293,10 @@ def executable_table(
         [
             (Column("executable", "executable"), short_module),
             (Column("runs", "runs", COUNT), lambda name: runs[name]),
-            (Column("ops", "ops", COUNT), lambda name: _count_ops(costs[name])),
+            (
+                Column("ops", "ops", COUNT),
+                lambda name: sum(op.opcode not in _NO_OPS for op in costs[name].ops),
+            ),
             (Column("fusions", "fusions", COUNT), lambda name: count_fusions(executables[name])),
             (Column("flops", "FLOPs", FLOP), lambda name: flops[name]),
             (
@@ -307,10 +310,6 @@ def executable_table(
             (Column("hlo", "HLO"), lambda name: hlo_hash(executables[name])),
         ],
     )
-
-
-def _count_ops(costs: Costs) -> int:
-    return sum(op.opcode not in _NO_OPS for op in costs.ops)
 
 
 def _accessed(module: HloModule, costs: Costs) -> int | None:

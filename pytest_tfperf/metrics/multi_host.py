@@ -228,7 +228,11 @@ def analyse_job(
     analysed = [one for one in found if isinstance(one, AnalysedTrace)]
     if len(analysed) > 1:
         skew = host_skew([HostWork.of(one.profile) for one in analysed])
-        analysed = [replace(one, profile=_with_skew(one.profile, skew)) for one in analysed]
+        skewed = [{**one.profile.metrics, "step_skew": skew} for one in analysed]
+        analysed = [
+            replace(one, profile=replace(one.profile, metrics=metrics))
+            for one, metrics in zip(analysed, skewed, strict=True)
+        ]
         analysed[0] = replace(analysed[0], profile=_with_job(analysed))
     return analysed, [error for error in found if isinstance(error, TraceError)]
 
@@ -315,10 +319,6 @@ def _with_job(analysed: Sequence[AnalysedTrace]) -> Profile:
     profile = analysed[0].profile
     tables = pod_tables(job, "job_", f", {len(analysed)} hosts") if job else {}
     return replace(profile, tables={**tables, **profile.tables})
-
-
-def _with_skew(profile: Profile, skew: Value) -> Profile:
-    return replace(profile, metrics={**profile.metrics, "step_skew": skew})
 
 
 def _analyse(path: Path, target_step_time_s: float | None) -> AnalysedTrace | TraceError:

@@ -175,7 +175,8 @@ def _prepare(pipeline: LimitingPipeline, thresholds: Thresholds) -> Iterable[Adv
     stages = [
         stage
         for stage in pipeline.slowest
-        if not _is_kept(stage.path) and not is_drawn_anew(stage, known)
+        # nothing behind it keeps its results
+        if not nearest_above(stage.path, _KEEPS) and not is_drawn_anew(stage, known)
     ]
     repeated = [(stage, _prepared_share(stage)) for stage in stages if _prepared_share(stage)]
     cost = sum(stage.cost_s * share for stage, share in repeated)
@@ -297,11 +298,6 @@ def _share_up_to(last: Stage, pipeline: LimitingPipeline) -> float:
     """Return the share of the slowest thread's work that a stage and those before it have."""
     up_to = [stage for stage in pipeline.slowest if f"{stage.path}::".startswith(f"{last.path}::")]
     return sum(stage.cost_s for stage in up_to) / sum(stage.cost_s for stage in pipeline.slowest)
-
-
-def _is_kept(path: str) -> bool:
-    """Return whether a stage behind this one keeps its results."""
-    return bool(nearest_above(path, _KEEPS))
 
 
 def _titled(stage: Stage) -> str:

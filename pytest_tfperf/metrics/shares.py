@@ -260,23 +260,12 @@ def _host_overhead(evidence: Evidence, trace: Trace) -> Value:
     if not (shows_host(trace) and _shows_work(trace)):
         of_jax = evidence.framework == JAX and shows_host(trace)
         return Value.unknown("host_overhead", _NO_WORK_OF_JAX if of_jax else _NO_WORK)
-    is_function = _calls_one_function(evidence)
-    cause = (
-        copies_by_host(evidence, trace)
-        or python_cause(evidence)
-        or _overhead_cause(evidence.framework, is_function)
-    )
-    return Value.of(
-        "host_overhead",
-        evidence.breakdown.share("other"),
-        Source.TRACE,
-        **cause,
-    )
-
-
-def _overhead_cause(framework: str, is_function: bool) -> dict[str, str]:
-    """Return `where` and `try` for steps whose time goes to Python."""
-    return {"where": _OVERHEAD[framework == JAX], "try": overhead_remedy(framework, is_function)}
+    cause = copies_by_host(evidence, trace) or python_cause(evidence)
+    if not cause:
+        remedy = overhead_remedy(evidence.framework, _calls_one_function(evidence))
+        cause = {"where": _OVERHEAD[evidence.framework == JAX], "try": remedy}
+    share = evidence.breakdown.share("other")
+    return Value.of("host_overhead", share, Source.TRACE, **cause)
 
 
 def _calls_one_function(evidence: Evidence) -> bool:

@@ -25,7 +25,6 @@ from pytest_tfperf.facts.op_times import OpTime, host_ops
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.graphs import CALL
 from pytest_tfperf.hlo.module import source_line
-from pytest_tfperf.metrics import counts
 from pytest_tfperf.metrics.calls import (
     NATIVE,
     called_from,
@@ -35,6 +34,7 @@ from pytest_tfperf.metrics.calls import (
     retraces,
     timed,
 )
+from pytest_tfperf.metrics.counts import compiles
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.executables import compile_time
 from pytest_tfperf.metrics.graph_ops import Made, fused_in, line_of_fit, made_of, scope_of
@@ -142,7 +142,7 @@ def _of_the_step(evidence: Evidence, period_s: float) -> Iterator[Cause]:
 def _compilation(evidence: Evidence) -> Mapping[str, Any]:
     """Return the cause of what is traced or compiled after the first step, empty if nothing is."""
     traced = retraces(evidence, evidence.functions).detail
-    return traced if "where" in traced else counts.analyse(evidence).values["xla_compiles"].detail
+    return traced if "where" in traced else compiles(evidence).detail
 
 
 def _ops(evidence: Evidence, seconds: float) -> Iterator[Cause]:
