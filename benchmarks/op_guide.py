@@ -29,6 +29,7 @@ from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.tpu.op_guide import RULES, findings
 from pytest_tfperf.tpu.padding import padding_values
+from pytest_tfperf.tpu.tiles import DEFAULT, generation
 
 BATCH, SIZE, CLASSES, LENGTH, VOCABULARY = 8, 64, 10, 32, 1000
 MOST_S = 60.0
@@ -113,7 +114,7 @@ def told(name, verbose):
     in_hlo = time.perf_counter()
     found = findings(modules)
     guided = time.perf_counter()
-    padding = padding_values(recording, inlined, {})
+    padding = padding_values((), generation(DEFAULT), inlined, {})
     n_instructions = sum(
         len(part.instructions) for module in modules for part in module.computations.values()
     )

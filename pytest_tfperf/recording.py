@@ -203,6 +203,28 @@ class Fetches:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a marker and the options ask of the analysis of a recording."""
+
+    metrics: frozenset[str] | None = None
+    """Metrics and tables that are asked for by name; None for all."""
+    target_step_time_s: float | None = None
+    """The step time that the input pipeline should be able to feed."""
+    max_python_calls_regression: float | None = None
+    """The rise of python_calls that a comparison allows, as a share; None if it decides none."""
+    tpu: str | None = None
+    """The TPU generation that padding is predicted for."""
+    findings: tuple[str, ...] = ()
+    """Codes of the op guide that are switched on."""
+    ignore_findings: tuple[str, ...] = ()
+    """Codes of the op guide that are suppressed."""
+
+
+ALL = Asked()
+"""All that an analysis finds, by its own defaults."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """Times and observations of one run of the user's steps, and where its traces are."""
 
@@ -282,18 +304,6 @@ class Recording:
     """What the process keeps from step to step, the largest first; only where memory grows."""
     memory_bound: int | Unknown = UNSEEN
     """Bytes that a step held at most, as the process grew in the windows."""
-    target_step_time_s: float | None = None
-    """The step time that the input pipeline should be able to feed."""
-    max_python_calls_regression: float | None = None
-    """The rise of python_calls that a comparison allows, as a share; None if it decides none."""
-    tpu: str | None = None
-    """The TPU generation that padding is predicted for."""
-    left_out: tuple[str, ...] = ()
-    """Metrics about TPUs that nothing asks for; they are computed only if a TPU ran the step."""
-    findings: tuple[str, ...] = ()
-    """Codes of the op guide that are switched on."""
-    ignore_findings: tuple[str, ...] = ()
-    """Codes of the op guide that are suppressed."""
     examples_per_step: float | None = None
     """Examples in a step, for throughput."""
     framework: str = "TensorFlow"

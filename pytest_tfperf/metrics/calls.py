@@ -189,12 +189,10 @@ def _expensive_share(uses: Sequence[FunctionUse]) -> float | None:
 
 def analyse_python_calls(evidence: Evidence) -> Findings:
     """Find the calls of Python functions in a step, and the functions called most."""
-    recording = evidence.recording
-    value = _python_calls(evidence)
-    if recording.max_python_calls_regression is not None:
-        allowed = {"max_rise": recording.max_python_calls_regression}
-        value = value.changed(detail={**value.detail, **allowed})
-    calls = recording.python_calls
+    value, max_rise = _python_calls(evidence), evidence.asked.max_python_calls_regression
+    if max_rise is not None:
+        value = value.changed(detail={**value.detail, "max_rise": max_rise})
+    calls = evidence.recording.python_calls
     tables = {} if isinstance(calls, Unknown) else {_CALLS: _functions_table(calls.functions)}
     return Findings(values={_CALLS: value}, tables=tables)
 

@@ -52,7 +52,7 @@ from pytest_tfperf.hlo.cost import Costs, module_costs
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.hlo.walk import with_calls_inlined, without_dead_code
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.recording import Modules, Recording, StepKinds
+from pytest_tfperf.recording import ALL, Asked, Modules, Recording, StepKinds
 from pytest_tfperf.stats.steady_state import slow_start
 from pytest_tfperf.trace.devices import (
     DeviceSpec,
@@ -132,6 +132,8 @@ class Evidence:
     """Facts of the step's code, if they are not in the recording."""
     input_trace: Trace | None = None
     """The trace of TensorFlow over the same steps, if another framework ran them."""
+    asked: Asked = ALL
+    """What is asked of the analysis."""
 
     @property
     def code(self) -> StepCode:

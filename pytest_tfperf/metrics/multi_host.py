@@ -25,7 +25,7 @@ from pytest_tfperf.metrics.shares import input_wait
 from pytest_tfperf.metrics.timing import traced_step
 from pytest_tfperf.metrics.validity import valid
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import Asked, Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.text import plural
 from pytest_tfperf.trace.devices import gpus, tpus
@@ -267,9 +267,8 @@ def analyse_trace(trace: Trace, target_step_time_s: float | None = None) -> Anal
         workload={},
         bare=True,
         framework=framework(trace),
-        target_step_time_s=target_step_time_s,
     )
-    evidence = Evidence(recording, trace)
+    evidence = Evidence(recording, trace, asked=Asked(target_step_time_s=target_step_time_s))
     profile = profile_of(evidence)
     steps = evidence.steps
     step_time = valid({_TIME: traced_step(steps)}, evidence)[_TIME]

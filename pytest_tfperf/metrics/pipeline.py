@@ -127,7 +127,7 @@ def analyse_capacity(evidence: Evidence) -> Findings:
     found = capacity_values(
         Pipeline(stages=stages, recorded=evidence.recording.pipeline),
         float(begun.sum()) / steps.n_steps,
-        evidence.recording.target_step_time_s,
+        evidence.asked.target_step_time_s,
         n_waited_for / waited_s if waited_s else math.inf,
     )
     return Findings(

@@ -10,6 +10,7 @@ from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.tpu import op_guide
 from pytest_tfperf.tpu.gpu_alignment import gpu_alignment
 from pytest_tfperf.tpu.padding import MATRIX_UNIT, MEMORY, padding_values, trace_generation
+from pytest_tfperf.tpu.tiles import DEFAULT, generation
 from pytest_tfperf.trace.devices import gpus, tpus
 from pytest_tfperf.values import Unknown, Value
 
@@ -26,15 +27,16 @@ def analyse_padding(evidence: Evidence) -> Findings:
     """Find the padding on TPUs: measured where one ran the step, else predicted."""
     if _is_left_out(evidence, MEMORY) and _is_left_out(evidence, MATRIX_UNIT):
         return _left_out(MEMORY, MATRIX_UNIT)
-    trace, recording, lowered = evidence.trace, evidence.recording, evidence.inlined
-    lines = _lines(evidence)
+    trace, eager, lowered = evidence.trace, evidence.recording.eager, evidence.inlined
+    asked, lines = generation(evidence.asked.tpu or DEFAULT), _lines(evidence)
     if trace is None:
-        values, tables = padding_values(recording, lowered, lines)
+        values, tables = padding_values(eager, asked, lowered, lines)
         return Findings(values=values, tables=tables)
     found, use = evidence.executables, evidence.xla
     runs = use.in_metadata(found)
     values, tables = padding_values(
-        recording,
+        eager,
+        asked,
         lowered,
         lines,
         [(found[name], runs[name]) for name in runs],
@@ -60,7 +62,7 @@ def analyse_op_guide(evidence: Evidence) -> Findings:
     """Find the rules of the Cloud TPU op guide that the step breaks."""
     if _is_left_out(evidence, op_guide.METRIC):
         return _left_out(op_guide.METRIC)
-    recording, lowered = evidence.recording, evidence.inlined
+    asked, lowered = evidence.asked, evidence.inlined
     graph = StepGraph(before={}, after={}) if evidence.framework == JAX else evidence.code.graph
     if isinstance(graph, Unknown):
         return Findings(values={op_guide.METRIC: op_guide.value((), graph)})
@@ -72,12 +74,12 @@ def analyse_op_guide(evidence: Evidence) -> Findings:
     if evidence.framework != JAX:
         lines = evidence.code.places({one.op for one in found if not one.line})
         found = [replace(one, line=one.line or lines.get(one.op, (None,))[0]) for one in found]
-    shown = op_guide.shown_findings(found, recording.findings, recording.ignore_findings)
+    shown = op_guide.shown_findings(found, asked.findings, asked.ignore_findings)
     values = {op_guide.METRIC: op_guide.value(shown, unseen, sum(graph.before.values()))}
     return Findings(
         values=evidence.on_its_platform(values),
         tables=op_guide.table(shown),
-        notes=() if unseen else op_guide.notes(shown, recording.ignore_findings),
+        notes=() if unseen else op_guide.notes(shown, asked.ignore_findings),
     )
 
 
@@ -92,8 +94,9 @@ def _lines(evidence: Evidence) -> dict[str, str]:
 
 def _is_left_out(evidence: Evidence, metric: str) -> bool:
     """Return whether nothing asks for a metric about TPUs, and no TPU ran the step."""
-    trace = evidence.trace
-    return metric in evidence.recording.left_out and (trace is None or not tpus(trace))
+    trace, asked = evidence.trace, evidence.asked
+    wants = asked.tpu is not None or asked.metrics is None or metric in asked.metrics
+    return not wants and (trace is None or not tpus(trace))
 
 
 def _left_out(*metrics: str) -> Findings:

@@ -43,11 +43,10 @@ from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.profile import OnDemand, extended, profile_of
 from pytest_tfperf.metrics.shares import settling_steps
-from pytest_tfperf.metrics.step_code import TPU_METRICS
 from pytest_tfperf.metrics.validity import refuse_other_frameworks
 from pytest_tfperf.plugin.option_values import plan_of
 from pytest_tfperf.plugin.profiled_item import ProfiledItem
-from pytest_tfperf.recording import Fetches, Recording
+from pytest_tfperf.recording import ALL, Asked, Fetches, Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.stats.slope import FEWEST
 from pytest_tfperf.temporary import TemporaryFolder
@@ -291,38 +290,27 @@ class Profiles:
         Raises:
             TraceError: If there is no step in them.
         """
-        recording = self._as_asked(recording, wanted)
-        evidence = evidence_of(recording, inspection, read)
+        test, asked = self.test, _asked(wanted)
+        recording = replace(
+            recording,
+            notes=test.notes + recording.notes,
+            frameworks=other_frameworks(),
+            xla_shown=xla_shown(test.scratch).get(recording.framework),
+        )
+        evidence = evidence_of(recording, inspection, read, asked)
         refuse_other_frameworks(evidence)
         on_demand = None
-        if not self.test.whole:
-            again = functools.partial(evidence_of, recording, inspection)
-            on_demand = OnDemand(_asked_findings(wanted), again)
+        if not test.whole:
+            again = functools.partial(evidence_of, recording, inspection, asked=asked)
+            on_demand = OnDemand(asked.metrics or (), again)
             self._on_demand.append(on_demand)
-        profile = self.test.registry.measured(profile_of(evidence, on_demand))
-        self.test.results[recording.name] = profile, wanted.limits
-        self.test.frameworks.add(recording.framework)
+        profile = test.registry.measured(profile_of(evidence, on_demand))
+        test.results[recording.name] = profile, wanted.limits
+        test.frameworks.add(recording.framework)
         self.recordings[recording.name] = recording, inspection
         if recording.trace:
             self._keep(recording.trace, recording.name)
-        return self.test.results[recording.name][0]
-
-    def _as_asked(self, recording: Recording, wanted: Wanted) -> Recording:
-        """Return a recording with what is asked of its analysis, and what holds for its process."""
-        test = self.test
-        asked = TPU_METRICS if wanted.tpu else _asked_findings(wanted)
-        return replace(
-            recording,
-            target_step_time_s=wanted.target_step_time,
-            max_python_calls_regression=wanted.max_python_calls_regression,
-            findings=wanted.findings,
-            ignore_findings=wanted.ignore_findings,
-            notes=test.notes + recording.notes,
-            tpu=wanted.tpu,
-            frameworks=other_frameworks(),
-            xla_shown=xla_shown(test.scratch).get(recording.framework),
-            left_out=tuple(name for name in TPU_METRICS if name not in asked),
-        )
+        return test.results[recording.name][0]
 
     def _keep(self, trace: Path, name: str) -> None:
         """Keep the trace of a profile, if traces are kept."""
@@ -400,7 +388,10 @@ def skip_disabled() -> NoReturn:
 
 
 def evidence_of(
-    recording: Recording, inspection: StepInspection, read: ReadTraces | None = None
+    recording: Recording,
+    inspection: StepInspection,
+    read: ReadTraces | None = None,
+    asked: Asked = ALL,
 ) -> Evidence:
     """
     Read the traces of a recording.
@@ -409,13 +400,14 @@ def evidence_of(
         recording: The recording.
         inspection: Inspection of its steps' code.
         read: Traces that have been read, and need not be read again.
+        asked: What is asked of their analysis.
     """
     known = {Path(trace.path): trace for trace in (read or {}).values()}
     trace, first, beside = (
         known.get(path) or read_session(path) if path else None
         for path in (recording.trace, recording.cold, recording.input_trace)
     )
-    return Evidence(recording, trace, first, inspection, beside)
+    return Evidence(recording, trace, first, inspection, beside, asked)
 
 
 def asks_for_ablation(wanted: Wanted) -> bool:
@@ -423,11 +415,18 @@ def asks_for_ablation(wanted: Wanted) -> bool:
     return wanted.asks_for(_FROM_GRAPPLER)
 
 
-def _asked_findings(wanted: Wanted) -> set[str]:
-    """Return the metrics and tables that a test asks for."""
-    asked = {limit.metric.name for limit in wanted.limits}
+def _asked(wanted: Wanted) -> Asked:
+    """Return what a test asks of an analysis."""
+    metrics = {limit.metric.name for limit in wanted.limits}
     if wanted.findings or wanted.ignore_findings:
-        asked.add("op_guide_findings")
-    if asked.intersection(_FROM_GRAPPLER):
-        asked.add("optimizers")
-    return asked
+        metrics.add("op_guide_findings")
+    if metrics.intersection(_FROM_GRAPPLER):
+        metrics.add("optimizers")
+    return Asked(
+        metrics=frozenset(metrics),
+        target_step_time_s=wanted.target_step_time,
+        max_python_calls_regression=wanted.max_python_calls_regression,
+        tpu=wanted.tpu,
+        findings=wanted.findings,
+        ignore_findings=wanted.ignore_findings,
+    )

@@ -37,11 +37,9 @@ from pytest_tfperf.hlo.products import Matmul, matmul_of
 from pytest_tfperf.hlo.walk import BODIES, bodies
 from pytest_tfperf.op_types import multiplies_matrices
 from pytest_tfperf.quantities import BYTES, format_quantity
-from pytest_tfperf.recording import Recording
 from pytest_tfperf.text import plural
 from pytest_tfperf.tpu.predict import predict
 from pytest_tfperf.tpu.tiles import (
-    DEFAULT,
     LARGEST_SKIPPED,
     SUBLANES,
     Buffer,
@@ -116,7 +114,8 @@ _TYPES = {
 
 
 def padding_values(
-    recording: Recording,
+    eager: Sequence[tuple[str, str | None, int]],
+    asked: Generation,
     lowered: Modules | Unknown,
     lines: Mapping[str, str],
     executables: Modules = (),
@@ -127,7 +126,8 @@ def padding_values(
     Compute the padding of a step: measured on a TPU, else predicted.
 
     Args:
-        recording: The recording of the step; it names the generation to predict for.
+        eager: The ops that Python ran in the step, as in a recording.
+        asked: The generation to predict for.
         lowered: The modules of the step before optimisation, with functions inlined.
         lines: The user's line of each op, which HLO that TensorFlow lowers does not name.
         executables: The executables that the step ran.
@@ -139,25 +139,27 @@ def padding_values(
     if tpu is not None or any(has_tiles(module) for module, _ in executables):
         if n_missing:
             return _unknown(_MISSING.format(len(executables), len(executables) + n_missing))
-        tpu = tpu or generation(recording.tpu or DEFAULT)
+        tpu = tpu or asked
         found = measured_padding([module for module, _ in executables], tpu)
         return values_of(found, executables, tpu, Source.HLO)
-    return predicted_values(recording, lowered, lines)
+    return _predicted(eager, asked, lowered, lines)
 
 
-def predicted_values(
-    recording: Recording, lowered: Modules | Unknown, lines: Mapping[str, str]
+def _predicted(
+    eager: Sequence[tuple[str, str | None, int]],
+    asked: Generation,
+    lowered: Modules | Unknown,
+    lines: Mapping[str, str],
 ) -> Found:
     """Predict the padding of a step on a TPU from its HLO before optimisation."""
-    outside = sorted({op for op, *_ in recording.eager if multiplies_matrices(op)})
+    outside = sorted({op for op, *_ in eager if multiplies_matrices(op)})
     if outside:
         return _unknown(_EAGER.format(", ".join(outside)))
     if isinstance(lowered, Unknown):
         return _unknown(lowered.why or _NOT_LOWERED)
-    tpu = generation(recording.tpu or DEFAULT)
     try:
-        found = predict([module for module, _ in lowered], tpu, lines)
-        return values_of(found, lowered, tpu, Source.PREDICTED)
+        found = predict([module for module, _ in lowered], asked, lines)
+        return values_of(found, lowered, asked, Source.PREDICTED)
     except TfperfError as error:
         return _unknown(str(error))
 

@@ -17,7 +17,9 @@ from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.op_types import UNASKED
 from pytest_tfperf.recording import (
+    ALL,
     UNSEEN,
+    Asked,
     Batches,
     BatchRows,
     MemorySamples,
@@ -80,9 +82,8 @@ RECORDING = Recording(
     ),
     pipeline=(PipelineStage(stage="Batch"),),
     python_calls=python_calls(7, 7, 7),
-    target_step_time_s=0.01,
-    tpu="v5e",
 )  # fmt: skip
+ASKED = Asked(target_step_time_s=0.01, tpu="v5e")
 
 
 def steps_of(*events):
@@ -137,12 +138,14 @@ def traced(without=()):
 PROFILES = {}
 
 
-def profiled(without=(), **unknown):
+def profiled(without=(), asked=ASKED, **unknown):
     """The profile without some evidence; each is made once, since most metrics lack the same."""
-    key = repr((without, unknown))
+    key = repr((without, asked, unknown))
     if key not in PROFILES:
         trace = traced(without)
-        PROFILES[key] = profile_of(Evidence(replace(RECORDING, **unknown), trace, trace))
+        PROFILES[key] = profile_of(
+            Evidence(replace(RECORDING, **unknown), trace, trace, asked=asked)
+        )
     return PROFILES[key]
 
 
@@ -165,7 +168,7 @@ ABSENT = {
     ],
     "input_wait": [((), UNTIMED), (("waits", "stages"), {})],
     "input_capacity": [(("stages",), {})],
-    "input_bound_at_target": [(("stages",), {}), ((), {"target_step_time_s": None})],
+    "input_bound_at_target": [(("stages",), {}), ((), {"asked": ALL})],
     "input_python_stages": [(("stages",), {"pipeline": UNSEEN})],
     "host_overhead": [((*RUNTIME, "devices"), {})],
     "device_busy": [(("devices",), {}), (("kernels", "copies"), {})],
@@ -230,7 +233,7 @@ def test_each_framework_has_the_devices_that_make_each_metric_known():
 
 def test_a_step_of_pytorch_has_what_needs_no_trace():
     no_code = {"compiled": None, "lowered": UNSEEN, "graph": UNSEEN, "ops": UNSEEN}
-    found = profile_of(Evidence(replace(RECORDING, framework=PYTORCH, **no_code), None))
+    found = profile_of(Evidence(replace(RECORDING, framework=PYTORCH, **no_code), asked=ASKED))
     known = {name for name in METRICS if found.value(name).number is not None}
     assert known == {name for name, devices in KNOWN_ON[PYTORCH].items() if devices == ANYWHERE}
 
@@ -249,7 +252,7 @@ def test_ops_of_a_tpu_without_a_category_tell_no_collective(metric):
         ]
         host = plane("/host:CPU", line("python", *HOST["steps"]))
         return profile_of(
-            Evidence(replace(RECORDING, bare=True), decode_trace(space(host, *core)))
+            Evidence(replace(RECORDING, bare=True), decode_trace(space(host, *core)), asked=ASKED)
         ).value(metric)
 
     named = {"%all-reduce.1": {"hlo_category": "all-reduce"}, "%add.1": {"hlo_category": "add"}}
@@ -265,9 +268,9 @@ def test_copies_by_rocm_s_kernels_have_the_direction_of_the_call_that_launched_t
         )
         device = plane("/device:GPU:0", line("Stream #1", at(*kernel[:3], **kernel[3])))
         recording = replace(RECORDING, bare=True)
-        return profile_of(Evidence(recording, decode_trace(space(host, device)))).value(
-            "host_device_copies"
-        )
+        return profile_of(
+            Evidence(recording, decode_trace(space(host, device)), asked=ASKED)
+        ).value("host_device_copies")
 
     assert copies("hipMemcpyDtoDAsync").number == 0
     assert "1 copies by kernels of ROCm" in copies("hipMemcpyHtoDAsync").why

@@ -14,12 +14,13 @@ from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.metrics import profile
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.profile import NOT_COMPUTED, Expensive, OnDemand, extended, so_far
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import Asked, Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.trace.xspace import decode_trace, read_trace
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
-RECORDING = Recording(name="step", trace=None, workload={}, ignore_findings=("TPU_OPS",))
+RECORDING = Recording(name="step", trace=None, workload={})
+ASKED = Asked(ignore_findings=("TPU_OPS",))
 DEAR = [analysis for analysis in profile.ANALYSES if isinstance(analysis, Expensive)]
 DEAR_METRICS = {name for analysis in DEAR for name in analysis.metrics}
 COLUMNS = (Column("a", "a"),)
@@ -62,7 +63,7 @@ TRACE = read_trace(SYNTHETIC / "c1_cpu_basic.xplane.pb")
 
 
 def evidence_of(code):
-    return Evidence(RECORDING, TRACE, None, code)
+    return Evidence(RECORDING, TRACE, None, code, asked=ASKED)
 
 
 def waiting(asked=()):
@@ -95,8 +96,10 @@ def test_the_reason_of_a_value_does_not_depend_on_when_it_is_read():
         for events, errors in ([(), ()], [[calls], ()], [(), ["a buffer was full"]])
     ]
     recordings = [replace(RECORDING, framework="PyTorch"), replace(RECORDING, beside=("JAX",))]
-    evidences = [Evidence(recording, None, None, Code()) for recording in recordings]
-    evidences += [Evidence(RECORDING, decode_trace(each), None, Code()) for each in spaces]
+    evidences = [Evidence(recording, None, None, Code(), asked=ASKED) for recording in recordings]
+    evidences += [
+        Evidence(RECORDING, decode_trace(each), None, Code(), asked=ASKED) for each in spaces
+    ]
     for evidence in evidences:
         late = profile.profile_of(evidence, OnDemand((), lambda evidence=evidence: evidence))
         now = profile.profile_of(evidence)
@@ -219,7 +222,7 @@ def test_every_dear_analysis_declares_what_it_finds():
 
 
 def test_an_incomplete_trace_makes_dear_metrics_unknown_too():
-    evidence = Evidence(RECORDING, replace(TRACE, errors=("lost",)), None, Code())
+    evidence = Evidence(RECORDING, replace(TRACE, errors=("lost",)), None, Code(), asked=ASKED)
     found = profile.profile_of(evidence, OnDemand((), lambda: evidence))
     expected = profile.profile_of(evidence)
     assert {name: found.value(name) for name in DEAR_METRICS} == {

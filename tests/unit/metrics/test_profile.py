@@ -12,7 +12,7 @@ from pytest_tfperf.metric_registry import LOWER, METRICS, PROGRAM, Metric
 from pytest_tfperf.metrics import profile
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.quantities import COUNT
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import Asked, Recording
 from pytest_tfperf.trace.xspace import read_trace
 from pytest_tfperf.values import Source, Value
 
@@ -29,14 +29,14 @@ DRIVEN = Recording(
     eager=(("MatMul", "model.py:3", 2),),
     settled=False,
     instrumented=True,
-    ignore_findings=("layout-1",),
 )
+ASKED = Asked(ignore_findings=("layout-1",))
 TRACES = sorted(SYNTHETIC.glob("*.pb"))
 
 
 def evidence_of(path, recording):
     trace = read_trace(path)
-    return Evidence(recording, trace, trace)
+    return Evidence(recording, trace, trace, asked=ASKED)
 
 
 def outcome(path):
@@ -51,7 +51,9 @@ def test_every_metric_is_produced_by_exactly_one_analysis():
     recordings = {"bare": BARE, "driven": DRIVEN}
     for case, recording in recordings.items():
         for traced in [True, False]:
-            evidence = evidence_of(TRACES[0], recording) if traced else Evidence(recording)
+            evidence = (
+                evidence_of(TRACES[0], recording) if traced else Evidence(recording, asked=ASKED)
+            )
             findings = [analyse(evidence) for analyse in profile.ANALYSES]
             produced = Counter(name for found in findings for name in found.values)
             assert produced == Counter(list(METRICS)), (case, traced)
@@ -70,9 +72,9 @@ def test_the_order_of_analyses_does_not_matter(monkeypatch):
 
 
 def test_the_order_of_analyses_does_not_matter_without_a_trace(monkeypatch):
-    expected = profile.profile_of(Evidence(DRIVEN))
+    expected = profile.profile_of(Evidence(DRIVEN, asked=ASKED))
     monkeypatch.setattr(profile, "ANALYSES", profile.ANALYSES[::-1])
-    assert profile.profile_of(Evidence(DRIVEN)) == expected
+    assert profile.profile_of(Evidence(DRIVEN, asked=ASKED)) == expected
 
 
 def test_a_metric_is_added_with_one_row_and_one_analysis(monkeypatch):

@@ -1,12 +1,10 @@
 """Calls of Python functions from counts made by hand."""
 
-from dataclasses import replace
-
 import pytest
 
 from pytest_tfperf.metrics.calls import analyse_python_calls as analyse
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.recording import PythonCalls, PythonFunction, Recording
+from pytest_tfperf.recording import ALL, Asked, PythonCalls, PythonFunction, Recording
 from pytest_tfperf.values import Source, Unknown
 
 
@@ -25,8 +23,8 @@ def counted(*steps, functions=(LAYER,)):
     return recording(PythonCalls(steps=steps, functions=functions))
 
 
-def found(recorded):
-    findings = analyse(Evidence(recorded))
+def found(recorded, asked=ALL):
+    findings = analyse(Evidence(recorded, asked=asked))
     return findings.values["python_calls"], findings.tables.get("python_calls")
 
 
@@ -89,5 +87,5 @@ def test_the_table_keeps_two_hundred_functions():
 
 @pytest.mark.parametrize("calls", [Unknown("a profiler is set"), counted((7, 1)).python_calls])
 def test_the_rise_that_a_test_allows_stands_in_the_value(calls):
-    value, _ = found(replace(recording(calls), max_python_calls_regression=0.02))
+    value, _ = found(recording(calls), Asked(max_python_calls_regression=0.02))
     assert value.detail["max_rise"] == 0.02

@@ -19,6 +19,8 @@ from pytest_tfperf.metrics.pipeline import no_stage_cause, with_keras_source
 from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.metrics.step_advice import advise
 from pytest_tfperf.recording import (
+    ALL,
+    Asked,
     MemorySamples,
     PipelineStage,
     PythonCalls,
@@ -34,10 +36,10 @@ N = 51
 GENERATOR = (PipelineStage(stage="generator", python="generator", line="data.py:3"),)
 
 
-def evidence(framework, *events, **fields):
+def evidence(framework, *events, asked=ALL, **fields):
     recording = Recording(name="step", trace=None, workload={}, framework=framework, **fields)
     host = plane("/host:CPU", line("python", *STEPS, *events))
-    return Evidence(recording, decode_trace(space(host)))
+    return Evidence(recording, decode_trace(space(host)), asked=asked)
 
 
 def growth(framework):
@@ -119,7 +121,7 @@ def test_a_saved_trace_of_jax_is_not_told_to_pass_data():
 
 @pytest.mark.parametrize("metric", ["padding_overhead", "op_guide_findings"])
 def test_metrics_about_tpus_need_a_program_of_jax(metric):
-    why = profile_of(evidence(JAX, CALL, tpu="v5e")).value(metric).why
+    why = profile_of(evidence(JAX, CALL, asked=Asked(tpu="v5e"))).value(metric).why
     assert "no event of an XLA execution" in why
     assert not OF_TENSORFLOW.search(why)
 

@@ -9,7 +9,7 @@ from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.quantities import BYTES
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.tpu.padding import padding_values, values_of
-from pytest_tfperf.tpu.tiles import generation
+from pytest_tfperf.tpu.tiles import DEFAULT, generation
 from pytest_tfperf.values import Column, Source, Unknown
 
 
@@ -23,8 +23,9 @@ def recording(*modules, **more):
     )
 
 
-def padded(found, *more, lines=None):
-    return padding_values(found, Evidence(found).inlined, lines or {}, *more)
+def padded(found, *more, lines=None, asked=DEFAULT):
+    inlined = Evidence(found).inlined
+    return padding_values(found.eager, generation(asked), inlined, lines or {}, *more)
 
 
 ADD = module(
@@ -69,10 +70,10 @@ def test_source_lines_are_those_of_the_ops():
 def test_the_requested_generation_is_used():
     ops = parameters("bf16[17,1024]")
     assert [
-        padded(recording(module(main=ops), tpu=tpu))[0]["padding_overhead"].number
+        padded(recording(module(main=ops)), asked=tpu)[0]["padding_overhead"].number
         for tpu in ("v6e", "v7x")
     ] == pytest.approx([24 / 17 - 1, 32 / 17 - 1])
-    assert "v7x" in padded(recording(module(main=ops), tpu="v7x"))[1]["padding"].title
+    assert "v7x" in padded(recording(module(main=ops)), asked="v7x")[1]["padding"].title
 
 
 def test_aligned_arrays_have_no_overhead_and_no_table():
