@@ -23,7 +23,7 @@ from pytest_tfperf.cli.traces.many_traces import add_rules, check_many, refuse_u
 from pytest_tfperf.cli.traces.trace_analysis import analyse_traces, report_errors
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metric_evidence import TRACED_TIMES
-from pytest_tfperf.report.terminal import TextLine, colour
+from pytest_tfperf.report.run_text import TextLine, colour
 from pytest_tfperf.results import BROKEN, Check, Verdict
 
 

@@ -10,13 +10,13 @@ from rich.text import Text
 
 from pytest_tfperf.cli.console import labelled
 from pytest_tfperf.cli.text_tables import number_table, profile_table
-from pytest_tfperf.report.step_verdict import steps_title
-from pytest_tfperf.report.trace_comparison import (
+from pytest_tfperf.report.comparison import (
     ComparedTrace,
     comparison_notes,
     hlo_tables,
     metric_rows,
 )
+from pytest_tfperf.report.step_verdict import steps_title
 
 
 def comparison_view(

@@ -12,9 +12,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from pytest_tfperf.report.terminal import TextLine
-from pytest_tfperf.report.text_layout import BOUNDLESS, wrapped
-from pytest_tfperf.text import without_commands
+from pytest_tfperf.report.run_text import TextLine
+from pytest_tfperf.text import BOUNDLESS, without_commands, wrapped
 
 
 def width(otherwise: int = BOUNDLESS) -> int:

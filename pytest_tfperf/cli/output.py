@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.files import replace_file
 from pytest_tfperf.json_file import indented_json
 from pytest_tfperf.results import BROKEN, FORMAT, Check, Profile, Verdict
 from pytest_tfperf.values import Json
@@ -46,6 +48,20 @@ def add_output(parser: argparse.ArgumentParser, more: str) -> None:
     """Add -v, which also shows `more`, and --json."""
     parser.add_argument("-v", "--verbose", action="count", default=0, help=f"also show {more}")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def refuse_other_ending(path: Path | None, what: str) -> None:
+    """Raise TfperfError if a page is to be written to a file whose ending is not .html."""
+    if path is not None and path.suffix.lower() != ".html":
+        raise TfperfError(f"{path}: a page of {what} ends in .html")
+
+
+def write_page(path: Path, page: str) -> None:
+    """Write a page, and raise TfperfError if it cannot be written; an old one is then unchanged."""
+    try:
+        replace_file(path, page)
+    except OSError as error:
+        raise TfperfError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def silence_libraries() -> None:

@@ -22,14 +22,14 @@ from pytest_tfperf.cli.output import (
     json_text,
     profiles_json,
     refuse,
+    refuse_other_ending,
     status_of,
+    write_page,
 )
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.report.last_run import find_last_run
 from pytest_tfperf.report.run_file import read_run, write_run
-from pytest_tfperf.report.sparkline import shows_unicode
-from pytest_tfperf.report.terminal import render
-from pytest_tfperf.report.trace_page import refuse_other_format, write_compared
+from pytest_tfperf.report.run_text import render, shows_unicode
 from pytest_tfperf.runs import Run
 from pytest_tfperf.text import for_terminal, plural
 
@@ -282,13 +282,15 @@ def _compare(options: argparse.Namespace, rest: Sequence[str]) -> int:
     if any(runs):
         run, trace = (options.before, options.after) if runs[0] else (options.after, options.before)
         raise TfperfError(f"{run} is a run file and {trace} a trace: give two of one kind")
-    refuse_other_format(options.output)
+    refuse_other_ending(options.output, "traces")
     from pytest_tfperf.cli.compare_traces import comparison_view  # numpy
-    from pytest_tfperf.report.trace_comparison import compared_json, read_compared_trace
+    from pytest_tfperf.report.comparison import compared_json, read_compared_trace
 
     before, after = read_compared_trace(options.before), read_compared_trace(options.after)
     if options.output is not None:
-        write_compared(before, after, options.output)
+        from pytest_tfperf.report.html.trace_pages import render_compared  # jinja2
+
+        write_page(options.output, render_compared(before, after))
     if options.json:
         print(json_text(compared_json(before, after)))
     else:
@@ -298,7 +300,7 @@ def _compare(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
 def _compare_runs(options: argparse.Namespace) -> int:
     from pytest_tfperf.baseline.compare_runs import compare_runs  # numpy
-    from pytest_tfperf.report.run_comparison import compared_runs_json, render_compared_runs
+    from pytest_tfperf.report.comparison import compared_runs_json, render_compared_runs
 
     before, after = _read_run(options.before), _read_run(options.after)
     compared = compare_runs(before, after)

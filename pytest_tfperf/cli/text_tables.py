@@ -9,7 +9,8 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
-from pytest_tfperf.report.text_table import BOUNDLESS, TextTable, fitted, grid, text_table
+from pytest_tfperf.report.text_table import TextTable, fitted, grid, text_table
+from pytest_tfperf.text import BOUNDLESS
 from pytest_tfperf.values import Table
 
 FEW = 5

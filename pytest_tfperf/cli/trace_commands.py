@@ -20,11 +20,12 @@ from pytest_tfperf.cli.output import (
     path_or_url,
     profiles_json,
     refuse,
+    refuse_other_ending,
+    write_page,
 )
 from pytest_tfperf.cli.traces.many_traces import add_many, analyse_many, refuse_urls
 from pytest_tfperf.cli.traces.trace_analysis import analyse_traces, report_errors
 from pytest_tfperf.errors import ExportError, LimitError
-from pytest_tfperf.report.trace_page import refuse_other_format, write_traces
 from pytest_tfperf.text import for_terminal
 
 
@@ -148,10 +149,12 @@ def _analyze(options: argparse.Namespace, rest: Sequence[str]) -> int:
     if options.into is not None or options.executor is not None or options.shard is not None:
         return analyse_many(options)
     traces = refuse_urls(options.traces)
-    refuse_other_format(options.output)
+    refuse_other_ending(options.output, "traces")
     analysed, errors = analyse_traces(traces, options.target_step_time)
     if analysed and options.output is not None:
-        write_traces(analysed, options.output)
+        from pytest_tfperf.report.html.trace_pages import render_traces  # jinja2
+
+        write_page(options.output, render_traces(analysed))
     analysed = [replace(one, profile=one.with_traced_times().plain()) for one in analysed]
     if analysed and options.json:
         print(profiles_json(one.profile for one in analysed))

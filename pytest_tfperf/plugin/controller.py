@@ -117,8 +117,7 @@ class Controller:
         if not self._tests and not self._lines:
             return
         from pytest_tfperf.plugin.conclude import summary
-        from pytest_tfperf.report.text_layout import wrapped
-        from pytest_tfperf.text import for_terminal
+        from pytest_tfperf.text import for_terminal, wrapped
 
         writer = self._config.get_terminal_writer()
         verbosity, width = self._config.get_verbosity(), writer.fullwidth

@@ -22,7 +22,7 @@ from pytest_tfperf.markers import is_profiled, is_whole
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.plugin.progress import announcer
 from pytest_tfperf.plugin.workers import n_workers
-from pytest_tfperf.report.other_python import describe_other_python
+from pytest_tfperf.report.run_text import describe_other_python
 from pytest_tfperf.stats.process_spread import Residuals, constant_spread
 from pytest_tfperf.text import and_more, plural
 from pytest_tfperf.turns.against import ItemRun, ProcessPair, RunBudget, VersionProcesses

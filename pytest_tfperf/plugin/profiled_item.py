@@ -312,7 +312,7 @@ class ProfiledItem:
             crash.message = message if short[:1].isdecimal() else short  # a number needs its test
             crash.path, crash.lineno = str(item.path), (item.location[1] or 0) + 1
         if report.passed and {"A", "P"} & set(item.config.option.reportchars):
-            from pytest_tfperf.report.results_table import results_table
+            from pytest_tfperf.report.run_text import results_table
 
             lines = "\n".join(text for text, _ in results_table([record], width=0))
             report.sections.append(("tfperf", lines))

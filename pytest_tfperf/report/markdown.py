@@ -11,8 +11,7 @@ from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.differences.difference import Difference
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.quantities import format_quantity, format_ratio
-from pytest_tfperf.report.check_counts import CheckCounts
-from pytest_tfperf.report.other_python import describe_other_python
+from pytest_tfperf.report.run_text import counted, describe_other_python
 from pytest_tfperf.results import (
     BROKEN,
     DECIDED,
@@ -92,7 +91,7 @@ def render_markdown(run: Run, most: int = MOST) -> str:
 
 
 def _head(run: Run) -> str:
-    title = f"# {_sign_of(run)} tfperf: {CheckCounts.of(check for _, check in _checks(run))}"
+    title = f"# {_sign_of(run)} tfperf: {counted(check for _, check in _checks(run))}"
     if n_failed := sum(map(_failed_otherwise, run.tests)):
         title += f"; {plural(n_failed, 'test')} failed for another reason"
     if n_unchecked := sum(test.n_unchecked for test in run.tests):

@@ -185,9 +185,7 @@ _COLUMNS: Mapping[str, Mapping[str, Any]] = {
     "padding": {"array": list[str], "bytes": list[float], "padded_bytes": list[float]},
     "memory_over_step": {"into_step_s": list[float], "held": list[float | None]},
 }
-"""
-The columns of tables that comparisons and pages read; those that may be empty may be missing too.
-"""
+"""Columns that comparisons and pages read; those that may be empty may be missing too."""
 
 
 def with_checked_details(run: Run) -> Run:

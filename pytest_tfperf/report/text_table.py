@@ -10,8 +10,6 @@ from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.text import one_line
 from pytest_tfperf.values import Column, Table
 
-BOUNDLESS = 1_000_000
-"""Columns of a file or a pipe, whose text is searched and so not cut."""
 _TREES = frozenset({"stages", "op_profile"})
 _SHARES = {
     "device_ops": "share of op time",

@@ -11,7 +11,7 @@ from pytest_tfperf.gates import _GATES, ANY, MOVED, NEVER, RISE, WORSE, Gate, ga
 from pytest_tfperf.metric_registry import METRICS, Metric
 from pytest_tfperf.report.html.page import render_html
 from pytest_tfperf.report.markdown import render_markdown
-from pytest_tfperf.report.terminal import render
+from pytest_tfperf.report.run_text import render
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.values import Value
 

@@ -17,11 +17,11 @@ from pytest_tfperf.cli.output import (
     add_command,
     json_text,
     refuse,
+    refuse_other_ending,
     silence_libraries,
+    write_page,
 )
 from pytest_tfperf.cli.text_tables import laid_out
-from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.files import replace_file
 from pytest_tfperf.report.text_table import TextTable
 from pytest_tfperf.text import for_terminal, one_line, plural
 
@@ -129,8 +129,7 @@ def _file(text: str) -> Path:
 
 def _history(options: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse(options, rest)
-    if options.output is not None and options.output.suffix.lower() != ".html":
-        raise TfperfError(f"{options.output}: a page of a history ends in .html")
+    refuse_other_ending(options.output, "a history")
     silence_libraries()
     settings = project_settings()
     address = options.store or settings.history
@@ -283,7 +282,4 @@ def _write_page(trends: Sequence[SeriesTrend], options: argparse.Namespace) -> N
         for one in trends
     ]
     facts = (f"project {options.project}, branch {options.branch}",)
-    try:
-        replace_file(options.output, render_trends(options.metric, shown, facts))
-    except OSError as error:
-        raise TfperfError(f"{options.output}: cannot be written: {error.strerror}") from error
+    write_page(options.output, render_trends(options.metric, shown, facts))

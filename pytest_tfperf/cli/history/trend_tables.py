@@ -11,7 +11,7 @@ from rich.text import Text
 
 from pytest_tfperf.cli.console import width
 from pytest_tfperf.cli.text_tables import laid_out
-from pytest_tfperf.report.sparkline import levels_of, sparkline
+from pytest_tfperf.report.run_text import levels_of, sparkline
 from pytest_tfperf.report.text_table import TextTable
 from pytest_tfperf.text import one_line, plain
 

@@ -18,7 +18,7 @@ from pytest_tfperf.cli.output import FAILED, GOOD, UNKNOWN, USAGE, json_text, si
 from pytest_tfperf.cli.phases import shown_progress
 from pytest_tfperf.errors import FleetError, TfperfError
 from pytest_tfperf.quantities import RATIO, format_quantity
-from pytest_tfperf.report.terminal import TextLine
+from pytest_tfperf.report.run_text import TextLine
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.text import for_terminal, plural
 

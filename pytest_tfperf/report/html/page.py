@@ -30,8 +30,7 @@ from pytest_tfperf.report.html.views import (
     verdict_rank,
     views_of,
 )
-from pytest_tfperf.report.other_python import describe_other_python
-from pytest_tfperf.report.terminal import count_line
+from pytest_tfperf.report.run_text import count_line, describe_other_python
 from pytest_tfperf.results import BROKEN, DECIDED, Verdict
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import elide, plural

@@ -13,6 +13,12 @@ from pytest_tfperf.baseline.level_changes import LevelChanges
 from pytest_tfperf.differences.profiles import differences
 from pytest_tfperf.metrics.multi_host import AnalysedTrace
 from pytest_tfperf.quantities import format_alike
+from pytest_tfperf.report.comparison import (
+    ComparedTrace,
+    comparison_notes,
+    hlo_tables,
+    metric_rows,
+)
 from pytest_tfperf.report.html.bars import before_after
 from pytest_tfperf.report.html.charts import RecordedRuns, history_chart
 from pytest_tfperf.report.html.page import (
@@ -24,12 +30,6 @@ from pytest_tfperf.report.html.page import (
 )
 from pytest_tfperf.report.html.views import parts_s, table_groups, views_of
 from pytest_tfperf.report.step_verdict import key_figures, steps_title, top_ops, verdict
-from pytest_tfperf.report.trace_comparison import (
-    ComparedTrace,
-    comparison_notes,
-    hlo_tables,
-    metric_rows,
-)
 from pytest_tfperf.results import Profile
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.text import elide, format_slowdown, plural

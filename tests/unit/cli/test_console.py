@@ -6,7 +6,7 @@ import pytest
 from rich.text import Text
 
 from pytest_tfperf.cli.console import labelled, new_console, styled_lines, write_out
-from pytest_tfperf.report.terminal import TextLine
+from pytest_tfperf.report.run_text import TextLine
 
 ESCAPE = "\x1b["
 

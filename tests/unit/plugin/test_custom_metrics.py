@@ -20,7 +20,7 @@ from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.errors import LimitError, MetricError, TfperfError, UnknownMetric
 from pytest_tfperf.metric_registry import Metric
 from pytest_tfperf.plugin.registry import Registry
-from pytest_tfperf.report.terminal import render
+from pytest_tfperf.report.run_text import render
 from pytest_tfperf.results import Profile
 from pytest_tfperf.runs import Run
 from pytest_tfperf.values import Source

@@ -8,7 +8,7 @@ from helpers.paths import ROOT
 
 from pytest_tfperf.report.html.page import render_html
 from pytest_tfperf.report.markdown import render_markdown
-from pytest_tfperf.report.other_python import describe_other_python
+from pytest_tfperf.report.run_text import describe_other_python
 
 PYTHON = "/other/bin/python"
 

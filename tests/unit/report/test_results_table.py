@@ -9,7 +9,7 @@ from helpers.builders import check, profile, record_of, value
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.metric_registry import Metric
-from pytest_tfperf.report.results_table import results_table
+from pytest_tfperf.report.run_text import results_table
 from pytest_tfperf.results import Verdict
 
 LONG = "TestModels::test_train_step[resnet50-batch_size_256-mixed_bfloat16]"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from helpers.builders import profile
 from helpers.sample_run import steps
 
-from pytest_tfperf.report.sparkline import share_bar, shows_unicode, sparkline, step_line
+from pytest_tfperf.report.run_text import share_bar, shows_unicode, sparkline, step_line
 
 
 def test_a_bar_has_the_shares_of_its_parts():

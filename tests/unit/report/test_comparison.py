@@ -7,7 +7,7 @@ from helpers.builders import LAPTOP, profile, record_of, run_of
 from helpers.golden import assert_golden
 
 from pytest_tfperf.baseline.compare_runs import compare_runs
-from pytest_tfperf.report.run_comparison import compared_runs_json, render_compared_runs
+from pytest_tfperf.report.comparison import compared_runs_json, render_compared_runs
 from pytest_tfperf.values import PARTS, Column, Step, Table
 
 NEWER = {**LAPTOP, "setting": {"tensorflow": "2.21.1", "precision": "float32"}}

@@ -9,8 +9,7 @@ from helpers.golden import assert_golden
 from helpers.sample_run import FAILED, PASSED
 from helpers.sample_run import a_run as shown_run
 
-from pytest_tfperf.report.results_table import results_table
-from pytest_tfperf.report.terminal import count_line, render
+from pytest_tfperf.report.run_text import count_line, render, results_table
 from pytest_tfperf.runs import Run
 from pytest_tfperf.values import COMPARISON, Table, titled_columns
 

@@ -1,0 +1,577 @@
+"""
+A run as text for a terminal: a table of metrics, the checks that did not pass, the count.
+
+With these come the lines that other reports show too: counts of checks, another Python, a step as
+a bar and its blocks as a sparkline.
+"""
+
+from __future__ import annotations
+
+import codecs
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pytest_tfperf.checks.roots import causes
+from pytest_tfperf.metric_registry import METRICS
+from pytest_tfperf.quantities import (
+    RATIO,
+    SECONDS,
+    SHARE,
+    format_alike,
+    format_factor,
+    format_quantity,
+)
+from pytest_tfperf.report.step_verdict import parts_of
+from pytest_tfperf.report.text_table import TextTable, grid
+from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict, worst_first
+from pytest_tfperf.runs import ProfiledTest, Run
+from pytest_tfperf.summary import shown_value, summary_metrics
+from pytest_tfperf.text import (
+    BOUNDLESS,
+    Labelled,
+    and_more,
+    elide,
+    format_slowdown,
+    one_line,
+    plural,
+)
+from pytest_tfperf.values import COMPARISON
+
+_NAME_WIDTH = 48
+_NAMED_CHECKS = 3
+_VERDICT = 13  # columns
+
+
+class TextLine(NamedTuple):
+    """One line of output."""
+
+    text: str
+    colour: str | None = None
+    """`green`, `red`, `yellow`, or None."""
+    deeper: int = 2
+    """Columns by which its continuation is indented in a narrow terminal."""
+
+
+def render(
+    run: Run,
+    width: int,
+    verbosity: int,
+    failures_shown: bool = False,
+    ascii_only: bool = False,
+) -> list[TextLine]:
+    """
+    Render a run.
+
+    Args:
+        run: The run.
+        width: Columns of the terminal; with `BOUNDLESS` names are whole.
+        verbosity: Below 0 only the count is shown. At 0 also the table, the checks that are not
+            decided, changes, and notes on checked values. Of undecided checks with the same text
+            only the first is shown. Above 0 all checks and notes are, and each step in a line.
+        failures_shown: True if pytest shows the messages of failed tests. Then the checks that
+            failed are not repeated.
+        ascii_only: True to draw with ASCII characters only.
+    """
+    if verbosity < 0:
+        return [count_line(run.tests)]
+    lines = [TextLine(text, colour) for text, colour in results_table(run.tests, width)]
+    lines += [TextLine(text) for test in run.tests for text in _comparisons(test)]
+    alike = (
+        Counter(_verdict_and_headline(check) for test in run.tests for check in test.checks)
+        if verbosity == 0
+        else Counter()
+    )
+    for test in run.tests:
+        if verbosity == 0:
+            lines += _checks(test, alike, _shown_by_pytest(test, failures_shown))
+        else:
+            lines += _all_checks(test)
+        lines += _noise(test, verbosity > 0)
+        lines += [
+            TextLine(f"{profile_title(test, profile)}: {profile.ended}", "yellow")
+            for profile in test.profiles
+            if profile.ended
+        ]
+        if verbosity > 0:
+            lines += _steps(test, ascii_only)
+            lines += [
+                TextLine(f"{profile_title(test, profile)}: {note}")
+                for profile in test.profiles
+                for note in profile.notes
+                if note not in profile.interference and ("note", note) not in _told(test)
+            ]
+    if verbosity == 0:
+        lines += _notes(run.tests, failures_shown)
+    lines += [TextLine(f"tfperf: {sentence}", "yellow") for sentence in run.not_checked]
+    return [*lines, count_line(run.tests, width if width >= BOUNDLESS else _NAME_WIDTH)]
+
+
+def count_line(tests: Sequence[ProfiledTest], name_width: int = _NAME_WIDTH) -> TextLine:
+    """
+    `tfperf: 39 checks passed, 2 failed, 3 not decided: ...`, with their names.
+
+    Args:
+        tests: The tests.
+        name_width: Characters of a test's name.
+    """
+    checks = [(test, check) for test in tests for check in test.checks]
+    counts = counted(check for _, check in checks)
+    text = f"tfperf: {counts if checks else 'no limits, and nothing to compare with'}"
+    undecided = [
+        f"{check.metric} {check.verdict.value} in {elide(test.key, name_width)}"
+        for test, check in checks
+        if check.verdict not in DECIDED
+    ]
+    if undecided:
+        text = f"{text}: {and_more(undecided, _NAMED_CHECKS)}"
+    if n_unchecked := sum(test.n_unchecked for test in tests):
+        text = f"{text}; {plural(n_unchecked, 'limit')} not checked, run without --tfperf-only"
+    if any(check.verdict in BROKEN for _, check in checks):
+        return TextLine(text, "red")
+    return TextLine(text, "yellow" if undecided or n_unchecked else "green")
+
+
+def _comparisons(test: ProfiledTest) -> Iterator[str]:
+    """Render each comparison of variants, in a line for each variant but the first."""
+    for profile in test.profiles:
+        table = profile.tables.get(COMPARISON)
+        titles = [column.title for column in table.columns] if table else []
+        for row in table.rows if table else ():
+            if titles[1:] and row[0] == f"against {titles[1]}":
+                for name, ratio in zip(titles[2:], row[2:], strict=True):
+                    yield f"{test.key}: {name} is {ratio}, against {titles[1]}"
+
+
+def _checks(
+    test: ProfiledTest, alike: Counter[tuple[Verdict, str]], told: frozenset[Verdict]
+) -> Iterator[TextLine]:
+    """
+    Render checks that did not pass and changes that do not gate, in one line each.
+
+    Args:
+        test: The test.
+        alike: Numbers of equal checks of all tests; of undecided ones only the first is shown.
+        told: Verdicts of checks that pytest has shown with the failure.
+    """
+    for check in worst_first(causes(test.checks)):
+        if check.verdict in told:
+            continue
+        is_open = check.verdict not in BROKEN | DECIDED
+        n_alike = alike.pop(_verdict_and_headline(check), 0) if is_open else 1
+        if (check.verdict is not Verdict.PASS or check.is_shown_change) and n_alike:
+            yield _first(test, check, f" and {n_alike - 1} more" if n_alike > 1 else "")
+
+
+def _steps(test: ProfiledTest, ascii_only: bool) -> Iterator[TextLine]:
+    """Render the step of each profile: its parts, and its timed blocks."""
+    for profile in test.profiles:
+        if line := step_line(profile, ascii_only):
+            yield TextLine(f"{profile_title(test, profile)}: {line}")
+
+
+def _all_checks(test: ProfiledTest) -> Iterator[TextLine]:
+    for check in test.checks:
+        yield _first(test, check)
+        for line in check.message.splitlines()[1:]:
+            yield TextLine(f"{'':<12} {line}", colour(check))
+
+
+def _shown_by_pytest(test: ProfiledTest, failures_shown: bool) -> frozenset[Verdict]:
+    return BROKEN if failures_shown and test.outcome == "failed" else frozenset()
+
+
+def _told(test: ProfiledTest) -> set[Labelled]:
+    """Return the lines below all checks of a test."""
+    return {line for check in test.checks for line in check.details}
+
+
+def _notes(tests: Sequence[ProfiledTest], failures_shown: bool) -> Iterator[TextLine]:
+    """Render each note on checked values once, unless pytest has shown it with a failure."""
+    titles: dict[tuple[str, str], list[str]] = {}
+    for test in tests:
+        told = _shown_by_pytest(test, failures_shown)
+        for check in causes(test.checks):
+            for label, text in check.details:
+                if label == "note" and check.verdict not in told:
+                    title = f"{test.key}/{check.profile}" if check.profile else test.key
+                    titles.setdefault((check.metric, text), []).append(title)
+    for (metric, text), of in titles.items():
+        others = f" and {len(of) - 1} more" if len(of) > 1 else ""
+        yield TextLine(f"{of[0]}{others}: {metric}: {text}", "yellow")
+
+
+def _noise(test: ProfiledTest, with_advice: bool) -> Iterator[TextLine]:
+    """Render remarks on interference, with the step time that they concern."""
+    for profile in test.profiles:
+        for remark in profile.interference:
+            value = profile.metrics.get("step_time")
+            time = f"step_time {shown_value(value, SECONDS)}"
+            shown = remark if with_advice else remark.partition(": ")[0]
+            yield TextLine(f"{profile_title(test, profile)}: {time}: {shown}", "yellow")
+
+
+def _first(test: ProfiledTest, check: Check, others: str = "") -> TextLine:
+    """Render a check in one line: verdict, test and sentence."""
+    where = f"{test.nodeid} [{check.profile}]" if check.profile else test.nodeid
+    return TextLine(
+        f"{check.word:<12} {where}{others}: {_verdict_and_headline(check)[1]}",
+        colour(check),
+        _VERDICT,
+    )
+
+
+def _verdict_and_headline(check: Check) -> tuple[Verdict, str]:
+    return check.verdict, check.sentence.partition("\n")[0]
+
+
+def colour(check: Check) -> str | None:
+    """
+    Return red for a check that fails a test, yellow for an undecided one, green for others.
+
+    A change that is shown only has none.
+    """
+    if check.verdict in BROKEN:
+        return "red"
+    if check.is_shown_change:
+        return None
+    return "green" if check.verdict in DECIDED else "yellow"
+
+
+# the table of what tests limit or compare
+
+_SIGNS = {"max": "≤", "min": "≥", "equal": "="}
+_TITLES = ("metric", "value", "before", "change", "limit", "margin")
+_INDENT = "  "
+_FEWEST = 2  # columns
+_UNCHANGED = format_factor(1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One metric of a profile."""
+
+    metric: str
+    value: str
+    before: str = ""
+    """Value of the baseline or the git ref."""
+    change: str = ""
+    """Change since then."""
+    limit: str = ""
+    """Limit with its sign."""
+    margin: str = ""
+    """Distance to the limit as a share of it, or the verdict of a limit that is not kept."""
+    verdict: Verdict = Verdict.PASS
+    """Verdict on the metric."""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The cells of all columns."""
+        return self.metric, self.value, self.before, self.change, self.limit, self.margin
+
+    @property
+    def colour(self) -> str | None:
+        """Red for a broken check, yellow for an undecided one."""
+        if self.verdict in BROKEN:
+            return "red"
+        return None if self.verdict in DECIDED else "yellow"
+
+
+def results_table(tests: Iterable[ProfiledTest], width: int) -> list[tuple[str, str | None]]:
+    """
+    Lay out the table, with names of tests in a column or, if one is too long, above their rows.
+
+    Args:
+        tests: The profiled tests.
+        width: Columns of the terminal; 0 if they do not matter. A narrow table loses columns.
+
+    Returns:
+        Lines with their colour, which may be None.
+    """
+    groups = [
+        (profile_title(test, profile), list(_rows(test, profile)))
+        for test in tests
+        for profile in test.profiles
+    ]
+    rows = [row for _, found in groups for row in found]
+    if not rows:
+        return []
+    shown = [n for n in range(len(_TITLES)) if any(row.cells[n] for row in rows)]
+    head, body = _laid_out(rows, shown)
+    name_width = max(len(title) for title, _ in [("test", ()), *groups])
+    if name_width + len(_INDENT) + len(head[-1]) <= width:
+        return _beside(groups, head, body, name_width)
+    while len(shown) > _FEWEST and len(_INDENT) + len(head[-1]) > width > 0:
+        shown.pop()
+        head, body = _laid_out(rows, shown)
+    return _above(groups, head, body)
+
+
+def profile_title(test: ProfiledTest, profile: Profile) -> str:
+    """Return the name of a profile: that of its test, and its own if it has one."""
+    return one_line(f"{test.key}/{profile.name}" if profile.name else test.key)
+
+
+_Groups = Sequence[tuple[str, Sequence[_Row]]]
+
+
+def _laid_out(rows: Sequence[_Row], shown: Sequence[int]) -> tuple[list[str], list[str]]:
+    """Return the lines of titles and rule, and a line for each row."""
+    cells = [[row.cells[n] for n in shown] for row in rows]
+    return grid(TextTable([_TITLES[n] for n in shown], cells, [n > 0 for n in shown]))
+
+
+def _beside(
+    groups: _Groups, head: Sequence[str], body: Sequence[str], name_width: int
+) -> list[tuple[str, str | None]]:
+    """Put each name beside the first row of its profile."""
+    rule = "-" * name_width
+    lines: list[tuple[str, str | None]] = [
+        (f"{name:<{name_width}}{_INDENT}{text}".rstrip(), None)
+        for name, text in zip(("test", rule), head, strict=True)
+    ]
+    texts = iter(body)
+    for name, rows in groups:
+        for n, row in enumerate(rows):
+            first = name if n == 0 else ""
+            lines.append((f"{first:<{name_width}}{_INDENT}{next(texts)}".rstrip(), row.colour))
+    return lines
+
+
+def _above(
+    groups: _Groups, head: Sequence[str], body: Sequence[str]
+) -> list[tuple[str, str | None]]:
+    """Put each name above the rows of its profile."""
+    lines: list[tuple[str, str | None]] = [(f"{_INDENT}{text}".rstrip(), None) for text in head]
+    texts = iter(body)
+    for name, rows in groups:
+        lines.append((name, None))
+        lines += [(f"{_INDENT}{next(texts)}".rstrip(), row.colour) for row in rows]
+    return lines
+
+
+def _rows(test: ProfiledTest, profile: Profile) -> Iterator[_Row]:
+    """Yield a row for each metric that is limited or changed, and for the step time."""
+    checks: dict[str, list[Check]] = {}
+    for check in test.checks:
+        if check.profile == profile.name and _is_asked(check):
+            checks.setdefault(check.metric, []).append(check)
+    seen = [name for name in profile.registry if name in checks]
+    is_variant = any(profile.name in titles for titles in _variants(test))
+    step_time = profile.metrics.get("step_time")
+    timed = step_time is not None and step_time.number is not None
+    if "step_time" not in checks and timed and not is_variant:
+        seen.insert(0, "step_time")
+    for name in seen:
+        yield from _rows_of(profile, name, checks.get(name, []))
+    if not checks:
+        yield from _others(profile)
+
+
+def _variants(test: ProfiledTest) -> Iterator[tuple[str, ...]]:
+    """Yield the variants of each comparison, whose own lines show times measured in turns."""
+    for profile in test.profiles:
+        table = profile.tables.get(COMPARISON)
+        if table is not None:
+            yield tuple(column.title for column in table.columns[1:])
+
+
+def _is_asked(check: Check) -> bool:
+    """Return whether the table shows a check: a limit, a step time or a change."""
+    if check.kind == "limit" or check.is_of_step_time:
+        return True
+    if check.ratio is not None and check.verdict is Verdict.PASS:
+        return format_factor(check.ratio) != _UNCHANGED
+    return check.detail.get("before") != check.detail.get("after")
+
+
+def _rows_of(profile: Profile, name: str, checks: Sequence[Check]) -> Iterator[_Row]:
+    """Yield the rows of a metric: one, or more if it has more than one limit or comparison."""
+    limits = [check for check in checks if check.kind == "limit"]
+    compared = [check for check in checks if check.kind != "limit"]
+    value = _value_beside(profile, name, compared)
+    for n in range(max(len(limits), len(compared), 1)):
+        limit = limits[n] if n < len(limits) else None
+        other = compared[n] if n < len(compared) else None
+        before, change = _change(profile, other) if other else ("", "")
+        bound, margin = _margin(profile, limit) if limit else ("", "")
+        verdicts = [check.verdict for check in (limit, other) if check]
+        yield _Row(
+            metric=name if n == 0 else "",
+            value=value if n == 0 else "",
+            before=before,
+            change=change,
+            limit=bound,
+            margin=margin,
+            verdict=min(verdicts, key=list(Verdict).index, default=Verdict.PASS),
+        )
+
+
+def _others(profile: Profile) -> Iterator[_Row]:
+    """Yield rows of telling metrics that nobody asked for and that are not zero."""
+    for name in (*summary_metrics(), *profile.own):
+        value = profile.metrics.get(name)
+        if value is not None and value.number and name != "step_time":
+            yield _Row(metric=name, value=_cell(profile, name))
+
+
+def _cell(profile: Profile, name: str) -> str:
+    value = profile.metrics.get(name)  # a run file of an earlier version may lack it
+    return shown_value(value, profile.registry[name].unit)
+
+
+def _value_beside(profile: Profile, name: str, compared: Sequence[Check]) -> str:
+    """Return the value of a metric; of a paired step time the one that the decision compares."""
+    turns = [check for check in compared if check.is_of_step_time and check.kind == "against"]
+    after = turns[0].detail.get("after") if turns else None
+    if after is None:
+        return _cell(profile, name)
+    return format_quantity(after, profile.registry[name].unit)
+
+
+def _change(profile: Profile, check: Check) -> tuple[str, str]:
+    """Return the value before, and the change since."""
+    before, after, ratio = check.detail.get("before"), check.detail.get("after"), check.ratio
+    if before is None:
+        return "", check.verdict.value
+    row = profile.registry.get(check.metric) or METRICS[check.metric]
+    shown, _ = format_alike(before, before if after is None else after, row.unit)
+    if ratio is None or (check.is_of_step_time and ratio <= 0):
+        return shown, ""
+    if check.is_of_step_time:
+        return shown, format_slowdown(ratio)
+    return shown, format_factor(ratio)
+
+
+def _margin(profile: Profile, check: Check) -> tuple[str, str]:
+    """Return the limit with its sign, and the distance to it as a share of the limit."""
+    detail = check.detail
+    if not {"bound", "relation"} <= detail.keys():  # a run file of an earlier version
+        return check.wanted, check.verdict.value
+    unit = profile.registry[check.metric].unit
+    bound, relation = detail["bound"], detail["relation"]
+    shown = f"{_SIGNS[relation]} {format_quantity(bound, unit)}"
+    if check.verdict is not Verdict.PASS:
+        return shown, check.verdict.value
+    value = profile.metrics.get(check.metric)  # a run file of another program may lack it
+    if value is None or value.number is None or relation == "equal" or not bound:
+        return shown, "ok"
+    distance = 1 - value.high() / bound if relation == "max" else value.low() / bound - 1
+    return shown, format_quantity(distance, RATIO)
+
+
+# a step in one line: its parts as a bar, and its timed blocks as a sparkline
+
+_BAR_WIDTH, _MOST_BLOCKS = 24, 24  # characters
+_BAR, _ASCII_BAR = "█▓▒░·", "#=+-."
+_LEVELS, _ASCII_LEVELS = "▁▂▃▄▅▆▇█", "_.-=+*%#"
+_NAMED_PARTS = 3
+_FLAT = 0.02  # a range below this share of the median is shown as equal blocks
+
+
+def shows_unicode(encoding: str | None) -> bool:
+    """Return whether a stream of this encoding can write the characters of a bar."""
+    try:
+        codecs.encode(_BAR + _LEVELS, encoding or "ascii")
+    except (LookupError, UnicodeError):
+        return False
+    return True
+
+
+def levels_of(encoding: str | None) -> str:
+    """Return the characters of a sparkline that a stream of this encoding can write."""
+    return _LEVELS if shows_unicode(encoding) else _ASCII_LEVELS
+
+
+def step_line(profile: Profile, ascii_only: bool) -> str:
+    """
+    Return the parts of the traced steps and the timed blocks of a profile, empty without either.
+
+    Args:
+        profile: The profile.
+        ascii_only: True to use ASCII characters only.
+    """
+    parts = parts_of(profile)
+    texts = []
+    if parts:
+        named = ", ".join(
+            f"{part.title} {format_quantity(part.share, SHARE)}" for part in parts[:_NAMED_PARTS]
+        )
+        shares = [part.share for part in parts]
+        texts.append(f"{share_bar(shares, _ASCII_BAR if ascii_only else _BAR)} {named}")
+    if profile.blocks_s:
+        low, high = (format_quantity(end(profile.blocks_s), SECONDS) for end in (min, max))
+        times = low if low == high else f"{low} to {high}"
+        levels = _ASCII_LEVELS if ascii_only else _LEVELS
+        texts.append(f"{sparkline(profile.blocks_s, levels)} blocks, {times}")
+    return "; ".join(texts)
+
+
+def share_bar(shares: Sequence[float], glyphs: str) -> str:
+    """
+    Draw shares of a whole side by side, each with its glyph; the last glyph serves all others.
+
+    Args:
+        shares: The shares, the largest first.
+        glyphs: Characters, one for each share.
+    """
+    whole = sum(shares)
+    edges = [round(_BAR_WIDTH * sum(shares[: n + 1]) / whole) for n in range(len(shares))]
+    starts = [0, *edges]
+    return "".join(
+        glyphs[min(n, len(glyphs) - 1)] * (end - start)
+        for n, (start, end) in enumerate(zip(starts, edges, strict=False))
+    )
+
+
+def sparkline(values: Sequence[float], levels: str) -> str:
+    """
+    Draw values as a line of characters, the lowest value at the lowest level.
+
+    Args:
+        values: The values; of many, neighbours are drawn as their median.
+        levels: Characters from low to high.
+    """
+    n = min(len(values), _MOST_BLOCKS)
+    bounds = [round(len(values) * place / n) for place in range(n + 1)]
+    drawn = [statistics.median(values[bounds[k] : bounds[k + 1]]) for k in range(n)]
+    low, high = min(drawn), max(drawn)
+    if high - low <= _FLAT * statistics.median(drawn):
+        return levels[0] * n
+    return "".join(
+        levels[min(int((value - low) / (high - low) * len(levels)), len(levels) - 1)]
+        for value in drawn
+    )
+
+
+# lines that other reports show too
+
+
+def counted(checks: Iterable[Check]) -> str:
+    """Count checks by their verdicts: `39 checks passed, 2 failed, 3 not decided`."""
+    verdicts = [check.verdict for check in checks]
+    n_decided = sum(verdict in DECIDED for verdict in verdicts)
+    n_failed = sum(verdict in (Verdict.FAIL, Verdict.REGRESSION) for verdict in verdicts)
+    texts = [f"{plural(n_decided - n_failed, 'check')} passed"]
+    texts += [f"{n_failed} failed"] if n_failed else []
+    n_open = len(verdicts) - n_decided
+    return ", ".join([*texts, f"{n_open} not decided"] if n_open else texts)
+
+
+_NAMED_PACKAGES = 20  # a run file has all
+
+
+def describe_other_python(environment: Mapping[str, Any], most: int = _NAMED_PACKAGES) -> str:
+    """Name what a test was compared with, and the packages that differ; empty with one Python."""
+    other = environment.get("against")
+    if other is None:
+        return ""
+    python = f" ({other['python']})" if other["name"] != other["python"] else ""
+    changed = [
+        f"{name} {versions['before'] or 'none'} → {versions['after'] or 'none'}"
+        for name, versions in other["packages"].items()
+    ]
+    packages = and_more(changed, most) if changed else "the same packages"
+    return f"{other['name']}{python}: {packages}"
