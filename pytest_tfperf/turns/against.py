@@ -48,7 +48,7 @@ from pytest_tfperf.turns.versions import Target, find_versions, pytest_run
 from pytest_tfperf.values import Json, Unknown
 
 _ROOM = 1.5
-"""Memory that stays available while pairs wait, in multiples of what the largest one holds."""
+"""Memory that stays available while pairs wait, in multiples of what the first one holds."""
 
 
 class RunBudget:
@@ -531,8 +531,9 @@ class VersionProcesses:
     def make_room(self) -> None:
         """End pairs after the second, the last one first, until there is memory for another one."""
         while later := [key for key in self._pairs if key[1] > 1]:
+            firsts = [pair for (_, n), pair in self._pairs.items() if n == 0]
             left = available_bytes()
-            if left is not None and left > _ROOM * max(map(_held_by, self._pairs.values())):
+            if left is not None and left > _ROOM * max(map(_held_by, firsts), default=0):
                 return
             self.end_pair(*max(later, key=lambda key: key[1]))
 
