@@ -11,7 +11,7 @@ from rich.tree import Tree
 
 from pytest_tfperf.report.text_table import TextTable, fitted, grid, text_table
 from pytest_tfperf.text import BOUNDLESS
-from pytest_tfperf.values import Table
+from pytest_tfperf.values import Cell, Table
 
 FEW = 5
 """Rows of a table without -v."""
@@ -81,7 +81,7 @@ def profile_table(
         yield Text(f"and {left} more{flag}", style="dim")
 
 
-def _extremes(table: Table) -> tuple[tuple[object, ...], ...]:
+def _extremes(table: Table) -> tuple[tuple[Cell, ...], ...]:
     """Return the rows of the smallest and largest last column, and the last row."""
     known = [row for row in table.rows if isinstance(row[-1], (int, float))]
     if not known:
