@@ -25,9 +25,10 @@ from pytest_tfperf.plugin.workers import n_workers
 from pytest_tfperf.report.run_text import describe_other_python
 from pytest_tfperf.stats.process_spread import Residuals, constant_spread
 from pytest_tfperf.text import and_more, plural
-from pytest_tfperf.turns.against import ItemRun, ProcessPair, RunBudget, VersionProcesses
+from pytest_tfperf.turns.against import ItemRun, RunBudget
 from pytest_tfperf.turns.children import naming_awaited
 from pytest_tfperf.turns.names import COORDINATOR
+from pytest_tfperf.turns.pairs import ProcessPair, VersionProcesses
 from pytest_tfperf.turns.pytest_child import ProcessLost
 from pytest_tfperf.turns.reports import failed_report, log_reports, record_warning, report_from
 from pytest_tfperf.turns.spread_store import store_residuals, stored_residuals

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from time import perf_counter
 
 import pytest
@@ -16,18 +13,15 @@ import pytest
 from pytest_tfperf.checks.limits import STRUCTURAL
 from pytest_tfperf.errors import CaptureError, PairedError
 from pytest_tfperf.machine.conditions import other_load, read_cpu
-from pytest_tfperf.machine.cores import pinned, split_cores
+from pytest_tfperf.machine.cores import pinned
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.machine.locks import held
-from pytest_tfperf.machine.memory import available_bytes, private_bytes
 from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.results import Check, Verdict
 from pytest_tfperf.stats.process_spread import Residuals, for_other_tests, residuals
 from pytest_tfperf.stats.sequential import LEAST_TURNS, PAIR_S, has_enough_turns
 from pytest_tfperf.turns.children import naming_awaited
-from pytest_tfperf.turns.cleanup import Cleanup
 from pytest_tfperf.turns.messages import Ended, Judged, Stopped
-from pytest_tfperf.turns.names import node_key
 from pytest_tfperf.turns.paired_test import (
     LaterTurns,
     PairedTest,
@@ -41,14 +35,11 @@ from pytest_tfperf.turns.paired_test import (
     run_turns,
     time_when_ready,
 )
-from pytest_tfperf.turns.pytest_child import ChildProcess, PytestRun, start_pytest
+from pytest_tfperf.turns.pairs import ProcessPair, VersionProcesses
+from pytest_tfperf.turns.pytest_child import ChildProcess
 from pytest_tfperf.turns.reports import last_lines, report_from
 from pytest_tfperf.turns.verdicts import Terms, absent_check, undecided, verdicts
-from pytest_tfperf.turns.versions import Target, find_versions, pytest_run
 from pytest_tfperf.values import Json, Unknown
-
-_ROOM = 1.5
-"""Memory that stays available while pairs wait, in multiples of what the first one holds."""
 
 
 class RunBudget:
@@ -417,271 +408,3 @@ def _unknown(text: str, advice: str = "") -> Check:
 
 def _new(text: str) -> Check:
     return absent_check(Verdict.NEW, text)
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessPair:
-    """A process for each version; that of the ref is Unknown if it could not start."""
-
-    tree: ChildProcess
-    """The working tree's process."""
-    ref: ChildProcess | Unknown
-    """The ref's process."""
-
-    @property
-    def processes(self) -> list[ChildProcess]:
-        """The processes that could start."""
-        return [self.tree] if isinstance(self.ref, Unknown) else [self.tree, self.ref]
-
-    @property
-    def is_whole(self) -> bool:
-        """True if none of the processes has ended."""
-        return not any(process.has_ended for process in self.processes)
-
-    def ref_with(self, test: str | None) -> ChildProcess | None:
-        """Return the ref's process if it has collected a test."""
-        if isinstance(self.ref, Unknown) or test not in self.ref.collected:
-            return None
-        return self.ref
-
-    def close(self) -> None:
-        """End the processes in order, or else at once."""
-        for process in self.processes:
-            process.close()
-
-    def interrupt(self) -> None:
-        """End the processes as Ctrl-C does."""
-        for process in self.processes:
-            process.interrupt()
-
-
-def _held_by(pair: ProcessPair) -> int:
-    """Return the bytes of memory that a pair holds."""
-    return private_bytes([process.pid for process in pair.processes])
-
-
-class VersionProcesses:
-    """
-    Writes the ref's files, starts processes for both versions, and keeps pairs for later tests.
-
-    TensorFlow reads XLA's flags when it starts. So tests with autocluster=True (`clustered`) have
-    pairs of their own. Their first pair runs all tests. The second one runs those that the first
-    leaves undecided; it starts together with the first, so that TensorFlow's start costs little
-    time. Each further pair runs those that the pairs before leave undecided. All of them stay for
-    later tests, stopped while they wait, as long as there is memory for another pair.
-
-    Args:
-        config: The run's configuration.
-        target: What is compared with.
-        starts_ahead: Whether a second pair starts with the first.
-
-    Raises:
-        PairedError: If the ref's files cannot be written, or another Python is not fit.
-    """
-
-    def __init__(self, config: pytest.Config, target: Target, starts_ahead: bool = False) -> None:
-        self.coordinator_cores, self.cores = split_cores()
-        self._config, self._starts_ahead = config, starts_ahead
-        self._pairs: dict[tuple[bool, int], ProcessPair] = {}
-        self.start_s = 0.0
-        """Seconds that the last start of processes took."""
-        self._cleanup = Cleanup()
-        try:
-            self.versions = find_versions(config, target, self._cleanup.folder)
-        except BaseException:
-            self._cleanup.close()
-            raise
-        self._order = [True, False]  # is the working tree's, for each process of a pair
-        random.SystemRandom().shuffle(self._order)
-
-    def key(self, item: pytest.Item) -> str:
-        """Return the node key of a test in both versions."""
-        return node_key(item, self.versions.tree.root)
-
-    def pair(self, clustered: bool, items: Sequence[pytest.Item], n: int = 0) -> ProcessPair:
-        """
-        Return the pair of the test before, or a new one if there is none or a process has ended.
-
-        Args:
-            clustered: True for tests with autocluster=True.
-            items: All tests that run in the pair.
-            n: Number of the pair among those of a test, from 0.
-
-        Raises:
-            PairedError: If the working tree's process cannot start.
-        """
-        if not self.is_started(clustered, n):
-            if (ended := self._pairs.pop((clustered, n), None)) is not None:
-                ended.close()
-            began = perf_counter()
-            self._pairs[clustered, n] = self._new_pair(clustered, items, n)
-            self.start_s = perf_counter() - began
-        return self._pairs[clustered, n]
-
-    def is_started(self, clustered: bool, n: int) -> bool:
-        """Return whether `pair` has a pair, and starts none."""
-        pair = self._pairs.get((clustered, n))
-        return pair is not None and pair.is_whole
-
-    def end_pair(self, clustered: bool, n: int) -> None:
-        """End a pair, if there is one, as Ctrl-C does."""
-        if (pair := self._pairs.pop((clustered, n), None)) is not None:
-            pair.interrupt()
-
-    def make_room(self) -> None:
-        """End pairs after the second, the last one first, until there is memory for another one."""
-        while later := [key for key in self._pairs if key[1] > 1]:
-            firsts = [pair for (_, n), pair in self._pairs.items() if n == 0]
-            left = available_bytes()
-            if left is not None and left > _ROOM * max(map(_held_by, firsts), default=0):
-                return
-            self.end_pair(*max(later, key=lambda key: key[1]))
-
-    def _new_pair(self, clustered: bool, items: Sequence[pytest.Item], n: int) -> ProcessPair:
-        """Start a pair and await it; the first one together with the second."""
-        if n > 1:
-            self.make_room()
-        first = self._start(clustered, items, n, self.cores)
-        if n > 0 or not self._starts_ahead or (clustered, 1) in self._pairs:
-            return first.ready()
-        with first.killed_on_error():
-            second = self._start(clustered, items, 1, self._cores_ahead())
-        with ExitStack() as unless_ready:
-            unless_ready.callback(first.kill)
-            unless_ready.callback(second.kill)
-            pair = first.ready()
-            with suppress(PairedError):  # it shows again where the second pair is wanted
-                self._pairs[clustered, 1] = second.ready()
-                for process in self._pairs[clustered, 1].processes:
-                    process.move_to(self.cores)
-            unless_ready.pop_all()
-        return pair
-
-    def _cores_ahead(self) -> Sequence[int]:
-        """
-        Return the cores on which the second pair starts while the first one does.
-
-        TensorFlow sizes its thread pools by the number of cores that it starts on. So the
-        coordinator's core serves only where the pairs have no more cores than that.
-        """
-        alike = len(self.coordinator_cores) == len(self.cores)
-        return self.coordinator_cores if alike else self.cores
-
-    def _start(
-        self, clustered: bool, items: Sequence[pytest.Item], n: int, cores: Sequence[int]
-    ) -> _StartingPair:
-        """
-        Start two processes that collect the files of some tests at the same time.
-
-        The first pair starts in random order, the second in reverse, and so on. Of two processes
-        of the same code, the one that started well before the other was 0.3 % slower (22 pairs of
-        either order). So a second pair does not favour the version that the first one did.
-
-        Args:
-            clustered: True for tests with autocluster=True.
-            items: The tests.
-            n: Number of the pair among those of a test.
-            cores: Cores that the processes start on; empty for any.
-
-        Raises:
-            PairedError: If the working tree's process cannot start.
-        """
-        root = self.versions.tree.root
-        files = sorted({Path(os.path.relpath(item.path, root)).as_posix() for item in items})
-        starting = _StartingPair()
-        with starting.killed_on_error():
-            for is_tree in self._order[:: -1 if n % 2 else 1]:
-                run = pytest_run(self._config, self.versions, is_tree, files, clustered, n == 0)
-                starting.start(is_tree, replace(run, cores=cores), self._cleanup)
-        return starting
-
-    def only_on_ref(self) -> list[str]:
-        """Return the profiled tests that the ref's processes alone have collected."""
-        return sorted(
-            {
-                test
-                for (_, n), pair in self._pairs.items()
-                if n == 0 and not isinstance(pair.ref, Unknown)
-                for test in pair.ref.profiled
-                if test not in pair.tree.collected
-            }
-        )
-
-    def interrupt(self) -> None:
-        """End all processes as Ctrl-C does."""
-        for pair in self._pairs.values():
-            pair.interrupt()
-        self._pairs.clear()
-
-    def close(self) -> None:
-        """End all processes in order, or else at once, and remove the ref's files."""
-        try:
-            for pair in self._pairs.values():
-                pair.close()
-        finally:
-            self._cleanup.close()
-
-
-class _StartingPair:
-    """Two processes that start, and collect at the same time."""
-
-    def __init__(self) -> None:
-        self._started: dict[bool, ChildProcess] = {}
-        self._why = ""
-
-    def start(self, is_tree: bool, run: PytestRun, cleanup: Cleanup) -> None:
-        """
-        Start the process of a version; that of the ref may fail.
-
-        Args:
-            is_tree: True for the working tree.
-            run: How its process is started.
-            cleanup: Ends it if this process cannot.
-
-        Raises:
-            PairedError: If the working tree's process cannot start.
-        """
-        try:
-            self._started[is_tree] = start_pytest(run, cleanup)
-        except PairedError as error:
-            if is_tree:
-                raise
-            self._why = str(error)
-
-    def ready(self) -> ProcessPair:
-        """
-        Return the pair when both have collected.
-
-        Raises:
-            PairedError: If the working tree's process cannot start.
-        """
-        with self.killed_on_error():
-            ours = self._started[True]
-            ours.await_collected()
-            return ProcessPair(ours, self._ref())
-
-    def kill(self) -> None:
-        """End the processes at once."""
-        for process in self._started.values():
-            process.kill()
-
-    @contextmanager
-    def killed_on_error(self) -> Iterator[None]:
-        """End the processes at once if the context fails, as by a limit of time or Ctrl-C."""
-        try:
-            with naming_awaited(self._started.values()):
-                yield
-        except BaseException:
-            self.kill()
-            raise
-
-    def _ref(self) -> ChildProcess | Unknown:
-        """Return the ref's process after it has collected, or why there is none."""
-        ref = self._started.get(False)
-        if ref is None:
-            return Unknown(self._why)
-        try:
-            ref.await_collected()
-        except PairedError as error:
-            return Unknown(str(error))
-        return ref

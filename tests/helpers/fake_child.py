@@ -9,7 +9,7 @@ from helpers.builders import LAPTOP, profile
 import pytest_tfperf.plugin.conclude
 import pytest_tfperf.plugin.paired_run  # noqa: F401 - pytester unloads what its runs load first
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.turns import against as processes
+from pytest_tfperf.turns import pairs as processes
 from pytest_tfperf.turns import versions
 from pytest_tfperf.turns.messages import Ended, Profiled
 from pytest_tfperf.turns.pytest_child import ChildProcess

@@ -23,7 +23,7 @@ if IS_CHILD:
     without_capture.replace_variants()  # they start faster
 elif any(argument.startswith("--tfperf-against") for argument in sys.argv):
     from pytest_tfperf.plugin import paired_run
-    from pytest_tfperf.turns.against import VersionProcesses
+    from pytest_tfperf.turns.pairs import VersionProcesses
 
     pinned = paired_run.constant_spread(pinned=True)
     paired_run.constant_spread = lambda _: pinned  # one core is enough for these

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.turns import against as processes
+from pytest_tfperf.turns import pairs as processes
 from pytest_tfperf.turns import versions
-from pytest_tfperf.turns.against import VersionProcesses
+from pytest_tfperf.turns.pairs import VersionProcesses
 from pytest_tfperf.turns.versions import Target
 from pytest_tfperf.turns.worktree import Tree
 from pytest_tfperf.values import Unknown
