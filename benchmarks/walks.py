@@ -47,7 +47,7 @@ def test_step(tf_profile):
 """
 ROOMS = {
     *("advice", "capture", "compiler", "differences", "facts", "frameworks", "hlo", "machine"),
-    *("metrics", "op_guide", "padding", "stats", "trace"),
+    *("metrics", "stats", "tpu", "trace"),
 }
 PACKAGE = Path(pytest_tfperf.__file__).parent
 TRACE = Path(__file__).parent.parent / "tests" / "data" / "traces" / "c5_seven.xplane.pb"
