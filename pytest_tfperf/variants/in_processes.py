@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import TypeVar
 
 import pytest
+from msgspec import convert
 
 from pytest_tfperf.checks.limits import SHARED_CPU
 from pytest_tfperf.errors import CaptureError
@@ -76,7 +77,8 @@ class VariantProcesses:
         """Compare the variants of one call."""
         if takes_whole_gpus():
             raise CaptureError(_WHOLE_GPU)
-        return _from_json(self._calls.answered(lambda: _to_json(self._compared(call))))
+        answer = self._calls.answered(lambda: _to_json(self._compared(call)))
+        return convert(answer, Comparison)
 
     def _compared(self, call: ComparisonCall) -> Comparison:
         names = ", ".join(call.profiles)
@@ -162,7 +164,7 @@ def compare_here(replay: Replay, call: ComparisonCall) -> Comparison:
     if answer is None:
         profile, leaves = call.measure(replay.part.name)
         replay.end(Measured(profile=profile.to_json(), outputs=leaves_to_json(leaves)))
-    return _from_json(answer)
+    return convert(answer, Comparison)
 
 
 def _turn_of(child: ChildProcess, variant: str, ready: Ready) -> Callable[[], float]:
@@ -196,13 +198,3 @@ def _to_json(comparison: Comparison) -> Json:
         },
         "notes": list(comparison.notes),
     }
-
-
-def _from_json(data: Json) -> Comparison:
-    return Comparison(
-        turns={variant: tuple(turns) for variant, turns in data["turns"].items()},
-        profiles={
-            variant: Profile.from_json(profile) for variant, profile in data["profiles"].items()
-        },
-        notes=tuple(data["notes"]),
-    )
