@@ -77,7 +77,7 @@
     let left = 0, share = 1; // of the step: where the picture begins, and how much it shows
     const label = (box) => { // a box that was too narrow for its name has only a title
       const title = box.querySelector("title"), name = figure.querySelector("foreignObject")?.cloneNode(true);
-      if (!title || !name || box.querySelector("foreignObject")) return;
+      if (!title || !name || box.querySelector("foreignObject, rect[fill^='url(#h-']")) return; // no name on hatching
       const whole = title.textContent.slice(0, title.textContent.lastIndexOf(": "));
       const words = name.querySelector("p"), parts = whole.length > 20 ? { b: whole.slice(0, -12), i: whole.slice(-12) } : { b: whole };
       words.replaceChildren(...Object.entries(parts).map(([tag, text]) => Object.assign(document.createElement(tag), { textContent: text })));
@@ -86,9 +86,13 @@
     const draw = () => {
       left = Math.min(Math.max(left, 0), 1 - share);
       for (const [box, x, width] of boxes) {
-        box.setAttribute("x", `${(x - 100 * left) / share}%`);
-        box.setAttribute("width", `${width / share}%`);
-        if (width / share > 3) label(box);
+        const start = (x - 100 * left) / share, wide = width / share;
+        box.setAttribute("x", `${start}%`);
+        box.setAttribute("width", `${wide}%`);
+        if (wide > 3) label(box);
+        const name = box.querySelector("foreignObject"), hidden = Math.min(Math.max(-start, 0), wide), shown = Math.min(wide - hidden, 100);
+        name?.setAttribute("x", `${(100 * hidden) / wide}%`); // a name stays within the picture
+        name?.setAttribute("width", `${(100 * shown) / wide}%`);
       }
       all(".tick", picture).forEach((tick) => tick.remove());
       const found = ticksBetween(left * seconds, (left + share) * seconds, ticks);
