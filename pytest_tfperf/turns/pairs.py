@@ -51,6 +51,11 @@ class ProcessPair:
             return None
         return self.ref
 
+    def dismiss(self) -> None:
+        """Let the processes end in order, at the same time."""
+        for process in self.processes:
+            process.dismiss()
+
     def close(self) -> None:
         """End the processes in order, or else at once."""
         for process in self.processes:
@@ -216,6 +221,7 @@ class VersionProcesses:
 
     def interrupt(self) -> None:
         """End all processes as Ctrl-C does."""
+        self._dismiss_later()
         for pair in self._pairs.values():
             pair.interrupt()
         self._pairs.clear()
@@ -223,10 +229,17 @@ class VersionProcesses:
     def close(self) -> None:
         """End all processes in order, or else at once, and remove the ref's files."""
         try:
+            self._dismiss_later()
             for pair in self._pairs.values():
                 pair.close()
         finally:
             self._cleanup.close()
+
+    def _dismiss_later(self) -> None:
+        """Let later pairs end; in the first, fixtures may be set up, which end one at a time."""
+        for (_, n), pair in self._pairs.items():
+            if n > 0:
+                pair.dismiss()
 
 
 class _StartingPair:

@@ -281,6 +281,12 @@ class ChildProcess:
         """Pin all its threads to these cores; empty for any."""
         pin_threads(self.pid, cores)
 
+    def dismiss(self) -> None:
+        """Let it end in order, which `close` awaits."""
+        if not self.has_ended:
+            self._channel.close()
+            self._signal(signal.SIGCONT)
+
     def close(self, grace_s: float | None = None) -> None:
         """
         End it in order, or else at once.
@@ -290,8 +296,7 @@ class ChildProcess:
         """
         if self.has_ended:
             return
-        self._channel.close()
-        self._signal(signal.SIGCONT)
+        self.dismiss()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE_S if grace_s is None else grace_s)
         self.kill()

@@ -62,6 +62,9 @@ class FakeChild:
     def output(self):
         return ""
 
+    def dismiss(self):
+        pass
+
     def close(self):
         self.has_ended = True
 

@@ -24,6 +24,9 @@ class Process:
     def await_collected(self):
         pass
 
+    def dismiss(self):
+        pass
+
     def kill(self):
         self.has_ended = True
 
