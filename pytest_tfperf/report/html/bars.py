@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from pytest_tfperf.quantities import BYTES, SECONDS, SHARE, format_quantity, scale_of
 from pytest_tfperf.report.html.svg import (
+    across,
     box,
     digits_of,
     distance,
@@ -81,16 +82,13 @@ def waterfall(table: Table | None, most: int, title_of: _Title) -> Markup | None
     more = f"{plural(n_more, 'shorter event is', 'shorter events are')} not drawn" if n_more else ""
     return figure(
         (elide(table.title, _NAME_WIDTH), more),
-        element(
-            "svg",
+        across(
+            "fall",
+            top,
+            f"{table.title}: {_time(seconds)}, {_shares(strip, seconds, title_of)}",
             shades,
             *_ticks(seconds, top),
             *lanes,
-            class_="fall",
-            width="100%",
-            height=top,
-            role="img",
-            aria_label=f"{table.title}: {_time(seconds)}, {_shares(strip, seconds, title_of)}",
         ),
         element("p", class_="pointed faint", hidden=""),
         keys=((hatched(part), title_of(part)) for part in PARTS if part in shown),
@@ -288,14 +286,11 @@ def before_after(
         )
         drawn = figure(
             ("mean step by part",),
-            element(
-                "svg",
+            across(
+                "bars",
+                len(bars) * _STEP_HEIGHT,
+                "; ".join(labels),
                 *rows,
-                class_="bars",
-                width="100%",
-                height=len(bars) * _STEP_HEIGHT,
-                role="img",
-                aria_label="; ".join(labels),
             ),
             class_="change",
         )
@@ -420,15 +415,7 @@ def _device(record: _Record, seconds: Mapping[str, float], longest: float) -> Ma
         )
         for part, left, width in _stacked(seconds, longest)
     )
-    bar = element(
-        "svg",
-        *boxes,
-        class_="bars",
-        width="100%",
-        height=12,
-        role="img",
-        aria_label=f"{name}: {', '.join(texts.values())}",
-    )
+    bar = across("bars", 12, f"{name}: {', '.join(texts.values())}", *boxes)
     return element("li", element("span", name), bar, element("span", _time(sum(seconds.values()))))
 
 
@@ -591,31 +578,26 @@ def _flame(table: Table, name: str, timed: _Timed, whole: float, most: int) -> M
     boxes: list[Markup] = []
     for level in range(len(_LEVELS)):
         placed = sorted(_groups(timed, level, whole), key=lambda one: -one[2])[:most]
-        for path_, left, width, words in placed:
-            named = elide(f"{path_[-1]} {format_quantity(width / 100, SHARE)}", _NAME_WIDTH)
+        for group, left, width, words in placed:
+            named = elide(f"{group} {format_quantity(width / 100, SHARE)}", _NAME_WIDTH)
             top, fill = level * _FLAME_HEIGHT, _COLOURS[level]
             boxes.append(box(left, width, top, fill, words, named if width > 2 else ""))
     longest = "; ".join(one[-1] for one in placed[:5])
     without = f"without {table.n_more} short ones" if table.n_more else ""
     return figure(
         (f"{name} by self time a step", without),
-        element(
-            "svg",
+        across(
+            "fall",
+            len(_LEVELS) * _FLAME_HEIGHT,
+            f"{name}, {_time(whole)} a step; the longest: {longest}",
             *boxes,
-            class_="fall",
-            width="100%",
-            height=len(_LEVELS) * _FLAME_HEIGHT,
-            role="img",
-            aria_label=f"{name}, {_time(whole)} a step; the longest: {longest}",
         ),
         class_="flame",
     )
 
 
-def _groups(
-    timed: _Timed, level: int, whole: float
-) -> list[tuple[tuple[str, ...], float, float, str]]:
-    """Return path, left end, width and text of each group of a level, below the groups above it."""
+def _groups(timed: _Timed, level: int, whole: float) -> list[tuple[str, float, float, str]]:
+    """Return name, left end, width and text of each group of a level, below the groups above it."""
     sums: dict[tuple[str, ...], float] = {}
     for names, seconds in timed:
         for depth in range(level + 1):
@@ -629,6 +611,6 @@ def _groups(
         if width >= _LEAST:
             share = format_quantity(width / 100, SHARE)
             words = f"{elide(key[-1], _WHOLE_WIDTH)}: {_time(sums[key])}, {share}"
-            found.append((key, left, width, words))
+            found.append((key[-1], left, width, words))
         left += width
     return found

@@ -152,6 +152,19 @@ def chart(kind: str, height: float, label: str, *content: Markup) -> Markup:
     )
 
 
+def across(kind: str, height: float, label: str, *content: Markup) -> Markup:
+    """Return a picture as wide as the page, in which places are percent."""
+    return element(
+        "svg",
+        *content,
+        class_=kind,
+        width="100%",
+        height=height,
+        role="img",
+        aria_label=label,
+    )
+
+
 def figure(
     caption: Iterable[str], *content: Markup, keys: Iterable[Key] = (), **attributes: object
 ) -> Markup:
