@@ -148,14 +148,7 @@ def _comparisons(test: ProfiledTest) -> Iterator[str]:
 def _checks(
     test: ProfiledTest, alike: Counter[tuple[Verdict, str]], told: frozenset[Verdict]
 ) -> Iterator[TextLine]:
-    """
-    Render checks that did not pass and changes that do not gate, in one line each.
-
-    Args:
-        test: The test.
-        alike: Numbers of equal checks of all tests; of undecided ones only the first is shown.
-        told: Verdicts of checks that pytest has shown with the failure.
-    """
+    """Render checks that did not pass and changes that fail nothing, in a line each, none twice."""
     for check in worst_first(causes(test.checks)):
         if check.verdict in told:
             continue

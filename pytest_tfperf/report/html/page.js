@@ -191,7 +191,7 @@
     tests.forEach((test) => { test.open = open; });
     every.textContent = open ? "Close all" : "Open all";
   });
-  document.querySelector(".tools").hidden = false;
+  document.querySelector(".tools").hidden = tests.length === 0; // as on a page of a history
 
   const arrive = () => {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
