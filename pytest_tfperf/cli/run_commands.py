@@ -27,8 +27,7 @@ from pytest_tfperf.cli.output import (
     write_page,
 )
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.report.last_run import find_last_run
-from pytest_tfperf.report.run_file import read_run, write_run
+from pytest_tfperf.report.run_file import find_last_run, read_run, write_run
 from pytest_tfperf.report.run_text import render, shows_unicode
 from pytest_tfperf.runs import Run
 from pytest_tfperf.text import for_terminal, plural

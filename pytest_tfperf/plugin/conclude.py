@@ -15,8 +15,7 @@ from pytest_tfperf.plugin.decide import project_of
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.plugin.profiled_item import fails
 from pytest_tfperf.report.ci import annotate, append_summary
-from pytest_tfperf.report.last_run import CACHE, keep_last_run
-from pytest_tfperf.report.run_file import write_run
+from pytest_tfperf.report.run_file import CACHE, keep_last_run, write_run
 from pytest_tfperf.report.run_text import TextLine, render, shows_unicode
 from pytest_tfperf.results import DECIDED
 from pytest_tfperf.runs import ProfiledTest, Run

@@ -6,8 +6,7 @@ import pytest
 from helpers.builders import profile, record_of, run_of
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.report.last_run import find_last_run, keep_last_run
-from pytest_tfperf.report.run_file import read_run
+from pytest_tfperf.report.run_file import find_last_run, keep_last_run, read_run
 
 RUN = run_of(record_of(profile(step_time=0.01)))
 
