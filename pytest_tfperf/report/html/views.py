@@ -57,7 +57,7 @@ from pytest_tfperf.summary import shown_value
 from pytest_tfperf.text import elide, plural
 from pytest_tfperf.values import Table, Value
 
-MOST_LETTERS, _REMARK = 2000, 180  # characters
+MOST_LETTERS, _REMARK, _WHERE = 2000, 180, 400  # characters
 _MOST_IN_FULL = 7  # profiles
 Reason = tuple[str, tuple[str, ...]]
 """Reason for which something is unknown, and the metrics that are unknown for it."""
@@ -476,7 +476,7 @@ def _metrics(known: Mapping[str, Value], checks: Sequence[Check]) -> list[Metric
     for name, value in known.items():
         worst = worst_first([check for check in checks if check.metric == name])
         found = [str(value.detail[key]) for key in ("where", "try") if value.detail.get(key)]
-        where = elide("; ".join(found), _REMARK)
+        where = elide("; ".join(found), _WHERE)
         views.append(
             MetricView(
                 name=name,
