@@ -21,8 +21,8 @@ def test_no_profile(tf_profile):
     tf_profile.profile
 
 def test_name_taken(tf_profile):
-    tf_profile(STEP, DATA, **STEP_ARGUMENTS)
-    tf_profile(STEP, DATA, **STEP_ARGUMENTS)
+    tf_profile(STEP, DATA, name="one", **STEP_ARGUMENTS)
+    tf_profile(STEP, DATA, name="one", **STEP_ARGUMENTS)
 
 def test_limit_unknown(tf_profile):
     tf_profile(STEP, DATA, limits={"max_retrace": 0})

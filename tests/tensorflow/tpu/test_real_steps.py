@@ -10,7 +10,7 @@ from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.compiler.step_calls import probed
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.step_code import analyse_op_guide
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import Asked, Recording
 from pytest_tfperf.tpu.op_guide import RULES
 
 CUBE, PLAIN = tf.ones((8, 32, 64)), tf.ones((64, 256))
@@ -22,8 +22,8 @@ def guided(step, *args, on=("all",)):
     with probed() as probe:
         step(*args)
     code = StepInspection(probe.calls, probe, {}, 60.0, ablation=False)
-    recording = Recording(name="step", trace=None, workload={}, findings=on)
-    return analyse_op_guide(Evidence(recording, inspection=code))
+    recording = Recording(name="step", trace=None, workload={})
+    return analyse_op_guide(Evidence(recording, inspection=code, asked=Asked(findings=on)))
 
 
 def found(function, *args, compiled=True):
