@@ -1,9 +1,4 @@
-"""
-Registry of metrics.
-
-Marker names, report rows, help and docs are generated from `METRICS`. pytest loads this module in
-every run of every project of the environment, so it imports only the standard library.
-"""
+"""Registry of metrics: marker names, report rows, help and docs are generated from `METRICS`."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def test_pytest_loads_little_in_projects_that_do_not_use_the_plugin():
     light = {
         f"pytest_tfperf.{name}"
         for name in (
-            *("errors", "markers", "metrics", "plugin"),
+            *("errors", "markers", "plugin"),
             *("plugin.hooks", "plugin.options", "plugin.registry", "plugin.workers"),
         )
     }
