@@ -20,6 +20,7 @@ from pytest_tfperf.stats.slope import slope_with_interval
 from pytest_tfperf.values import Unknown
 
 _ROOT = Path("/")
+_PROBES = 20
 _PROBE_BYTES = 1 << 20
 _COUNTED_LATE = 1 << 20
 """Bytes by which the system's readings of one moment may differ: it counts by CPU."""
@@ -215,11 +216,16 @@ def _mallinfo() -> Callable[[], Any] | None:
     except (OSError, AttributeError, TypeError):  # TypeError: Windows
         return None
     read.argtypes, read.restype = [], Mallinfo2
-    before = read()
-    probe = bytearray(_PROBE_BYTES)  # a preloaded allocator would serve it unseen
-    after = read()
-    grown = after.uordblks + after.hblkhd - before.uordblks - before.hblkhd
-    return read if grown >= len(probe) else None
+
+    def sees_a_probe() -> bool:
+        before = read()
+        probe = bytearray(_PROBE_BYTES)
+        after = read()
+        grown = after.uordblks + after.hblkhd - before.uordblks - before.hblkhd
+        return bool(grown >= len(probe))
+
+    # a preloaded allocator serves each probe unseen; what another thread frees hides one of them
+    return read if any(sees_a_probe() for _ in range(_PROBES)) else None
 
 
 def _python_bytes() -> tuple[int, int] | None:
