@@ -2,8 +2,7 @@
 Thresholds from which a profile is given a verdict or a piece of advice.
 
 Those of XProf's Overview page say so (openxla/xprof, bottleneck_analysis and
-op_stats_to_overview_page). docs/evidence/thresholds.md has the range of each over which no verdict
-and no advice on the stored traces changes.
+op_stats_to_overview_page).
 """
 
 from __future__ import annotations
