@@ -3,7 +3,7 @@ Measure how long `--tfperf-against` takes for 1, 10 and 40 profiled tests of the
 
     python benchmarks/wall_time.py [--other FOLDER] [TESTS ...]
 
-The steps are those of benchmarks/worker_steps. FOLDER is a checkout of another version of the plugin, whose runs
+The steps are those of wall_time_steps.py. FOLDER is a checkout of another version of the plugin, whose runs
 alternate with those of the installed one. A line shows the wall time of each and the verdicts of the step times.
 """
 
@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-STEPS = Path(__file__).parent / "worker_steps" / "test_steps.py"
+STEPS = Path(__file__).parent / "wall_time_steps.py"
 TESTS = """
 import pytest
 from steps import STEPS

@@ -104,18 +104,10 @@ def pytest_ignore_collect(collection_path, config):
 def pytest_collection_modifyitems(items):
     """Mark tests of TensorFlow by their folder, and those that start processes by the fixture that lets them."""
     for item in items:
-        if in_process := item.path.is_relative_to(TESTS / "tensorflow"):
+        if item.path.is_relative_to(TESTS / "tensorflow"):
             item.add_marker("tf")
-        if starts := "processes" in item.fixturenames:
+        if "processes" in item.fixturenames:
             item.add_marker("process")
-        names = [name for mark in item.iter_markers("imports") for name in mark.args]
-        kinds = {
-            "TensorFlow in this process": in_process,
-            "JAX": "jax" in names,
-            "processes started": starts,
-        }
-        kind = next((kind for kind, holds in kinds.items() if holds), "unit")
-        item.user_properties.append(("kind", kind))  # in a JUnit file, for benchmarks/durations.py
 
 
 @pytest.fixture(scope="session")

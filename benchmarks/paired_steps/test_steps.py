@@ -2,7 +2,7 @@
 The steps whose turns are recorded.
 
 The variable PLANTED says by how much they are slowed down, by more work of a kind that is in them already; SHORT, that windows are
-short, where turns are what is recorded; WARM_UP_S, for how many seconds a step runs before it is profiled.
+short, where turns are what is recorded.
 """
 
 import os
@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 
 PLANTED = float(os.environ.get("PLANTED", "0"))
-WARM_UP_S = float(os.environ.get("WARM_UP_S", "0"))
 WINDOWS = {"steps": 20, "trace_steps": 2} if "SHORT" in os.environ else {}
 SQUARE = tf.random.stateless_normal((96, 96), (1, 2)) * 0.1
 
@@ -55,33 +54,16 @@ def convolution_50ms():
     return convolutions(48, 64, round(1 + 21500 * PLANTED))
 
 
-def warmed(step):
-    end = time.monotonic() + WARM_UP_S
-    while time.monotonic() < end:
-        step()
-    return step
-
-
 def test_matmul_0_3ms(tf_profile):
-    tf_profile(warmed(matmul_0_3ms()), **WINDOWS)
+    tf_profile(matmul_0_3ms(), **WINDOWS)
 
 
 def test_convolution_5ms(tf_profile):
-    tf_profile(warmed(convolution_5ms()), **WINDOWS)
+    tf_profile(convolution_5ms(), **WINDOWS)
 
 
 def test_convolution_50ms(tf_profile):
-    tf_profile(warmed(convolution_50ms()), **WINDOWS)
-
-
-def test_keras_fit(tf_profile):
-    """A small model, whose epochs of 300 batches take 0.2 s."""
-    import keras
-
-    model = keras.Sequential([keras.layers.Dense(16, "relu"), keras.layers.Dense(4)])
-    model.compile("sgd", "mse", metrics=["mae", "cosine_similarity"])
-    x, y = np.ones((32 * 300, 16), "float32"), np.ones((32 * 300, 4), "float32")
-    tf_profile.fit(model, x, y, batch_size=32, verbose=0)
+    tf_profile(convolution_50ms(), **WINDOWS)
 
 
 def elements():

@@ -54,8 +54,8 @@ Process pairs that must each be slower for a regression, unless it is clear by t
 
 As many must each be faster for an improvement.
 
-Processes of the same code differ by up to 12 % where steps write much memory, and two pairs may
-agree by chance (benchmarks/keras_commits.py).
+Processes of the same code differ by up to 12 % where steps write much memory, as layers of Keras,
+and two pairs may agree by chance.
 """
 ERROR = 0.005
 """

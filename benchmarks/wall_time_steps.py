@@ -1,14 +1,8 @@
-"""Ten steps, with tests between them that keep a core busy."""
+"""Eight steps for benchmarks/wall_time.py."""
 
-import time
-
-import keras
-import numpy as np
-import pytest
 import tensorflow as tf
 
 SQUARE = tf.random.stateless_normal((128, 128), (1, 2)) * 0.1
-FILLERS = 3
 
 
 def products(n):
@@ -45,27 +39,3 @@ STEPS = {
     "convolution 96": lambda: convolution(96),
     "eager": lambda: eager,
 }
-
-
-@pytest.mark.parametrize("name", STEPS)
-def test_step(tf_profile, name):
-    tf_profile(STEPS[name]())
-
-
-def test_pipeline(tf_profile):
-    data = tf.data.Dataset.range(10**6).map(lambda n: tf.random.stateless_normal((64, 64), (n, 1)))
-    tf_profile(tf.function(lambda x: tf.reduce_sum(x @ x)), data.batch(8).prefetch(2))
-
-
-def test_keras(tf_profile):
-    model = keras.Sequential([keras.layers.Dense(256, "relu"), keras.layers.Dense(1)])
-    model.compile("adam", "mse")
-    x, y = np.ones((6400, 32), "float32"), np.ones((6400, 1), "float32")
-    tf_profile.fit(model, x, y, epochs=3, verbose=0)
-
-
-@pytest.mark.parametrize("n", range(FILLERS * 10))
-def test_busy(n):
-    end = time.monotonic() + 0.5
-    while time.monotonic() < end:
-        np.linalg.norm(np.ones((300, 300)) @ np.ones((300, 300)))
