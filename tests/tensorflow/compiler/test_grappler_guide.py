@@ -1,4 +1,4 @@
-"""One test for each pass of docs/explanation/grappler.md: its effect on a real graph, counted by hand."""
+"""One test for each pass of https://www.tensorflow.org/guide/graph_optimization: its effect on a real graph, counted by hand."""
 
 import json
 import re
@@ -15,46 +15,25 @@ from tensorflow.core.framework import attr_value_pb2
 from tensorflow.core.protobuf import config_pb2, device_properties_pb2, rewriter_config_pb2
 
 from pytest_tfperf.compiler import grappler
-from pytest_tfperf.compiler.grappler import TOGGLES, grappler_options
+from pytest_tfperf.compiler.grappler import DEFAULT_ON, grappler_options
 
-GUIDE = [
-    "constant folding",
-    "arithmetic",
-    "layout",
-    "remapper",
-    "memory",
-    "dependency",
-    "pruning",
-    "function",
-    "shape",
-    "auto-parallel",
-    "loop",
-    "scoped allocator",
-    "pin to host",
-    "auto mixed precision",
-    "debug stripper",
-]
-"""Of https://www.tensorflow.org/guide/graph_optimization, in its order."""
-PAGE = ROOT / "docs" / "explanation" / "grappler.md"
 ONES = tf.ones((8, 8))
 PASSES = {
-    "constant folding": "constant_folding",
-    "arithmetic": "arithmetic_optimizer",
-    "layout": "layout",
-    "remapper": "remapper",
-    "memory": "memory_optimizer",
-    "dependency": "dependency_optimizer",
-    "pruning": "model_pruner",
-    "function": "function_optimizer",
-    "shape": "shape_optimizer",
-    "loop": "loop_optimizer",
-    "scoped allocator": "scoped_allocator",
-    "auto-parallel": "autoparallel",
-    "pin to host": "pin_to_host_optimizer",
-    "auto mixed precision": "auto_mixed_precision",
-    "debug stripper": "debug_stripper",
+    "arithmetic_optimization": "arithmetic_optimizer",
+    "auto_mixed_precision": "auto_mixed_precision",
+    "constant_folding": "constant_folding",
+    "debug_stripper": "debug_stripper",
+    "dependency_optimization": "dependency_optimizer",
+    "disable_model_pruning": "model_pruner",
+    "function_optimization": "function_optimizer",
+    "layout_optimizer": "layout",
+    "loop_optimization": "loop_optimizer",
+    "pin_to_host_optimization": "pin_to_host_optimizer",
+    "remapping": "remapper",
+    "scoped_allocator_optimization": "scoped_allocator",
+    "shape_optimization": "shape_optimizer",
 }
-"""The names that the passes have in TensorFlow's log (tensorflow/core/grappler/optimizers/*.h)."""
+"""The pass of each option, by its name in TensorFlow's log (tensorflow/core/grappler/optimizers/*.h)."""
 
 CHILD = """
 import json, sys
@@ -379,53 +358,15 @@ def test_debug_stripper():
     assert after(checked, ONES) == off
 
 
-def rows():
-    """The cells of each row of the page's table, without the two lines above them."""
-    lines = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
-
-
-def test_the_page_has_a_row_for_each_optimiser_of_the_guide():
-    assert [row[0] for row in rows()] == GUIDE
-    assert {len(row) for row in rows()} == {6}
-
-
-def test_a_row_names_options_that_there_are_and_a_test_or_why_there_is_none():
-    for name, what, option, default, shows, shown_by in rows():
-        assert what, name
-        assert shows, name
-        assert default.partition(";")[0] in ("on", "off"), name
-        keys = re.findall(r"`([a-z_0-9]+)`", option)
-        assert set(keys) <= set(TOGGLES), name
-        assert keys or option.startswith("none"), name
-        test = re.match(r"`(test_\w+)`", shown_by)
-        assert callable(globals()[test[1]]) if test else re.match("not tested: .{20}", shown_by), (
-            name
-        )
-
-
-def test_every_option_that_is_left_out_is_on_the_page():
-    page = PAGE.read_text("utf-8")
-    assert {name for name in TOGGLES if f"`{name}`" not in page} == set()
-    assert {row[2].split("`")[1] for row in rows() if row[3] == "on" and "`" in row[2]} - {
-        "RewriterConfig.memory_optimization"
-    } == set(grappler.DEFAULT_ON)
-
-
 @pytest.mark.skipif(
     tf.__version__.startswith("2.20."), reason="TensorFlow 2.20 ignores TF_CPP_VMODULE: no log"
 )
 @pytest.mark.full
-def test_the_passes_that_run_by_default_are_those_that_the_page_says(child):
+def test_the_passes_that_run_by_default_are_those_of_the_ablation(child):
     ran = set(
         re.findall(
             r"meta_optimizer\.cc:\d+\] (\w+?)(?:\{.*?\})?: Graph size after",
             child.stderr.partition("END OF DEFAULTS")[0],
         )
     )
-    default = {row[0] for row in rows() if row[3] == "on"}
-    assert {optimizer for optimizer, name in PASSES.items() if name in ran} == default
-
-
-def test_the_page_says_how_large_a_step_is_optimised_again_unasked():
-    assert f"up to {grappler.UNASKED.nodes} nodes" in PAGE.read_text("utf-8")
+    assert {option for option, name in PASSES.items() if name in ran} == set(DEFAULT_ON)
