@@ -11,7 +11,7 @@ from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity, format_rat
 from pytest_tfperf.stats.detectable_change import Noise, Resolution
 from pytest_tfperf.values import Unknown
 
-# On a quiet machine, pinned turns are pairwise within 2 %; see docs/explanation/noise.md.
+# On a quiet machine, pinned turns are pairwise within 2 %.
 _WIDE = 0.02
 _ELSEWHERE = "structural limits and baselines (--tfperf-only structural) hold on any machine"
 _VARIES = (
