@@ -162,12 +162,13 @@ class TestAction:
                 assert read == step["env"].keys(), name
 
     def test_the_page_lists_the_inputs_and_uses_this_version(self):
-        page = text_of("docs/how_to/github_action.md")
+        page = text_of("docs/how_to/ci.md")
         inputs = action()["inputs"]
         assert re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE) == list(inputs)
         import yaml
 
-        workflow = yaml.safe_load(re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1])
+        first = re.search(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[1]
+        workflow = yaml.safe_load(first)
         [step] = [one for one in workflow["jobs"]["tfperf"]["steps"] if "tfperf" in one["uses"]]
         assert step["uses"] == f"{REPOSITORY.removeprefix('https://github.com/')}@v{VERSION}"
         assert step["with"].keys() <= inputs.keys()
@@ -175,7 +176,7 @@ class TestAction:
 
 def test_options_of_other_files_exist():
     flags = {option.flag for option in TABLE.values()}
-    pages = ("SKILL.md", ".pre-commit-hooks.yaml", "docs/how_to/github_action.md", "action/run.sh")
+    pages = ("SKILL.md", ".pre-commit-hooks.yaml", "docs/how_to/ci.md", "action/run.sh")
     for name in pages:
         used = set(re.findall(r"--tfperf-[a-z-]+", text_of(name)))
         assert used, name
