@@ -37,5 +37,5 @@ def test_a_page_shows_what_its_commands_print(page, tmp_path, processes):
 def test_tutorials_and_guides_are_among_them():
     found = {page.relative_to(ROOT).as_posix() for page in run_pages.pages()}
     tutorials = {f"docs/tutorials/{name}.md" for name in ("first_test", "jax", "pull_request")}
-    assert tutorials | {"docs/how_to/jax_recompilation.md", "README.md"} <= found
+    assert tutorials | {"docs/how_to/retraces.md", "README.md"} <= found
     assert len(found) > 10
