@@ -25,7 +25,7 @@ def test_packaging_and_documents_name_the_same_versions():
     oldest, newest = ".".join(map(str, OLDEST)), "2.22"
     extras = re.findall(r'"tensorflow(?:-cpu)?>=(\S+),<2\.(\d+)', PROJECT)
     assert extras == [(oldest, "23")] * 3
-    for page in ("README.md", "docs/reference/versions.md"):
+    for page in ("README.md", "docs/reference/compatibility.md"):
         assert f"{oldest} to {newest}" in (ROOT / page).read_text(encoding="utf-8"), page
 
 
