@@ -112,11 +112,23 @@ tfperf_max_regression = "5%"
 tfperf_limits = ["max_input_bound = 5%", "max_retraces = 0"]
 ```
 
-Paths on the command line are relative to the working directory, paths in ini values to the rootdir. Write a path outside
-of the project with an equals sign, as in `--tfperf-report=/tmp/perf.html`: pytest can take a word of its own that exists
-for a path of tests, and then looks for the rootdir there. A run that would lose the project's ini file that way ends with
-exit status 4. So does one with a name or value that cannot be understood; the message names the option. This page is written by
-`docs/generate.py` from `pytest_tfperf/plugin/options.py`.
+- Most runs are one of `pytest --tfperf-update`, `pytest --tfperf-baseline --tfperf-only structural` and `pytest --tfperf-against main`. [Run in
+  CI](../how_to/ci.md) says which to take.
+- Paths on the command line are relative to the working directory, paths in ini values to the rootdir.
+- Write a path outside of the project with an equals sign: `--tfperf-report=/tmp/perf.html`. Behind a blank, pytest takes a path that exists for one of
+  tests, and looks for the project's ini file there. Such a run ends with exit status 4.
+- A name or value that cannot be understood ends the run with exit status 4, too. The message names the option.
+
+`--tfperf-history` needs packages besides, in the environment that runs pytest, and in that of `tfperf history`:
+
+| history in | install |
+|---|---|
+| a folder | `pip install "pytest-tfperf[history]"` |
+| `s3://`, `gs://`, `az://` | the same, and `s3fs`, `gcsfs` or `adlfs` |
+| `postgresql://` | `pip install "pytest-tfperf[postgresql]"` |
+
+`tfperf analyze --into` needs `[history]` too, or `[dask]` with `--executor dask://…`; `tfperf capture` without TensorFlow needs `[capture]`, and `tfperf
+completion` `[completion]`. This page is written by `docs/generate.py` from `pytest_tfperf/plugin/options.py`.
 
 """
 
