@@ -22,17 +22,19 @@ from pytest_tfperf.values import Advice, Column, Step, Table, Value, Workload
 
 HEAD = """# Metrics
 
-Every row gives the marker arguments `max_<metric>` and `min_<metric>`; a count also `<metric>=`.
+Each metric is an attribute of a profile (`profile.step_time`), and has the limits `max_<metric>=` and `min_<metric>=` of the marker; a count also
+`<metric>=`. `tfperf metrics NAME` explains one on the terminal.
 
-*Scope* says where a value holds: *program* on every machine, *platform* for a device kind and a version of the framework, *machine*
-for one class of machines (times). [How the numbers are computed](../explanation/analysis.md) explains the numbers and their sources. Rows marked ° are experimental
-on GPUs: they hold on the traces at hand, none of which is of a recent NVIDIA GPU. `padding_overhead`, `mxu_padding_overhead` and
-`op_guide_findings` are about TPUs. They are computed, recorded and compared only if `tpu=` or `tfperf_tpu` is set, a limit asks for them, or the
-step ran on a TPU. This page is written by `docs/generate.py` from the registry.
+- *Scope*: where a value holds. *program*: on every machine. *platform*: for a device kind and a version of the framework. *machine*: for one class of
+  machines (times).
+- *TensorFlow*, *JAX*, *PyTorch*: the devices on which a step in pytest makes the metric known, also under Keras. *yes* is every device, a CPU too.
+  *tf.data*: if a `tf.data.Dataset` feeds the step. *latency*: with `latency=True`. –: the metric is UNKNOWN, and a limit on it fails. Steps of PyTorch
+  are timed and not traced.
+- °: experimental on GPUs. These values are held to stored traces, of an [H200](../evidence/gpu.md) too.
+- `padding_overhead`, `mxu_padding_overhead` and `op_guide_findings` are about TPUs. They are computed, recorded and compared only if `tpu=` or
+  `tfperf_tpu` is set, a limit asks for them, or the step ran on a TPU.
 
-The columns of frameworks say on which devices a step in pytest makes a metric known, also under Keras. Where the cell
-names no device, a CPU does. Under *tf.data*, it does so if a `tf.data.Dataset` feeds the step, and under *latency* with
-`latency=True`. Under –, a metric is UNKNOWN, and a limit on it fails. Steps of PyTorch are timed and not traced.
+[How the numbers are computed](../explanation/analysis.md) has their sources. This page is written by `docs/generate.py` from the registry.
 
 | metric | unit | better | scope | TensorFlow | JAX | PyTorch | meaning |
 |---|---|---|---|---|---|---|---|
@@ -52,10 +54,10 @@ A zero needs evidence. A metric is UNKNOWN, with the reason, unless its evidence
 GATES_HEAD = """
 ## Which changes fail a test
 
-A comparison with a baseline, a git ref or another run file fails a test only where a better program cannot make the same change. Other changes are
-shown ("changed from 48.7 % to 25.2 %, which does not gate"), and are neither REGRESSION nor IMPROVED. A limit (`min_xla_coverage="90%"`) gates any
-metric. `max_python_calls_regression="2%"` on the marker gates a smaller rise of `python_calls`. That count had the same value in eight processes for
-each of [14 steps](../explanation/analysis.md#calls-of-python-functions).
+A comparison with a baseline, a git ref or another run file fails a test if a metric of the rows *yes* got worse. A faster program can change the other
+metrics in the same way. Their changes are shown ("changed from 48.7 % to 25.2 %, which does not gate"), and are neither REGRESSION nor IMPROVED.
+
+A limit (`min_xla_coverage="90%"`) gates any metric. `max_python_calls_regression="2%"` on the marker gates a smaller rise of `python_calls`.
 
 | metric | a change gates | why |
 |---|---|---|

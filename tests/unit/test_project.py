@@ -174,6 +174,11 @@ class TestAction:
         assert step["with"].keys() <= inputs.keys()
 
 
+def test_pages_install_this_version():
+    for page in ("README.md", "docs/how_to/ci.md", "docs/tutorials/pull_request.md"):
+        assert set(re.findall(r"pytest-tfperf@v(\S+?)[\s\"]", text_of(page))) == {VERSION}, page
+
+
 def test_options_of_other_files_exist():
     flags = {option.flag for option in TABLE.values()}
     pages = ("SKILL.md", ".pre-commit-hooks.yaml", "docs/how_to/ci.md", "action/run.sh")
