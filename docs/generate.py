@@ -3,6 +3,7 @@
 import ast
 import inspect
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -46,7 +47,7 @@ EVIDENCE_HEAD = """
 
 A zero needs evidence. A metric is UNKNOWN, with the reason, unless its evidence is there. A limit on an UNKNOWN metric fails.
 
-| metric | known from |
+| metrics | known from |
 |---|---|
 """
 
@@ -54,13 +55,21 @@ A zero needs evidence. A metric is UNKNOWN, with the reason, unless its evidence
 GATES_HEAD = """
 ## Which changes fail a test
 
-A comparison with a baseline, a git ref or another run file fails a test if a metric of the rows *yes* got worse. A faster program can change the other
-metrics in the same way. Their changes are shown ("changed from 48.7 % to 25.2 %, which does not gate"), and are neither REGRESSION nor IMPROVED.
+A comparison with a baseline, a git ref or another run file fails a test if one of these metrics changed so. A change of another metric is shown ("changed
+from 48.7 % to 25.2 %, which does not gate"), and is neither REGRESSION nor IMPROVED: a faster program can make it too, or runs of the same code differ by it.
 
 A limit (`min_xla_coverage="90%"`) gates any metric. `max_python_calls_regression="2%"` on the marker gates a smaller rise of `python_calls`.
 
-| metric | a change gates | why |
+| metric | what gates | why |
 |---|---|---|
+"""
+
+
+NEVER_HEAD = """
+These changes gate nothing:
+
+| metrics | why |
+|---|---|
 """
 
 
@@ -143,28 +152,40 @@ def row(metric: Metric) -> str:
 
 
 CHANGES = {
-    ANY: "yes, any change",
-    WORSE: "yes, a change for the worse",
-    RISE: "yes, a rise",
-    MOVED: "yes, a fall where ops that XLA compiled now run outside it",
-    NEVER: "no",
+    ANY: "any change",
+    WORSE: "a change for the worse",
+    RISE: "a rise",
+    MOVED: "a fall where ops that XLA compiled now run outside it",
 }
 
 
 def gate_row(metric: Metric) -> str:
-    """One line of the table of gates."""
+    """One line of the table of gates; empty for a metric that never gates."""
     gate = gate_of(metric)
+    if gate.change == NEVER:
+        return ""
     unless = f", unless `{gate.unless}` changed too" if gate.unless else ""
     beyond = f" of more than {bounds}" if (bounds := gate.bounds("and")) else ""
     return f"| `{metric.name}` | {CHANGES[gate.change]}{beyond}{unless} | {gate.why} |\n"
 
 
+def rows_by_text(texts: Iterable[tuple[str, str]]) -> str:
+    """Lines of a table, one for each text, with the metrics that have it."""
+    names_of: dict[str, list[str]] = {}
+    for name, text in texts:
+        names_of.setdefault(text, []).append(f"`{name}`")
+    return "".join(f"| {', '.join(names)} | {text} |\n" for text, names in names_of.items())
+
+
 def page() -> str:
     """Return the whole page."""
     rows = METRICS.values()
-    evidence = "".join(f"| `{name}` | {EVIDENCE[name].known_from} |\n" for name in METRICS)
-    gates = "".join(map(gate_row, rows))
-    return HEAD + "".join(map(row, rows)) + EVIDENCE_HEAD + evidence + GATES_HEAD + gates
+    evidence = rows_by_text((name, EVIDENCE[name].known_from) for name in METRICS)
+    never = rows_by_text(
+        (one.name, gate.why) for one in rows if (gate := gate_of(one)).change == NEVER
+    )
+    head = HEAD + "".join(map(row, rows)) + EVIDENCE_HEAD + evidence
+    return head + GATES_HEAD + "".join(map(gate_row, rows)) + NEVER_HEAD + never
 
 
 def rule(row: Rule) -> str:
