@@ -79,7 +79,7 @@ def one_pair(step, seconds, runs, own_cores, cleanup):
         for child in started.values():
             child.kill()
     turns = paired.turns[""]
-    continuous = paired.tree_profiles[0]["metrics"]["step_time"]["value"]
+    continuous = paired.tree_profiles[0].step_time
     return turns, continuous, b_first
 
 

@@ -318,11 +318,6 @@ class Check:
             del data["follows"]
         return data
 
-    @classmethod
-    def from_json(cls, data: Json) -> Check:
-        """Invert `to_json`."""
-        return msgspec.convert(data, cls)
-
 
 def most_telling_first(checks: Iterable[Check]) -> list[Check]:
     """Sort checks: limits, then step times, then other metrics by the size of their change."""

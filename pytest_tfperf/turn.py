@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-PROTOCOL = 3
+PROTOCOL = 4
 """
-Version of the messages between a run and its child processes (`child.messages`).
+Version of the messages between a run and its child processes (`turns.messages`).
 
 Both ends of a paired run with two Pythons must have the same; count it up with each change of
 messages or options, since a child gets the options of the run.

@@ -57,7 +57,7 @@ def profiled_again(
         announce("")
 
 
-def _profiles(item: pytest.Item) -> list[Profile]:
+def _profiles(item: pytest.Item) -> tuple[Profile, ...]:
     spec = Spec(who="the confirmation", changes={"pauses": False})
     with children(item, [spec]) as [child]:
         paired = run_paired_test(child, None, test_key(item), (None, None), lambda _: None)
@@ -65,7 +65,7 @@ def _profiles(item: pytest.Item) -> list[Profile]:
             raise PairedError(_why_not(item, child, paired.stopped))
         child.send(Judged(checks=None))
         child.next_event()
-    return [Profile.from_json(profile) for profile in paired.tree_profiles]
+    return paired.tree_profiles
 
 
 def _why_not(item: pytest.Item, child: ChildProcess, stopped: str | None) -> str:

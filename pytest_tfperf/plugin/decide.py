@@ -34,7 +34,7 @@ def checks_of(test: ProfiledItem) -> list[Check]:
     test.is_decided = True
     limited, options = test.limited(), test.options
     profiles = [profile for profile, _ in limited]
-    against: list[Check] = []
+    against: Sequence[Check] = ()
     if test.child is not None:
         setting = test.environment().get("setting", {})
         judged = test.child.checks(profiles, test.wanted.max_regression, setting)
@@ -51,7 +51,7 @@ def checks_of(test: ProfiledItem) -> list[Check]:
         checks = [_nothing_profiled("; ".join(profile.ended or "" for profile in profiles))]
     if unmade := test.unmade():
         checks.append(_not_made(unmade))
-    return with_causes(without_praise(checks + against), map(so_far, profiles))
+    return with_causes(without_praise([*checks, *against]), map(so_far, profiles))
 
 
 def _decided(

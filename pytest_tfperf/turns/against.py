@@ -39,7 +39,7 @@ from pytest_tfperf.turns.pairs import ProcessPair, VersionProcesses
 from pytest_tfperf.turns.pytest_child import ChildProcess
 from pytest_tfperf.turns.reports import last_lines, report_from
 from pytest_tfperf.turns.verdicts import Terms, absent_check, undecided, verdicts
-from pytest_tfperf.values import Json, Unknown
+from pytest_tfperf.values import Unknown
 
 
 class RunBudget:
@@ -146,7 +146,7 @@ class ItemRun:
             paired = run_paired_test(pair.tree, ref, test, names, self._first_turns(pair))
             played_s = sum(turns.spent_s for turns in paired.turns.values())
             ran_s = perf_counter() - began - played_s
-        if ref is not None and isinstance(paired.ref_profiles, Sequence):
+        if ref is not None and isinstance(paired.ref_profiles, tuple):
             with suppress(PairedError):  # all that is needed of it is known
                 _end_test(ref)
         if paired.tree_profiles is None:
@@ -160,7 +160,7 @@ class ItemRun:
         if self._left_s <= 0 and not terms.cut:
             terms = replace(terms, cut=f"{self.budget.option} was used up meanwhile")
         checks = verdicts(paired, later, terms, absent)
-        return _end_test(pair.tree, [check.to_json() for check in checks])
+        return _end_test(pair.tree, tuple(checks))
 
     def _first_turns(self, pair: ProcessPair) -> TakeTurns:
         """Return what runs the turns of the first process pair."""
@@ -368,7 +368,7 @@ class ItemRun:
         return None
 
 
-def _end_test(child: ChildProcess, checks: list[Json] | None = None) -> str | None:
+def _end_test(child: ChildProcess, checks: tuple[Check, ...] | None = None) -> str | None:
     """
     Let a process end its test, and return why that stopped the run, if it did.
 

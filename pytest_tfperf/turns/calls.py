@@ -11,9 +11,8 @@ from pytest_tfperf.errors import CaptureError, PairedError
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.turns.child_plugin import CoordinatedServer
 from pytest_tfperf.turns.children import test_key
-from pytest_tfperf.turns.messages import Measured, Part
+from pytest_tfperf.turns.messages import Answer, Failed, Measured, Part
 from pytest_tfperf.turns.pytest_child import ChildProcess
-from pytest_tfperf.values import Json
 
 __tracebackhide__ = True
 
@@ -41,14 +40,14 @@ class Calls:
     ) -> None:
         self.item, self.name, self.announce = item, name, announce
         self._exclusive = exclusive
-        self._earlier: list[Json] = []
+        self._earlier: list[Answer | Failed] = []
 
     def run(self, child: ChildProcess, name: str, profile: str | None = None) -> None:
         """Let a process run the test up to this call; see `messages.Part`."""
-        part = Part(call=self.name, name=name, profile=profile, earlier=list(self._earlier))
+        part = Part(call=self.name, name=name, profile=profile, earlier=tuple(self._earlier))
         child.run(test_key(self.item), part=part)
 
-    def answered(self, measure: Callable[[], Json]) -> Json:
+    def answered(self, measure: Callable[[], Answer]) -> Answer:
         """
         Answer a call by what `measure` returns, and keep it.
 
@@ -59,9 +58,9 @@ class Calls:
             with self._exclusive(self.announce):  # for all processes
                 answer = measure()
         except (CaptureError, PairedError, AssertionError) as error:  # the test may expect it
-            kind = AssertionError if isinstance(error, AssertionError) else CaptureError
-            self._earlier.append({"error": kind.__name__, "message": str(error)})
-            raise kind(str(error)) from None
+            failed = Failed(message=str(error), is_assertion=isinstance(error, AssertionError))
+            self._earlier.append(failed)
+            raise _error_of(failed) from None
         finally:
             self.announce("")
         self._earlier.append(answer)
@@ -81,7 +80,7 @@ class Replay:
         self._server, self.part = server, part
         self._earlier = list(part.earlier)
 
-    def earlier(self, names: Mapping[str, str]) -> Json | None:
+    def earlier(self, names: Mapping[str, str]) -> Answer | None:
         """
         Return the answer of a call, or None if it is the one that the process is for.
 
@@ -94,9 +93,8 @@ class Replay:
         """
         if self._earlier:
             answer = self._earlier.pop(0)
-            if "error" in answer:
-                errors = {error.__name__: error for error in (CaptureError, AssertionError)}
-                raise errors[answer["error"]](answer["message"])
+            if isinstance(answer, Failed):
+                raise _error_of(answer)
             return answer
         wanted = self.part.profile or self.part.name
         if names.get(self.part.name) != wanted:
@@ -110,3 +108,8 @@ class Replay:
         """Send the profile, and end the test when the others have theirs."""
         self._server.ask(answer)
         pytest.exit("this process has done its work")
+
+
+def _error_of(failed: Failed) -> CaptureError | AssertionError:
+    """Return the error of a call, as the test sees it in every process."""
+    return AssertionError(failed.message) if failed.is_assertion else CaptureError(failed.message)

@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -262,7 +263,7 @@ class CoordinatedServer(ChildServer):
 
     def checks(
         self, profiles: Iterable[Profile], tolerance: float | None, setting: Json
-    ) -> list[Check] | None:
+    ) -> Sequence[Check] | None:
         """
         Return the coordinator's checks of the running test; None where it is not judged here.
 
@@ -273,14 +274,13 @@ class CoordinatedServer(ChildServer):
         """
         answer = self.ask(
             Profiled(
-                profiles=[profile.to_json() for profile in profiles],
+                profiles=tuple(replace(profile, result=None) for profile in profiles),
                 tolerance=tolerance,
                 setting=setting,
                 void=void_reasons(self._version) if self._version is not None else (),
             )
         )
-        checks = answer.checks if isinstance(answer, Judged) else None
-        return None if checks is None else [Check.from_json(check) for check in checks]
+        return answer.checks if isinstance(answer, Judged) else None
 
     def ask(self, question: FromChild) -> ToChild:
         """Ask the coordinator, and wait for its answer; until then this process may be stopped."""

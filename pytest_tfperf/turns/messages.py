@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
+from pytest_tfperf.results import Check, Profile
 from pytest_tfperf.turn import Ready, Turn
 from pytest_tfperf.turns.worktree import Version
 from pytest_tfperf.values import Json
@@ -18,6 +19,25 @@ from pytest_tfperf.values import Json
 
 class Message(Struct, kw_only=True, tag_field="kind", tag=str.lower):
     """A message; its kind is the name of its class."""
+
+
+class Answer(Message):
+    """What a call of a test has returned."""
+
+    profiles: Mapping[str, Profile]
+    """Its profiles, by variant; of workers, by the names of the profiles."""
+    turns: Mapping[str, tuple[float, ...]] = {}
+    """Of variants, the seconds of a step in each round."""
+    notes: tuple[str, ...] = ()
+    """Remarks on how they were measured."""
+
+
+class Failed(Message):
+    """How a call of a test has failed."""
+
+    message: str
+    is_assertion: bool
+    """True if the outputs of variants differ, so that it raised an AssertionError."""
 
 
 class Part(Struct, kw_only=True):
@@ -29,8 +49,8 @@ class Part(Struct, kw_only=True):
     """The variant; of a worker, the name of its profile."""
     profile: str | None = None
     """Name of the profile that takes turns; None for workers, which run at the same time."""
-    earlier: Sequence[Json] = []
-    """Results of the earlier calls of that name."""
+    earlier: tuple[Answer | Failed, ...] = ()
+    """How the earlier calls of that name ended."""
 
 
 class Task(Message):
@@ -76,7 +96,7 @@ class Play(Message):
 class Judged(Message):
     """The checks of the test that waits for them; None where it is not judged in that process."""
 
-    checks: Sequence[Json] | None
+    checks: tuple[Check, ...] | None
 
 
 class Done(Message):
@@ -132,7 +152,7 @@ class Ran(Message):
 class Profiled(Message):
     """The test has made its profiles and waits for its checks."""
 
-    profiles: Sequence[Json]
+    profiles: tuple[Profile, ...]
     tolerance: float | None
     """The slow-down that the test allows; None if it names none."""
     setting: Json
@@ -144,7 +164,7 @@ class Profiled(Message):
 class Measured(Message):
     """The profile that the process is for is complete."""
 
-    profile: Json
+    profile: Profile
     outputs: Any = None
     """The outputs of its first step, where they are compared."""
 
@@ -224,6 +244,8 @@ class Channel(Generic[Received]):
 
 def _plain(value: Any) -> Any:
     """Return a number of NumPy as one of Python, and what else MessagePack has not as text."""
+    if isinstance(value, Mapping):  # findings of a profile that wait
+        return dict(value)
     return value.item() if hasattr(value, "item") else str(value)
 
 

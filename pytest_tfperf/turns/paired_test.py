@@ -10,6 +10,7 @@ from time import perf_counter
 
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.quantities import SECONDS, format_quantity
+from pytest_tfperf.results import Profile
 from pytest_tfperf.stats.sequential import LEAST_TURNS, USUAL_PAIRS, PairEstimate, pair_estimate
 from pytest_tfperf.turn import Ready, Turn
 from pytest_tfperf.turns.messages import AtProfile, FromChild, Profiled, Stopped
@@ -97,9 +98,9 @@ class PairedTest:
     """Turns by profile."""
     ready_pairs: Mapping[str, ReadyPair] = field(default_factory=dict)
     """Profiles that both versions were ready to time, by name."""
-    tree_profiles: Sequence[Json] | None = None
+    tree_profiles: tuple[Profile, ...] | None = None
     """Profiles of the working tree; None if its test did not come to its end."""
-    ref_profiles: Sequence[Json] | Unknown | None = None
+    ref_profiles: tuple[Profile, ...] | Unknown | None = None
     """
     Profiles of the ref; None if its test did not come to its end, Unknown if its process was lost.
     """

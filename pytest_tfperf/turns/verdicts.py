@@ -146,11 +146,11 @@ def undecided(
         terms: What the run asks for.
     """
     draining = {
-        data["name"]
+        profile.name
         for profiles in (paired.tree_profiles, paired.ref_profiles)
-        if isinstance(profiles, list)
-        for data in profiles
-        if _is_draining(Profile.from_json(data))
+        if isinstance(profiles, tuple)
+        for profile in profiles
+        if _is_draining(profile)
     }
     decisions = {}
     for name, found in later.items():
@@ -178,9 +178,9 @@ def verdicts(
         terms: What the run asks for.
         absent: The check of every profile where the ref has nothing to compare with, else None.
     """
-    tree = {data["name"]: Profile.from_json(data) for data in paired.tree_profiles or ()}
-    ref_profiles = paired.ref_profiles if isinstance(paired.ref_profiles, list) else ()
-    ref = {data["name"]: Profile.from_json(data) for data in ref_profiles}
+    tree = {profile.name: profile for profile in paired.tree_profiles or ()}
+    ref_profiles = paired.ref_profiles if isinstance(paired.ref_profiles, tuple) else ()
+    ref = {profile.name: profile for profile in ref_profiles}
     if absent is not None:
         return [replace(absent, profile=name) for name in tree]
     checks: list[Check] = []

@@ -24,9 +24,9 @@ from pytest_tfperf.quantities import COUNT, RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Profile
 from pytest_tfperf.turns.calls import Calls, Replay
 from pytest_tfperf.turns.children import Spec, children, ended_early
-from pytest_tfperf.turns.messages import Done, Measured
+from pytest_tfperf.turns.messages import Answer, Done, Measured
 from pytest_tfperf.turns.pytest_child import READY_S, ChildProcess, ProcessLost
-from pytest_tfperf.values import PART_TITLES, PARTS, Column, Json, Source, Table, Value
+from pytest_tfperf.values import PART_TITLES, PARTS, Column, Source, Table, Value
 
 __tracebackhide__ = True
 
@@ -79,9 +79,9 @@ class WorkerProcesses:
 
     def __call__(self, call: WorkersCall) -> tuple[Profile, ...]:
         """Run the workers of one call, and return their profiles."""
-        return _profiles(self._calls.answered(lambda: self._measured(call)))
+        return tuple(self._calls.answered(lambda: self._measured(call)).profiles.values())
 
-    def _measured(self, call: WorkersCall) -> Json:
+    def _measured(self, call: WorkersCall) -> Answer:
         """Run the workers, and again if TensorFlow crashes in one of them."""
         for _ in range(_ATTEMPTS - 1):
             try:
@@ -91,7 +91,7 @@ class WorkerProcesses:
                     raise
         return self._attempt(call)
 
-    def _attempt(self, call: WorkersCall) -> Json:
+    def _attempt(self, call: WorkersCall) -> Answer:
         n_workers = len(call.names)
         specs = [
             Spec(who=who(index), environment=environment, changes={"pauses": False})
@@ -106,7 +106,8 @@ class WorkerProcesses:
             events = self._events(started, specs)
             for child in started:  # all end at the same time, as TensorFlow wants it
                 child.send(Done())
-        return {"profiles": [event.profile for event in events]}
+        profiles = (event.profile for event in events)
+        return Answer(profiles=dict(zip(call.names, profiles, strict=True)))
 
     def _events(self, started: Sequence[ChildProcess], specs: Sequence[Spec]) -> list[Measured]:
         """
@@ -154,12 +155,8 @@ def work_here(replay: Replay, call: WorkersCall) -> tuple[Profile, ...]:
     """Answer a call in a worker's process; the one that it is for does not return."""
     answer = replay.earlier({name: name for name in call.names})
     if answer is None:
-        replay.end(Measured(profile=call.measure().to_json()))
-    return _profiles(answer)
-
-
-def _profiles(answer: Json) -> tuple[Profile, ...]:
-    return tuple(Profile.from_json(profile) for profile in answer["profiles"])
+        replay.end(Measured(profile=replace(call.measure(), result=None)))
+    return tuple(answer.profiles.values())
 
 
 def cluster_environments(n_workers: int) -> list[dict[str, str]]:

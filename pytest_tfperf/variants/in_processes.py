@@ -16,7 +16,6 @@ from time import perf_counter
 from typing import TypeVar
 
 import pytest
-from msgspec import convert
 
 from pytest_tfperf.checks.limits import SHARED_CPU
 from pytest_tfperf.errors import CaptureError
@@ -27,10 +26,9 @@ from pytest_tfperf.results import Profile
 from pytest_tfperf.turn import TURNS_WITH, Ready
 from pytest_tfperf.turns.calls import Calls, Replay
 from pytest_tfperf.turns.children import Spec, children, ended_early
-from pytest_tfperf.turns.messages import AtProfile, Measured
+from pytest_tfperf.turns.messages import Answer, AtProfile, Measured
 from pytest_tfperf.turns.pytest_child import ChildProcess
 from pytest_tfperf.turns.rounds import NoMoreSteps, run_turn, turn_size
-from pytest_tfperf.values import Json
 from pytest_tfperf.variants.comparison import BARE, Comparison, ComparisonCall
 from pytest_tfperf.variants.outputs import check_outputs, leaves_from_json, leaves_to_json
 from pytest_tfperf.variants.rounds import SECONDS, RoundTimes, compare_rounds
@@ -77,10 +75,9 @@ class VariantProcesses:
         """Compare the variants of one call."""
         if takes_whole_gpus():
             raise CaptureError(_WHOLE_GPU)
-        answer = self._calls.answered(lambda: _to_json(self._compared(call)))
-        return convert(answer, Comparison)
+        return _comparison(self._calls.answered(lambda: self._compared(call)))
 
-    def _compared(self, call: ComparisonCall) -> Comparison:
+    def _compared(self, call: ComparisonCall) -> Answer:
         names = ", ".join(call.profiles)
         self._announce(f"comparing {names}: starting a process for each")
         specs = {
@@ -119,10 +116,9 @@ class VariantProcesses:
             leaves = {variant: leaves_from_json(one.outputs) for variant, one in events.items()}
             notes += check_outputs(leaves, call.tolerance)
         profiles = {
-            variant: _with_others(Profile.from_json(one.profile), variant, events)
-            for variant, one in events.items()
+            variant: _with_others(one.profile, variant, events) for variant, one in events.items()
         }
-        return Comparison(turns=turns, profiles=profiles, notes=notes)
+        return Answer(turns=turns, profiles=profiles, notes=notes)
 
     def _turns(
         self,
@@ -163,8 +159,9 @@ def compare_here(replay: Replay, call: ComparisonCall) -> Comparison:
     answer = replay.earlier(call.profiles)
     if answer is None:
         profile, leaves = call.measure(replay.part.name)
-        replay.end(Measured(profile=profile.to_json(), outputs=leaves_to_json(leaves)))
-    return convert(answer, Comparison)
+        sent = replace(profile, result=None)
+        replay.end(Measured(profile=sent, outputs=leaves_to_json(leaves)))
+    return _comparison(answer)
 
 
 def _turn_of(child: ChildProcess, variant: str, ready: Ready) -> Callable[[], float]:
@@ -190,11 +187,5 @@ def _with_others(profile: Profile, variant: str, variants: Iterable[str]) -> Pro
     return replace(profile, metrics={**profile.metrics, "step_time": step_time})
 
 
-def _to_json(comparison: Comparison) -> Json:
-    return {
-        "turns": {variant: list(turns) for variant, turns in comparison.turns.items()},
-        "profiles": {
-            variant: profile.to_json() for variant, profile in comparison.profiles.items()
-        },
-        "notes": list(comparison.notes),
-    }
+def _comparison(answer: Answer) -> Comparison:
+    return Comparison(turns=answer.turns, profiles=answer.profiles, notes=answer.notes)

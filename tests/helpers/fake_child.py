@@ -44,8 +44,8 @@ class FakeChild:
 
     def run(self, test, following, part=None):
         self.ran.append((test, following))
-        profiles = [one.to_json() for one in self._profiles]
-        self._events.append(Profiled(profiles=profiles, tolerance=None, setting=LAPTOP["setting"]))
+        profiles, setting = tuple(self._profiles), LAPTOP["setting"]
+        self._events.append(Profiled(profiles=profiles, tolerance=None, setting=setting))
 
     def send(self, judged):
         test = self.ran[-1][0]
@@ -130,6 +130,6 @@ class FakeRun:
     def checks(self, test):
         """Return verdict and message of each check that the working tree's process was sent."""
         return {
-            (check["profile"], check["metric"]): (check["verdict"], check["message"])
+            (check.profile, check.metric): (check.verdict, check.message)
             for check in self.children["tree"][0].checks[test]
         }

@@ -146,7 +146,7 @@ def test_a_profile_s_json_is_the_documented_object():
 @pytest.mark.parametrize("verdict", Verdict)
 def test_a_check_survives_json(verdict):
     before = check(verdict, name="train")
-    assert Check.from_json(through_json(before.to_json())) == before
+    assert convert(through_json(before.to_json()), Check) == before
 
 
 def test_a_message_is_the_sentence_then_details_then_advice():
@@ -160,7 +160,7 @@ def test_a_message_is_the_sentence_then_details_then_advice():
     more = found.with_details(("over", "3 steps"))
     assert more.lines == ("where: Map", "+1 ms", "over: 3 steps", "try: prefetch")
     assert found.to_json()["message"] == found.message
-    assert Check.from_json(through_json(more.to_json())) == more
+    assert convert(through_json(more.to_json()), Check) == more
 
 
 def test_a_text_of_several_lines_is_a_sentence_and_details():

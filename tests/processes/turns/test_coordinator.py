@@ -4,6 +4,7 @@ import pytest
 from helpers.scripted_child import scripted
 
 from pytest_tfperf.errors import PairedError
+from pytest_tfperf.results import Profile
 from pytest_tfperf.turns import rounds as turn_runner
 from pytest_tfperf.turns.messages import Ended, Judged
 from pytest_tfperf.turns.paired_test import (
@@ -30,9 +31,9 @@ def profile(name, step_s, workload="w", most_calls=None, turns=10**9, log=[]):
         log.append(turn)
         turns -= 1
         turn = ask(Ran(step_s=step_s)).turn if turns else None
-    return dict(name=name, turns=len(log))
+    return Profile(name=name, metrics={}, workload={"turns": len(log)})
 def end(profiles, void=()):
-    ask(Profiled(profiles=profiles, tolerance=None, setting={}, void=void))
+    ask(Profiled(profiles=tuple(profiles), tolerance=None, setting={}, void=void))
     send(Ended())
 send(Collected(tests=["test"], profiled=[], errors={}))
 while True:
@@ -62,6 +63,11 @@ def a_test(*profiles, void=()):
     return f"end([{', '.join(profiles)}], {list(void)!r})"
 
 
+def made(**workload):
+    """The profile of such a test."""
+    return Profile(name="", metrics={}, workload=workload)
+
+
 def once(ready):
     """A play of one pair of turns."""
     return PairedTurns(pairs=((1.0, 1.0, True),))
@@ -77,7 +83,7 @@ def test_both_versions_run_every_turn(start):
     paired = run_paired_test(tree, ref, "test", (None, None), turns_of(tree, ref))
     assert [turn[:2] for turn in paired.turns[""].pairs] == [(0.002, 0.001)] * 3
     assert paired.turns[""].log_ratios == [pytest.approx(0.6931471805599453)] * 3
-    assert paired.tree_profiles == paired.ref_profiles == [{"name": "", "turns": 3}]
+    assert paired.tree_profiles == paired.ref_profiles == (made(turns=3),)
     assert not paired.turns[""].exhausted
 
 
@@ -100,12 +106,12 @@ def test_a_version_stands_still_while_the_other_runs(start):
             "while turn:",
             f"    seen.append({look % ref._process.pid})",
             "    turn = ask(Ran(step_s=1)).turn",
-            "end([{'seen': seen}])",
+            "end([Profile(name='', metrics={}, workload={'seen': seen})])",
         ]
     )
     tree = start(turns, "tree")
     paired = run_paired_test(tree, ref, "test", (None, None), turns_of(tree, ref, 8))
-    assert paired.tree_profiles == [{"seen": ["T"] * 8}]
+    assert paired.tree_profiles == (made(seen=["T"] * 8),)
     assert paired.ready_pairs[""].tolerance == 0.1
 
 
@@ -154,7 +160,7 @@ def test_steps_that_run_out_end_the_turns_and_nothing_else(start):
 
 def answered(*children):
     for child in children:
-        child.send(Judged(checks=[]))
+        child.send(Judged(checks=()))
         assert child.next_event() == Ended()
     return True
 
@@ -174,8 +180,8 @@ def test_profiles_meet_by_name(start):
     paired = run_paired_test(tree, ref, "test", (None, None), once)
     assert list(paired.ready_pairs) == ["a"]  # the ref's has gone on to c and beyond to find "new"
     assert paired.missed == {"c"}
-    assert [profile["name"] for profile in paired.tree_profiles] == ["a", "new", "c"]
-    assert [profile["name"] for profile in paired.ref_profiles] == ["old", "a", "b", "c", "last"]
+    assert [profile.name for profile in paired.tree_profiles] == ["a", "new", "c"]
+    assert [profile.name for profile in paired.ref_profiles] == ["old", "a", "b", "c", "last"]
 
 
 @pytest.mark.full
@@ -184,7 +190,7 @@ def test_no_turns_are_wanted(start):
     paired = run_paired_test(tree, ref, "test", (None, None), lambda ready: None)
     assert paired.turns == {}
     assert list(paired.ready_pairs) == [""]
-    assert paired.ref_profiles == [{"name": "", "turns": 0}]
+    assert paired.ref_profiles == (made(turns=0),)
 
 
 @pytest.mark.full
@@ -192,7 +198,7 @@ def test_without_a_ref(start):
     paired = run_paired_test(
         start(a_test("profile('', 1)"), "tree"), None, "test", (None, None), once
     )
-    assert paired == PairedTest(tree_profiles=[{"name": "", "turns": 0}])
+    assert paired == PairedTest(tree_profiles=(made(turns=0),))
 
 
 @pytest.mark.full

@@ -3,16 +3,20 @@
 import os
 import resource
 import socket
+from dataclasses import replace
+from types import MappingProxyType
 
 import msgspec
 import numpy as np
 import pytest
+from helpers.builders import check, profile
 
 from pytest_tfperf.turns.messages import (
     Channel,
     Ended,
     FromChild,
     Judged,
+    Measured,
     Ran,
     Reported,
     Run,
@@ -32,12 +36,20 @@ def test_messages_arrive_in_order_with_their_kinds_and_values(ends):
     here, there = ends
     sent = [
         Run(test="two\nlines", following=None),
-        Judged(checks=[{"before": float("inf"), "text": "x" * 100_000}]),
+        Judged(checks=(check("FAIL", sentence="x" * 100_000, detail={"before": float("inf")}),)),
         Judged(checks=None),
     ]
     for message in sent:
         here.send(message)
     assert [there.receive(1) for _ in sent] == sent
+
+
+def test_a_profile_arrives_with_findings_that_wait_and_numbers_of_numpy(ends):
+    here, there = ends
+    one = profile(workload={"batch": 8}, step_time=0.5)
+    waiting = MappingProxyType(one.metrics)  # as `metrics.profile.Demanded`, no dict
+    there.send(Measured(profile=replace(one, metrics=waiting, workload={"batch": np.int64(8)})))
+    assert here.receive(1).profile == one
 
 
 def test_what_a_message_cannot_hold_is_a_plain_number_or_words(ends):

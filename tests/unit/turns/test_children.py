@@ -3,12 +3,13 @@
 from types import SimpleNamespace
 
 import pytest
+from helpers.builders import profile
 
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.turns import children
 from pytest_tfperf.turns.calls import Replay
 from pytest_tfperf.turns.children import Spec, ended_early
-from pytest_tfperf.turns.messages import Ended, Measured, Part
+from pytest_tfperf.turns.messages import Answer, Ended, Failed, Measured, Part
 
 
 @pytest.mark.parametrize("n_lines", [1, 500])
@@ -41,21 +42,19 @@ class Server:
 
 
 def test_a_process_answers_earlier_calls_and_ends_with_its_own():
-    failed = [
-        {"error": error.__name__, "message": "it failed"}
-        for error in (CaptureError, AssertionError)
-    ]
-    part = Part(call="compare", name="b", profile="two b", earlier=[{"one": 1}, *failed])
+    one = Answer(profiles={"a": profile("a", retraces=1)})
+    failed = [Failed(message="it failed", is_assertion=is_one) for is_one in (False, True)]
+    part = Part(call="compare", name="b", profile="two b", earlier=(one, *failed))
     server, names = Server(), {"a": "two a", "b": "two b"}
     replay = Replay(server, part)
-    assert replay.earlier({}) == {"one": 1}
+    assert replay.earlier({}) == one
     for error in (CaptureError, AssertionError):
         with pytest.raises(error, match="it failed"):
             replay.earlier({})
     assert replay.earlier(names) is None
     with pytest.raises(pytest.exit.Exception):
-        replay.end(Measured(profile={}))
-    assert server.asked == [Measured(profile={})]
+        replay.end(Measured(profile=profile("two b", retraces=1)))
+    assert server.asked == [Measured(profile=profile("two b", retraces=1))]
 
 
 def test_a_call_with_other_profiles_is_refused():

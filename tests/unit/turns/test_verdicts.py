@@ -39,8 +39,8 @@ def paired_of(here, there, turns=None, tolerance=0.05, **fields):
     return PairedTest(
         turns=by_name,
         ready_pairs=ready_pairs,
-        tree_profiles=[one.to_json() for one in here],
-        ref_profiles=None if there is None else [one.to_json() for one in there],
+        tree_profiles=tuple(here),
+        ref_profiles=None if there is None else tuple(there),
         tolerance=tolerance,
         **fields,
     )

@@ -65,7 +65,7 @@ def run(monkeypatch):
 
 
 def profiled(name):
-    return Measured(profile=profile(name, retraces=1).to_json())
+    return Measured(profile=profile(name, retraces=1))
 
 
 def test_profiles_come_in_the_order_of_the_workers(run):
