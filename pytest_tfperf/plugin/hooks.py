@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _RUN: pytest.StashKey[_Run] = pytest.StashKey()
 _TEST: pytest.StashKey[ProfiledItem] = pytest.StashKey()
+_INTERNALS = ("pytest_tfperf", "contextlib")
 
 _MARKER = (
     "tfperf(max_<metric>=, min_<metric>=, ...): limit the performance of the step that the test "
@@ -221,9 +222,12 @@ def _profile_body(profiler: TfProfile) -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item,
+    item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Put the results on the report, as JSON values, which pytest-xdist can send."""
+    option = item.config.option
+    if call.excinfo and not (option.fulltrace or option.tbstyle in ("long", "native")):
+        _hide_internals(call.excinfo.value)
     report = yield
     if report.when == "call" and _is_started(item):
         item.stash[_TEST].report(report)
@@ -234,6 +238,22 @@ def pytest_runtest_makereport(
         report.tfperf_unchecked = bool(given - OPTION_NAMES)  # type: ignore[attr-defined]
         item.config.stash[_RUN].prepare()
     return report
+
+
+def _hide_internals(error: BaseException) -> None:
+    """Leave out what raised and caused an error of this package, which says all in a sentence."""
+    if not isinstance(error, TfperfError):
+        return
+    if error.__cause__ is not None:
+        error.__cause__ = None  # which hides the context, too
+    last = frame = error.__traceback__
+    while frame is not None:
+        module = str(frame.tb_frame.f_globals.get("__name__"))
+        if module.partition(".")[0] not in _INTERNALS:
+            last = frame
+        frame = frame.tb_next
+    if last is not None:
+        last.tb_next = None
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
