@@ -1,30 +1,43 @@
-"""Decide every limit and comparison of a test."""
+"""
+Decide every limit and comparison of a test.
+
+A step time that looks slower than the recorded ones is measured again, in a second, fresh process.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit, asked_for, check_limits
 from pytest_tfperf.checks.roots import with_causes
-from pytest_tfperf.errors import BaselineError, PairedError
+from pytest_tfperf.errors import BaselineError, CaptureError, PairedError
+from pytest_tfperf.frameworks.in_use import takes_whole_gpus
 from pytest_tfperf.machine.description import project_name
 from pytest_tfperf.markers import is_marked
 from pytest_tfperf.metrics.profile import so_far
-from pytest_tfperf.plugin.confirmation import confirmed, is_suspected, profiled_again
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.plugin.profiled_item import ProfiledItem
-from pytest_tfperf.quantities import RATIO, format_quantity
+from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Check, Kind, Profile, Verdict, without_praise
 from pytest_tfperf.text import headline
+from pytest_tfperf.turns.children import Spec, children, test_key
+from pytest_tfperf.turns.messages import Judged
 from pytest_tfperf.turns.names import file_of, key_in_file
+from pytest_tfperf.turns.paired_test import run_paired_test
+from pytest_tfperf.turns.pytest_child import ChildProcess
+from pytest_tfperf.turns.reports import last_lines, report_from
 from pytest_tfperf.values import Json, Unknown
+from pytest_tfperf.variants.in_processes import can_start_processes
 
 if TYPE_CHECKING:
+    import pytest
+
     from pytest_tfperf.baseline.compare import Baseline
     from pytest_tfperf.run_history.earlier_runs import EarlierRuns
 
@@ -66,23 +79,109 @@ def _decided(
 
 def _confirmed(test: ProfiledItem, checks: Sequence[Check]) -> list[Check]:
     """Measure again in a second process, and return the checks with what it confirmed."""
+    again: tuple[Profile, ...] = ()
+    none = Unknown("the second process produced no such profile, or no step time")
     try:
-        again = profiled_again(test.item, test.announce, test.exclusive)
+        again = _profiled_again(test)
     except PairedError as error:
-        return [
-            confirmed(check, Unknown(str(error))) if is_suspected(check) else check
-            for check in checks
-        ]
+        none = Unknown(str(error))
     second = {
         check.profile: check
-        for check in _decided(test, [(profile, ()) for profile in again.values()])
+        for check in _decided(test, [(profile, ()) for profile in again])
         if check.metric == "step_time"
     }
-    none = Unknown("the second process produced no such profile, or no step time")
     return [
         confirmed(check, second.get(check.profile, none)) if is_suspected(check) else check
         for check in checks
     ]
+
+
+def _profiled_again(test: ProfiledItem) -> tuple[Profile, ...]:
+    """
+    Profile a test in a new process.
+
+    Raises:
+        PairedError: If there can be no such process, or the test does not end there.
+    """
+    if not can_start_processes():
+        raise PairedError("this system cannot stop processes")
+    if takes_whole_gpus():
+        raise PairedError(
+            "TensorFlow gives this process all memory of the GPU; "
+            "set TF_FORCE_GPU_ALLOW_GROWTH=true"
+        )
+    item, spec = test.item, Spec(who="the confirmation", changes={"pauses": False})
+    try:
+        with test.exclusive(test.announce):
+            test.announce("possible regression: re-measuring in a second process")
+            with children(item, [spec]) as [child]:
+                paired = run_paired_test(child, None, test_key(item), (None, None), lambda _: None)
+                if paired.tree_profiles is None:
+                    raise PairedError(_why_not(item, child, paired.stopped))
+                child.send(Judged(checks=None))
+                child.next_event()
+    except CaptureError as error:
+        raise PairedError(str(error)) from error
+    finally:
+        test.announce("")
+    return paired.tree_profiles
+
+
+def _why_not(item: pytest.Item, child: ChildProcess, stopped: str | None) -> str:
+    """Return why the test did not end."""
+    reports: list[Any] = [report_from(item, data) for data in child.reports]
+    bad = [report for report in reports if report.failed or report.skipped]
+    text = last_lines(bad[0].longreprtext) if bad else f"  it stopped the run: {stopped}"
+    return f"the test does not come to its end there:\n{text}"
+
+
+def is_suspected(check: Check) -> bool:
+    """Return whether a check is of a step time that is slower than the recorded ones."""
+    return (check.kind, check.metric, check.verdict) == (
+        "baseline",
+        "step_time",
+        Verdict.REGRESSION,
+    )
+
+
+def confirmed(check: Check, second: Check | Unknown) -> Check:
+    """
+    Confirm a suspected check: it stays a regression unless a second process is not slower.
+
+    Args:
+        check: The suspected check.
+        second: The check of the same step time in the second process, or why there is none; then
+            the check stands, and says so.
+    """
+    if isinstance(second, Unknown):
+        return _unconfirmed(check, second.why)
+    if "after" not in second.detail:
+        return _unconfirmed(check, second.sentence)
+    took = format_quantity(second.detail["after"], SECONDS)
+    figures = {**check.detail, "second": second.detail["after"]}
+    if is_suspected(second):
+        same = check.with_details(("", f"confirmed in a second process: {took}"))
+        return replace(same, detail=figures)
+    is_good = second.verdict in (Verdict.PASS, Verdict.IMPROVED)
+    which = "is no regression" if is_good else "does not decide it"
+    return replace(
+        check,
+        verdict=Verdict.INCONCLUSIVE,
+        sentence=f"{check.sentence}; but {took} in a second process, which {which}",
+        details=(("", "processes of the same code differ as much here"),),
+        advice=(
+            (
+                "try",
+                "pytest --tfperf-against REF, which compares in turns; or a quieter machine",
+            ),
+        ),
+        detail=figures,
+    )
+
+
+def _unconfirmed(check: Check, why: str) -> Check:
+    first, excerpt = headline(f"could not be confirmed in a second process: {why}")
+    return check.with_details(("", first), *excerpt)
 
 
 def decide(

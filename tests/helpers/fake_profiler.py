@@ -30,12 +30,12 @@ elif any(argument.startswith("--tfperf-against") for argument in sys.argv):
     if AHEAD not in os.environ:
         paired_run.VersionProcesses = lambda *given, starts_ahead: VersionProcesses(*given)
 
-import pytest_tfperf.plugin.confirmation  # noqa: E402
+import pytest_tfperf.plugin.decide  # noqa: E402
 from pytest_tfperf.frameworks import in_use  # noqa: E402
 from pytest_tfperf.plugin.profiled_item import ProfiledItem  # noqa: E402
 
 # Both would load TensorFlow, to see its GPUs.
-pytest_tfperf.plugin.confirmation.takes_whole_gpus = lambda: False
+pytest_tfperf.plugin.decide.takes_whole_gpus = lambda: False
 ProfiledItem.exclusive = staticmethod(measuring_anyway)
 in_use.has_accelerators = lambda: False
 pytest_sessionstart = quick_start.pytest_sessionstart

@@ -4,7 +4,7 @@ from helpers.stand_in import FakeProfiler
 
 from pytest_tfperf.frameworks import in_use
 from pytest_tfperf.machine.locks import measuring_anyway
-from pytest_tfperf.plugin import conclude, confirmation, fixture  # pytester forgets later imports
+from pytest_tfperf.plugin import conclude, decide, fixture  # pytester forgets later imports
 from pytest_tfperf.plugin.profiled_item import ProfiledItem
 
 MANY = """
@@ -28,4 +28,4 @@ def measure_with_stand_in(monkeypatch):
     monkeypatch.setattr(conclude, "branch", lambda _: "")
     # both would load TensorFlow, to see its GPUs
     monkeypatch.setattr(in_use, "has_accelerators", lambda: False)
-    monkeypatch.setattr(confirmation, "takes_whole_gpus", lambda: False)
+    monkeypatch.setattr(decide, "takes_whole_gpus", lambda: False)

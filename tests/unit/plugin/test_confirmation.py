@@ -3,7 +3,7 @@
 import pytest
 from helpers.builders import check
 
-from pytest_tfperf.plugin.confirmation import confirmed, is_suspected
+from pytest_tfperf.plugin.decide import confirmed, is_suspected
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.values import Unknown
 
