@@ -13,8 +13,7 @@ from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.gates import ANY, MOVED, NEVER, RISE, WORSE, gate_of
 from pytest_tfperf.metric_evidence import ANYWHERE, EVIDENCE, KNOWN_ON
 from pytest_tfperf.metric_registry import METRICS, Metric
-from pytest_tfperf.plugin.option_kinds import COUNT, LIMITS, SECONDS, SHARE, STEPS, Option
-from pytest_tfperf.plugin.options import TABLE
+from pytest_tfperf.plugin.options import COUNT, LIMITS, SECONDS, SHARE, STEPS, TABLE, Option
 from pytest_tfperf.report.run_details import Comparison, Detail, Environment
 from pytest_tfperf.results import FORMAT, Check, Profile
 from pytest_tfperf.runs import ProfiledTest, Run

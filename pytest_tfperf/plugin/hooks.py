@@ -19,8 +19,8 @@ import pytest
 
 from pytest_tfperf.errors import CaptureError, LimitError, TfperfError
 from pytest_tfperf.markers import is_marked, is_profiled
+from pytest_tfperf.plugin import registry
 from pytest_tfperf.plugin.options import TABLE, Options, add_options, unknown_names
-from pytest_tfperf.plugin.registry import new_registry
 from pytest_tfperf.plugin.workers import is_distributed, is_worker, share_cpu
 
 if TYPE_CHECKING:
@@ -44,10 +44,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Declare the hooks that projects may implement."""
-    from pytest_tfperf.plugin import hookspecs
-
-    pluginmanager.add_hookspecs(hookspecs)
+    """Declare the hook that projects may implement."""
+    pluginmanager.add_hookspecs(registry)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -89,7 +87,7 @@ class _Run:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self.on_terminal = sys.stdout.isatty()  # output is captured later
-        self.registry = new_registry(config)
+        self.registry = registry.new_registry(config)
         self.is_prepared = False
 
     @cached_property

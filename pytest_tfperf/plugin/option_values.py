@@ -17,22 +17,26 @@ from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import parse_limit_lines, parse_steps, parse_tolerance
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metric_registry import METRICS, Metric
-from pytest_tfperf.plugin.option_kinds import (
+from pytest_tfperf.plugin.options import (
     ADDRESS,
     CHOICE,
     COUNT,
+    INI_PREFIX,
     LIMITS,
     PATH,
     PATHS,
+    REPORT_SUFFIXES,
     SECONDS,
     SHARE,
     STEPS,
     SWITCH,
+    TABLE,
     TEXT,
     TPU,
     Option,
+    Options,
+    unknown_names,
 )
-from pytest_tfperf.plugin.options import INI_PREFIX, REPORT_SUFFIXES, TABLE, Options, unknown_names
 from pytest_tfperf.plugin.workers import is_worker
 from pytest_tfperf.quantities import SECONDS as SECONDS_UNIT
 from pytest_tfperf.quantities import parse_quantity

@@ -1,5 +1,5 @@
 """
-The metrics of a run: the built-in ones and those that a project adds.
+The metrics of a run: the built-in ones and those that a project adds by a hook.
 
 pytest makes a registry in every run. So this module imports only pytest and the errors, and the
 rest when a metric is added or the built-in ones are asked for.
@@ -80,6 +80,21 @@ class Registry:
         from pytest_tfperf.plugin.custom_metrics import with_values
 
         return with_values(profile, self.own, self._functions)
+
+
+@pytest.hookspec(historic=True)
+def pytest_tfperf_metrics(registry: Registry) -> None:
+    """
+    Add custom metrics of the project.
+
+    They get limits, baselines and report rows like the built-in metrics.
+    pytest calls the hook once for each conftest.py and plugin that implements it, before it
+    collects the tests below.
+
+    Args:
+        registry: All metrics of the run; `registry.add(name, function, unit=, better=, scope=,
+            meaning=)` adds one.
+    """
 
 
 def new_registry(config: pytest.Config) -> Registry:

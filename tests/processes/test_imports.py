@@ -16,7 +16,6 @@ LIGHT = {
         *("errors", "markers", "metrics", "plugin"),
         *(
             "plugin.hooks",
-            "plugin.option_kinds",
             "plugin.options",
             "plugin.registry",
             "plugin.workers",

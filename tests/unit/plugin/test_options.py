@@ -8,9 +8,16 @@ from helpers.refusals import refusal
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.plugin.option_kinds import COUNT, SECONDS, SHARE, STEPS
 from pytest_tfperf.plugin.option_values import PARSERS, plan_of, read_options
-from pytest_tfperf.plugin.options import TABLE, Options, unknown_names
+from pytest_tfperf.plugin.options import (
+    COUNT,
+    SECONDS,
+    SHARE,
+    STEPS,
+    TABLE,
+    Options,
+    unknown_names,
+)
 
 TEXTS = {
     "tfperf_warmup": "3",
