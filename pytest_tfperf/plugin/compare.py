@@ -14,7 +14,7 @@ from pytest_tfperf.capture.keras_data import KerasCall
 from pytest_tfperf.capture.state import restored
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.in_use import is_installed
-from pytest_tfperf.plugin.keras_and_own_loops import profile_keras_loop
+from pytest_tfperf.plugin.loops import profile_keras_loop
 from pytest_tfperf.plugin.profiles import Profiles
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import COMPARISON

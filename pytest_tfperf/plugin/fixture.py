@@ -19,7 +19,6 @@ from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.metric_evidence import TRACED_TIMES
 from pytest_tfperf.metrics.multi_host import analyse_job
 from pytest_tfperf.metrics.timing import TRACED_NOTE
-from pytest_tfperf.plugin.bare_trace import BracketedTrace, profiled_body
 from pytest_tfperf.plugin.compare import (
     Backends,
     compare_backends,
@@ -27,7 +26,12 @@ from pytest_tfperf.plugin.compare import (
     compare_with_data,
 )
 from pytest_tfperf.plugin.export import OPTIMIZED, export_profile
-from pytest_tfperf.plugin.keras_and_own_loops import profile_keras_loop, profiled_elements
+from pytest_tfperf.plugin.loops import (
+    BracketedTrace,
+    profile_keras_loop,
+    profiled_body,
+    profiled_elements,
+)
 from pytest_tfperf.plugin.profiled_item import ProfiledItem
 from pytest_tfperf.plugin.profiles import Profiles, skip_disabled
 from pytest_tfperf.remote.addresses import Worker, read_workers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
@@ -24,12 +24,12 @@ from pytest_tfperf.capture.sessions import (
     user_session_runs,
     xla_shown,
 )
-from pytest_tfperf.capture.trace_watch import traces_watched
 from pytest_tfperf.capture.windows import WindowHooks, Windows
 from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.facts.host_activity import frameworks_of
-from pytest_tfperf.frameworks.framework import TENSORFLOW
+from pytest_tfperf.frameworks.framework import JAX, PYTORCH, TENSORFLOW
 from pytest_tfperf.frameworks.in_use import (
     check_any_in_use,
     in_use,
@@ -38,6 +38,9 @@ from pytest_tfperf.frameworks.in_use import (
 )
 from pytest_tfperf.frameworks.jax import runs_in_several_processes
 from pytest_tfperf.frameworks.jax_objects import jax_objects
+from pytest_tfperf.frameworks.jax_traces import jax_compilations_reported_to, jax_traces_reported_to
+from pytest_tfperf.frameworks.torch import torch_traces_reported_to
+from pytest_tfperf.function_traces import Report
 from pytest_tfperf.machine.locks import measuring_anyway
 from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.metrics.evidence import Evidence
@@ -56,6 +59,12 @@ __tracebackhide__ = True
 
 _FROM_GRAPPLER = ("graph_ops", "graph_reduction")
 _OF_WINDOWS = ("warmup", "steps", "trace_steps", "latency")
+_REPORTED = {
+    TENSORFLOW: traces_reported_to,
+    JAX: jax_traces_reported_to,
+    PYTORCH: torch_traces_reported_to,
+}
+"""What reports the functions that each framework traces."""
 
 
 class Profiles:
@@ -217,7 +226,10 @@ class Profiles:
     def _opened(self, windows: Windows) -> Iterator[Windows]:
         self._open.append(windows)
         try:
-            with traces_watched(windows):
+            with (
+                traces_reported(windows.function_traced) as windows.watched,
+                jax_compilations_reported_to(windows.executable_compiled),
+            ):
                 yield windows
         finally:
             windows.close()
@@ -380,6 +392,17 @@ class Profiles:
                 f"this test has made no profile{f' named {name!r}' if name else ' yet'}{found}"
             )
         return self.recordings[name]
+
+
+@contextmanager
+def traces_reported(report: Report) -> Iterator[frozenset[str]]:
+    """Report what frameworks trace in the context, and give the frameworks that do."""
+    with ExitStack() as stack:
+        watched = {
+            name: stack.enter_context(reported_to(report))
+            for name, reported_to in _REPORTED.items()
+        }
+        yield frozenset(name for name, known in watched.items() if known)
 
 
 def skip_disabled() -> NoReturn:
