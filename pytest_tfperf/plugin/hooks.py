@@ -76,9 +76,10 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_tfperf.turns.names import COORDINATOR
 
         if not config.pluginmanager.is_blocked(COORDINATOR):  # its child processes block it
-            from pytest_tfperf.plugin.paired_run import coordinate
+            from pytest_tfperf.plugin.paired_run import PairedRun
 
-            coordinate(config, run.options, run.on_terminal, _has_own_flags)
+            paired = PairedRun(config, run.options, run.on_terminal, _has_own_flags)
+            config.pluginmanager.register(paired, COORDINATOR)
 
 
 class _Run:

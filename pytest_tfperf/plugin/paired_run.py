@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
@@ -27,43 +27,21 @@ from pytest_tfperf.stats.process_spread import Residuals, constant_spread
 from pytest_tfperf.text import and_more, plural
 from pytest_tfperf.turns.against import ItemRun, RunBudget
 from pytest_tfperf.turns.children import naming_awaited
-from pytest_tfperf.turns.names import COORDINATOR
 from pytest_tfperf.turns.pairs import ProcessPair, VersionProcesses
 from pytest_tfperf.turns.pytest_child import ProcessLost
 from pytest_tfperf.turns.reports import failed_report, log_reports, record_warning, report_from
 from pytest_tfperf.turns.spread_store import store_residuals, stored_residuals
 from pytest_tfperf.turns.verdicts import Terms
-from pytest_tfperf.turns.versions import Target, Versions
+from pytest_tfperf.turns.versions import Versions
 from pytest_tfperf.values import Unknown
 
 _NAMED = 5  # tests that exist on the ref alone
 _ALONE = "\n  try: the test without --tfperf-against, to see whether it comes to its end there"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairedOptions:
-    """The options of a paired run."""
-
-    target: Target
-    """What the working tree is compared with."""
-    budget_s: float
-    """Seconds for the turns of a profile, with the start of process pairs after the first."""
-    budget_total_s: float | None = None
-    """Seconds for the turns of all profiles, with all starts; None for any."""
-    only: str | None = None
-    """`structural` or `timing`, to check only these metrics."""
-    on_terminal: bool = False
-    """True if pytest writes to a terminal."""
-
-
-def coordinate(
-    config: pytest.Config,
-    options: Options,
-    on_terminal: bool,
-    is_clustered: Callable[[pytest.Item], bool],
-) -> None:
+class PairedRun:
     """
-    Make this process the coordinator of a paired run.
+    The plugin of the coordinator of all profiled tests.
 
     Args:
         config: The run's configuration.
@@ -74,37 +52,20 @@ def coordinate(
     Raises:
         pytest.UsageError: If workers run the tests.
     """
-    if n_workers(config):
-        raise pytest.UsageError(
-            "--tfperf-against takes turns on one machine: run it without -n (pytest -n 0)"
-        )
-    paired = PairedOptions(
-        target=Target(ref=options.against, python=options.against_python),
-        budget_s=options.budget_s,
-        budget_total_s=options.budget_total_s,
-        only=options.only,
-        on_terminal=on_terminal,
-    )
-    config.pluginmanager.register(PairedRun(config, paired, is_clustered), COORDINATOR)
-
-
-class PairedRun:
-    """
-    The plugin of the coordinator of all profiled tests.
-
-    Args:
-        config: The run's configuration.
-        options: Its options.
-        is_clustered: Returns whether a test has autocluster=True.
-    """
 
     def __init__(
         self,
         config: pytest.Config,
-        options: PairedOptions,
+        options: Options,
+        on_terminal: bool,
         is_clustered: Callable[[pytest.Item], bool],
     ) -> None:
+        if n_workers(config):
+            raise pytest.UsageError(
+                "--tfperf-against takes turns on one machine: run it without -n (pytest -n 0)"
+            )
         self._config, self._options, self._is_clustered = config, options, is_clustered
+        self._on_terminal = on_terminal
         self._items: dict[bool, list[pytest.Item]] = {}
         self._following: dict[pytest.Item, pytest.Item] = {}
         self._processes: VersionProcesses | None = None
@@ -128,7 +89,8 @@ class PairedRun:
         try:
             self._processes = VersionProcesses(
                 self._config,
-                self._options.target,
+                self._options.against,
+                self._options.against_python,
                 starts_ahead=self._options.only != STRUCTURAL,
             )
         except PairedError as error:
@@ -144,7 +106,7 @@ class PairedRun:
         if processes.cores:
             own = format_cores(processes.coordinator_cores)
             where = f"{format_cores(processes.cores)}, this process on {own}"
-        named = _described(processes.versions, self._options.target)
+        named = _described(processes.versions, self._options.against)
         return f"tfperf: against {named}; both versions run on {where}"
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -203,7 +165,7 @@ class PairedRun:
         self, item: pytest.Item, processes: VersionProcesses
     ) -> Iterator[pytest.TestReport]:
         """Yield the reports of a test from the working tree's process."""
-        announce = announcer(item, self._options.on_terminal)
+        announce = announcer(item, self._on_terminal)
         pair = self._pair(item, processes, announce)
         if isinstance(pair, Unknown):
             yield failed_report(item, pair.why, [])
@@ -298,12 +260,12 @@ def _gates_times(item: pytest.Item) -> bool:
     return any("max_regression" in marker.kwargs for marker in item.iter_markers("tfperf"))
 
 
-def _described(versions: Versions, target: Target) -> str:
+def _described(versions: Versions, ref: str | None) -> str:
     """Return the name of the other version with its commit, its Python and what differs."""
     about = ""
-    if target.ref is not None:
+    if ref is not None:
         same = ", which the working tree's tracked files equal" if versions.tree.same else ""
-        about = f"{target.ref} ({versions.tree.commit[:12]}{same})"
+        about = f"{ref} ({versions.tree.commit[:12]}{same})"
     python = describe_other_python({"against": versions.to_json()}, _NAMED)
     return "; ".join(filter(None, (about, python)))
 

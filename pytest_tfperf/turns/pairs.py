@@ -19,7 +19,7 @@ from pytest_tfperf.turns.children import naming_awaited
 from pytest_tfperf.turns.cleanup import Cleanup
 from pytest_tfperf.turns.names import node_key
 from pytest_tfperf.turns.pytest_child import ChildProcess, PytestRun, start_pytest
-from pytest_tfperf.turns.versions import Target, find_versions, pytest_run
+from pytest_tfperf.turns.versions import find_versions, pytest_run
 from pytest_tfperf.values import Unknown
 
 _ROOM = 1.5
@@ -84,14 +84,21 @@ class VersionProcesses:
 
     Args:
         config: The run's configuration.
-        target: What is compared with.
+        ref: A git ref that is compared with; None for the same files.
+        python: Another Python, or the folder of its environment; None for the same one.
         starts_ahead: Whether a second pair starts with the first.
 
     Raises:
         PairedError: If the ref's files cannot be written, or another Python is not fit.
     """
 
-    def __init__(self, config: pytest.Config, target: Target, starts_ahead: bool = False) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        ref: str | None,
+        python: Path | None = None,
+        starts_ahead: bool = False,
+    ) -> None:
         self.coordinator_cores, self.cores = split_cores()
         self._config, self._starts_ahead = config, starts_ahead
         self._pairs: dict[tuple[bool, int], ProcessPair] = {}
@@ -99,7 +106,7 @@ class VersionProcesses:
         """Seconds that the last start of processes took."""
         self._cleanup = Cleanup()
         try:
-            self.versions = find_versions(config, target, self._cleanup.folder)
+            self.versions = find_versions(config, ref, python, self._cleanup.folder)
         except BaseException:
             self._cleanup.close()
             raise

@@ -40,16 +40,6 @@ from pytest_tfperf.values import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """The other version, as the user named it: at least one of both."""
-
-    ref: str | None = None
-    """A git ref; None for the same files."""
-    python: Path | None = None
-    """Another Python, or the folder of its environment; None for the same one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
     """Both versions of a paired run, found and ready to start."""
 
@@ -90,31 +80,34 @@ class Versions:
         }
 
 
-def find_versions(config: pytest.Config, target: Target, folder: Path) -> Versions:
+def find_versions(
+    config: pytest.Config, ref: str | None, python: Path | None, folder: Path
+) -> Versions:
     """
     Write the ref's files and ask the other Python, as far as they are wanted.
 
     Args:
         config: The run's configuration.
-        target: What is compared with.
+        ref: A git ref that is compared with; None for the same files.
+        python: Another Python, or the folder of its environment; None for the same one.
         folder: Where files are written; the caller removes it.
 
     Raises:
         PairedError: If the files cannot be written, or the Python cannot run the same tests.
     """
-    if target.python is None:
-        assert target.ref is not None
-        tree = write_tree(target.ref, Path(config.invocation_params.dir), folder)
-        return Versions(tree=tree, name=target.ref)
+    if python is None:
+        assert ref is not None
+        tree = write_tree(ref, Path(config.invocation_params.dir), folder)
+        return Versions(tree=tree, name=ref)
     environment = uncovered_environment()
     ours = ask(sys.executable, (), environment)
     alone = tree_alone(config.rootpath, "")
-    theirs = other_python(target.python, _shared(ours, alone), environment, ours.platform)
+    theirs = other_python(python, _shared(ours, alone), environment, ours.platform)
     name = distinct_name(theirs, ours)
-    if target.ref is None:
+    if ref is None:
         return Versions(tree=replace(alone, ref=name), name=name, pythons=(ours, theirs))
-    tree = write_tree(target.ref, Path(config.invocation_params.dir), folder)
-    return Versions(tree=tree, name=f"{target.ref} with {name}", pythons=(ours, theirs))
+    tree = write_tree(ref, Path(config.invocation_params.dir), folder)
+    return Versions(tree=tree, name=f"{ref} with {name}", pythons=(ours, theirs))
 
 
 def pytest_run(

@@ -8,7 +8,6 @@ from pytest_tfperf.errors import PairedError
 from pytest_tfperf.turns import pairs as processes
 from pytest_tfperf.turns import versions
 from pytest_tfperf.turns.pairs import VersionProcesses
-from pytest_tfperf.turns.versions import Target
 from pytest_tfperf.turns.worktree import Tree
 from pytest_tfperf.values import Unknown
 
@@ -73,7 +72,7 @@ def sides(tmp_path, monkeypatch, started):
             option=SimpleNamespace(capture="fd"),
             pluginmanager=SimpleNamespace(hasplugin=lambda name: False),
         )
-        return VersionProcesses(config, Target(ref="main"), starts_ahead), order
+        return VersionProcesses(config, "main", None, starts_ahead), order
 
     return new
 
