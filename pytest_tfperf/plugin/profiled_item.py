@@ -29,8 +29,8 @@ from pytest_tfperf.values import Json
 if TYPE_CHECKING:
     from pytest_tfperf.machine.stopwatch import Stopwatch
     from pytest_tfperf.runs import Outcome, ProfiledTest
-    from pytest_tfperf.turns.calls import Replay
     from pytest_tfperf.turns.child_plugin import CoordinatedServer
+    from pytest_tfperf.turns.children import Replay
     from pytest_tfperf.turns.workers import WorkersCall
     from pytest_tfperf.variants.comparison import Comparison, ComparisonCall
 
@@ -219,7 +219,7 @@ class ProfiledItem:
 
     def _replay(self, call: str) -> Replay | None:
         """Return what answers calls in this process, None where it starts the processes."""
-        from pytest_tfperf.turns.calls import Replay
+        from pytest_tfperf.turns.children import Replay
 
         if self.child is None or self.child.part is None:
             return None

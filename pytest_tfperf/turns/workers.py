@@ -22,8 +22,7 @@ from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.op_types import COLLECTIVES
 from pytest_tfperf.quantities import COUNT, RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Profile
-from pytest_tfperf.turns.calls import Calls, Replay
-from pytest_tfperf.turns.children import Spec, children, ended_early
+from pytest_tfperf.turns.children import Calls, Replay, Spec, children
 from pytest_tfperf.turns.messages import Answer, Done, Measured
 from pytest_tfperf.turns.pytest_child import READY_S, ChildProcess, ProcessLost
 from pytest_tfperf.values import PART_TITLES, PARTS, Column, Source, Table, Value
@@ -75,7 +74,7 @@ class WorkerProcesses:
     def __init__(
         self, item: pytest.Item, announce: Callable[[str], None], exclusive: Exclusive
     ) -> None:
-        self._calls, self._announce = Calls(item, "workers", announce, exclusive), announce
+        self._calls = Calls(item, "workers", announce, exclusive)
 
     def __call__(self, call: WorkersCall) -> tuple[Profile, ...]:
         """Run the workers of one call, and return their profiles."""
@@ -97,10 +96,10 @@ class WorkerProcesses:
             Spec(who=who(index), environment=environment, changes={"pauses": False})
             for index, environment in enumerate(cluster_environments(n_workers))
         ]
-        self._announce(f"starting {n_workers} workers")
+        self._calls.announce(f"starting {n_workers} workers")
         # after an error, one that is left may wait in a collective for one that has ended
         with children(self._calls.item, specs, grace_s=0.0) as started:
-            self._announce(f"measuring {n_workers} workers")
+            self._calls.announce(f"measuring {n_workers} workers")
             for name, child in zip(call.names, started, strict=True):
                 self._calls.run(child, name)
             events = self._events(started, specs)
@@ -132,8 +131,7 @@ class WorkerProcesses:
                     continue
                 if not isinstance(event, Measured):
                     _raise_lost([other for other in started if other is not child])
-                    item, name = self._calls.item, self._calls.name
-                    raise ended_early(item, child, specs[index], event, name)
+                    raise self._calls.ended_early(child, specs[index], event)
                 found[index] = event
         return [found[index] for index in sorted(found)]
 

@@ -24,8 +24,7 @@ from pytest_tfperf.machine.cores import format_cores, pinned, split_cores
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.results import Profile
 from pytest_tfperf.turn import TURNS_WITH, Ready
-from pytest_tfperf.turns.calls import Calls, Replay
-from pytest_tfperf.turns.children import Spec, children, ended_early
+from pytest_tfperf.turns.children import Calls, Replay, Spec, children
 from pytest_tfperf.turns.messages import Answer, AtProfile, Measured
 from pytest_tfperf.turns.pytest_child import ChildProcess
 from pytest_tfperf.turns.rounds import NoMoreSteps, run_turn, turn_size
@@ -68,7 +67,7 @@ class VariantProcesses:
         exclusive: Exclusive,
     ) -> None:
         self._calls = Calls(item, "compare", announce, exclusive)
-        self._shares_cpu, self._announce = shares_cpu, announce
+        self._shares_cpu = shares_cpu
         self._coordinator_cores, self._cores = split_cores(_LEAST_CORES)
 
     def __call__(self, call: ComparisonCall) -> Comparison:
@@ -79,7 +78,7 @@ class VariantProcesses:
 
     def _compared(self, call: ComparisonCall) -> Answer:
         names = ", ".join(call.profiles)
-        self._announce(f"comparing {names}: starting a process for each")
+        self._calls.announce(f"comparing {names}: starting a process for each")
         specs = {
             variant: Spec(
                 who=f"variant {variant!r}",
@@ -95,15 +94,14 @@ class VariantProcesses:
                 child = processes[variant]
                 event = child.next_event()
                 if not isinstance(event, kind):
-                    item, name = self._calls.item, self._calls.name
-                    raise ended_early(item, child, specs[variant], event, name)
+                    raise self._calls.ended_early(child, specs[variant], event)
                 return event
 
             readies = {}
             for variant, child in processes.items():
                 self._calls.run(child, variant, call.profiles[variant])
                 readies[variant] = event_of(variant, AtProfile).ready
-            self._announce(f"comparing {names}, about {min(SECONDS, call.max_seconds):.0f} s")
+            self._calls.announce(f"comparing {names}, about {min(SECONDS, call.max_seconds):.0f} s")
             turns, notes = self._turns(processes, readies, call.max_seconds)
             events = {}
             for variant, child in processes.items():

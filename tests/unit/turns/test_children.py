@@ -7,8 +7,7 @@ from helpers.builders import profile
 
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.turns import children
-from pytest_tfperf.turns.calls import Replay
-from pytest_tfperf.turns.children import Spec, ended_early
+from pytest_tfperf.turns.children import Calls, Replay, Spec
 from pytest_tfperf.turns.messages import Answer, Ended, Failed, Measured, Part
 
 
@@ -22,7 +21,8 @@ def test_the_error_is_shown_however_much_was_printed(monkeypatch, n_lines):
     )
     monkeypatch.setattr(children, "report_from", lambda item, data: report)
     child = SimpleNamespace(reports=["of the test"])
-    found = ended_early(None, child, Spec(who="worker 0"), Ended(), "workers")
+    calls = Calls(None, "workers", announce=None, exclusive=None)
+    found = calls.ended_early(child, Spec(who="worker 0"), Ended())
     lines = str(found).splitlines()
     assert lines[:3] == [
         "worker 0 fails in its process:",

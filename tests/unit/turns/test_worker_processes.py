@@ -7,7 +7,7 @@ from helpers.builders import profile
 
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.machine.locks import measuring_anyway
-from pytest_tfperf.turns import calls
+from pytest_tfperf.turns import children as children_module
 from pytest_tfperf.turns import workers as worker_processes
 from pytest_tfperf.turns.messages import Done, Ended, Measured, Part
 from pytest_tfperf.turns.pytest_child import ProcessLost
@@ -57,7 +57,7 @@ def run(monkeypatch):
             yield started
 
         monkeypatch.setattr(worker_processes, "children", children)
-        monkeypatch.setattr(calls, "test_key", lambda item: "test_x.py::test")
+        monkeypatch.setattr(children_module, "test_key", lambda item: "test_x.py::test")
         processes = WorkerProcesses(None, lambda _: None, measuring_anyway)
         return processes(WorkersCall(names=[f"w{n}" for n in range(len(events))], measure=None))
 
