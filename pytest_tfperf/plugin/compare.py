@@ -19,9 +19,9 @@ from pytest_tfperf.plugin.profiles import Profiles
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import COMPARISON
 from pytest_tfperf.variants.comparison import BARE, Comparison, ComparisonCall
-from pytest_tfperf.variants.in_process import compare_steps
 from pytest_tfperf.variants.outputs import Leaves, Tolerance
 from pytest_tfperf.variants.steps import FirstOutput, Variant, profile_names
+from pytest_tfperf.variants.turns import compare_steps
 
 __tracebackhide__ = True
 

@@ -30,10 +30,9 @@ from pytest_tfperf.turns.children import Spec, children, test_key
 from pytest_tfperf.turns.messages import Judged
 from pytest_tfperf.turns.names import file_of, key_in_file
 from pytest_tfperf.turns.paired_test import run_paired_test
-from pytest_tfperf.turns.pytest_child import ChildProcess
+from pytest_tfperf.turns.pytest_child import ChildProcess, can_start_processes
 from pytest_tfperf.turns.reports import last_lines, report_from
 from pytest_tfperf.values import Json, Unknown
-from pytest_tfperf.variants.in_processes import can_start_processes
 
 if TYPE_CHECKING:
     import pytest

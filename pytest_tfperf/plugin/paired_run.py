@@ -9,7 +9,6 @@ This process is the coordinator.
 from __future__ import annotations
 
 import itertools
-import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -28,7 +27,7 @@ from pytest_tfperf.text import and_more, plural
 from pytest_tfperf.turns.against import ItemRun, RunBudget
 from pytest_tfperf.turns.children import naming_awaited
 from pytest_tfperf.turns.pairs import ProcessPair, VersionProcesses
-from pytest_tfperf.turns.pytest_child import ProcessLost
+from pytest_tfperf.turns.pytest_child import ProcessLost, can_start_processes
 from pytest_tfperf.turns.reports import failed_report, log_reports, record_warning, report_from
 from pytest_tfperf.turns.spread_store import store_residuals, stored_residuals
 from pytest_tfperf.turns.verdicts import Terms
@@ -81,7 +80,7 @@ class PairedRun:
         option = self._config.option
         if option.collectonly or getattr(option, "setuponly", False) or option.tfperf_disable:
             return
-        if not hasattr(signal, "SIGSTOP"):
+        if not can_start_processes():
             raise pytest.UsageError(
                 "--tfperf-against stops each version while the other has its turn, "
                 "and this system cannot stop processes"

@@ -182,13 +182,14 @@ class ProfiledItem:
         Raises:
             CaptureError: If that is not possible, or a variant fails.
         """
-        from pytest_tfperf.variants import in_processes
+        from pytest_tfperf.turns.pytest_child import can_start_processes
+        from pytest_tfperf.variants.turns import VariantProcesses, compare_here
 
         if self._compare is None:
             if replay := self._replay("compare"):
-                self._compare = partial(in_processes.compare_here, replay)
-            elif in_processes.can_start_processes():
-                self._compare = in_processes.VariantProcesses(
+                self._compare = partial(compare_here, replay)
+            elif can_start_processes():
+                self._compare = VariantProcesses(
                     self.item, self.on_shared_cpu, self.announce, self.exclusive
                 )
             else:
@@ -205,8 +206,8 @@ class ProfiledItem:
         Raises:
             CaptureError: If that is not possible, or a worker fails.
         """
+        from pytest_tfperf.turns.pytest_child import can_start_processes
         from pytest_tfperf.turns.workers import WorkerProcesses, work_here
-        from pytest_tfperf.variants.in_processes import can_start_processes
 
         if self._run_workers is None:
             if replay := self._replay("workers"):

@@ -50,6 +50,11 @@ _OTHER_NAMES = (
 )
 
 
+def can_start_processes() -> bool:
+    """Return whether this system can stop processes and let them go on."""
+    return hasattr(signal, "SIGSTOP") and hasattr(os, "killpg")
+
+
 class ProcessLost(PairedError):
     """A child process ended, or did not answer in time and was ended."""
 

@@ -19,9 +19,7 @@ AHEAD = "TFPERF_TEST_AHEAD"
 """Environment variable; with it a second pair of processes starts with the first, as it does for users."""
 
 without_capture.replace_modules(FakeProfiler)
-if IS_CHILD:
-    without_capture.replace_variants()  # they start faster
-elif any(argument.startswith("--tfperf-against") for argument in sys.argv):
+if not IS_CHILD and any(argument.startswith("--tfperf-against") for argument in sys.argv):
     from pytest_tfperf.plugin import paired_run
     from pytest_tfperf.turns.pairs import VersionProcesses
 

@@ -13,12 +13,12 @@ from pytest_tfperf.frameworks import in_use  # noqa: E402
 from pytest_tfperf.machine import locks  # noqa: E402
 from pytest_tfperf.turn import Ready  # noqa: E402
 from pytest_tfperf.turns import pytest_child as process  # noqa: E402
-from pytest_tfperf.variants import in_processes  # noqa: E402
+from pytest_tfperf.variants import turns  # noqa: E402
 from pytest_tfperf.variants.comparison import ComparisonCall  # noqa: E402
 from pytest_tfperf.variants.outputs import Tolerance  # noqa: E402
 
 in_use.has_accelerators = lambda: False
-in_processes.takes_whole_gpus = lambda: False
+turns.takes_whole_gpus = lambda: False
 locks.n_gpus = lambda: 0
 
 

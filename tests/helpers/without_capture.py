@@ -14,16 +14,6 @@ def replace_modules(profiler):
     )
 
 
-def replace_variants():
-    """Put an empty module in the place of the one that compares variants in processes, and loads NumPy."""
-    _replace_module(
-        "pytest_tfperf.variants.in_processes",
-        compare_here=None,
-        VariantProcesses=None,
-        can_start_processes=lambda: False,
-    )
-
-
 def _replace_module(name, **contents):
     module = ModuleType(name)
     vars(module).update(contents)

@@ -12,7 +12,8 @@ from helpers.profilers import profiler as new_profiler
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks import tensorflow
 from pytest_tfperf.frameworks.tensorflow import TensorFlow
-from pytest_tfperf.variants import in_process, in_processes, rounds
+from pytest_tfperf.turns import pytest_child
+from pytest_tfperf.variants import turns
 from pytest_tfperf.variants.comparison import Comparison
 from pytest_tfperf.variants.outputs import leaves_from_json, leaves_to_json
 
@@ -24,8 +25,7 @@ COMPILED = tf.function(lambda: tf.nn.relu(X @ X) + 1.0, jit_compile=True)
 @pytest.fixture
 def brief(profile, monkeypatch):
     """A profiler with eight rounds of turns, and no more."""
-    for module in (in_process, rounds):
-        monkeypatch.setattr(module, "SECONDS", 0.1)
+    monkeypatch.setattr(turns, "SECONDS", 0.1)
     return profile
 
 
@@ -79,7 +79,7 @@ def test_what_is_no_variants(profile):
 
 
 def test_with_data_a_process_is_needed_that_can_start_others(profile, monkeypatch):
-    monkeypatch.setattr(in_processes, "can_start_processes", lambda: False)
+    monkeypatch.setattr(pytest_child, "can_start_processes", lambda: False)
     with pytest.raises(CaptureError, match="need SIGSTOP, which this platform lacks"):
         profile.compare({"plain": tf.abs, "again": tf.abs}, [X])
 

@@ -12,10 +12,10 @@ from helpers.tables import cells
 
 from pytest_tfperf.errors import CaptureError, UnknownMetric
 from pytest_tfperf.frameworks import in_use
-from pytest_tfperf.variants import in_process, rounds
-from pytest_tfperf.variants.in_process import compare_steps
+from pytest_tfperf.variants import turns
 from pytest_tfperf.variants.outputs import Tolerance
 from pytest_tfperf.variants.steps import check_variants, data_of, variants_of
+from pytest_tfperf.variants.turns import compare_steps
 
 EXACT = Tolerance()
 
@@ -47,9 +47,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    for module in (in_process, rounds):
-        monkeypatch.setattr(module, "perf_counter", lambda: clock.now)
-    for module in (in_process, in_use):
+    monkeypatch.setattr(turns, "perf_counter", lambda: clock.now)
+    for module in (turns, in_use):
         monkeypatch.setattr(module, "synchronise", clock.sync)
     monkeypatch.setattr(in_use, "sync_cost", lambda: 1e-6)
     monkeypatch.setattr(in_use, "_runs_behind_python", lambda: False)  # JAX may be loaded
@@ -312,8 +311,7 @@ def product(jit):
 @pytest.fixture
 def short(monkeypatch):
     """Eight rounds and no more."""
-    for module in (in_process, rounds):
-        monkeypatch.setattr(module, "SECONDS", 0.1)
+    monkeypatch.setattr(turns, "SECONDS", 0.1)
 
 
 @pytest.mark.full

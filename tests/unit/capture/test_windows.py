@@ -12,7 +12,7 @@ from pytest_tfperf.capture.windows import WindowHooks, Windows
 from pytest_tfperf.compiler.step_calls import Calls, Probe
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.machine import memory, stopwatch, thread_times
-from pytest_tfperf.variants import in_process, rounds
+from pytest_tfperf.variants import turns
 
 STEP_S = 0.001
 PLAN = Plan(warmup=3, steps=4, trace_steps=2)
@@ -248,8 +248,7 @@ def test_missing_lock_ends_the_profile_with_its_reason(run_of):
 
 def test_variants_in_turns_hold_the_lock_and_do_not_time_waiting(monkeypatch):
     run, announced = FakeRun(waits=[100.0]), []
-    for module in (in_process, rounds):
-        monkeypatch.setattr(module, "perf_counter", lambda: run.now)
+    monkeypatch.setattr(turns, "perf_counter", lambda: run.now)
     for name, fake in {
         "start_devices": None,
         "synchronise": None,
@@ -257,14 +256,14 @@ def test_variants_in_turns_hold_the_lock_and_do_not_time_waiting(monkeypatch):
         "check_variants": (),
         "UnfinishedCalls": SimpleNamespace(ended=lambda: None),
     }.items():
-        monkeypatch.setattr(in_process, name, lambda *_, fake=fake: fake)
+        monkeypatch.setattr(turns, name, lambda *_, fake=fake: fake)
 
     def step():
         run.now += STEP_S
         run.steps.append(run.alone)
 
-    variants = [in_process.Variant(name, step) for name in ("plain", "xla")]
-    found = in_process.compare_steps(variants, {}, None, 30.0, announced.append, run.exclusive)
+    variants = [turns.Variant(name, step) for name in ("plain", "xla")]
+    found = turns.compare_steps(variants, {}, None, 30.0, announced.append, run.exclusive)
     assert run.steps
     assert all(run.steps)
     assert not run.alone
