@@ -23,7 +23,6 @@ def main() -> None:
     own = [entry for entry in sys.path if entry and entry != here]
     sys.path[:] = [*json.loads(sys.argv[1]), *own]
     found = {
-        "executable": sys.executable,
         "prefix": sys.prefix,
         "is_venv": sys.prefix != sys.base_prefix,
         "version": list(sys.version_info[:3]),
@@ -37,11 +36,15 @@ def main() -> None:
 
 
 def _packages() -> dict[str, str]:
-    """Return the version of each distribution; of two of one name, the first is imported."""
-    packages: dict[str, str] = {}
+    """
+    Return the version of each distribution, and of `python`.
+
+    Of two of one name, the first is imported.
+    """
+    packages = {"python": ".".join(map(str, sys.version_info[:3]))}
     for one in metadata.distributions():
         name = one.metadata["Name"]
-        if name:  # a folder that a broken uninstall left has none
+        if name and one.version:  # a folder that a broken uninstall left has none
             packages.setdefault(re.sub("[-_.]+", "-", name).lower(), one.version)
     return packages
 

@@ -15,8 +15,8 @@ from helpers.paths import TESTS as FOLDER
 from helpers.processes import until, with_variable
 
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.turns import other_python as interpreter
-from pytest_tfperf.turns.other_python import ask, other_python
+from pytest_tfperf.turns import versions
+from pytest_tfperf.turns.versions import ask, other_python
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
 
@@ -206,7 +206,7 @@ def test_what_is_no_python_is_refused(tmp_path):
 
 
 def test_what_hangs_is_ended_with_all_that_it_started(tmp_path, monkeypatch):
-    monkeypatch.setattr(interpreter, "_LIMIT_S", 1.0)
+    monkeypatch.setattr(versions, "_LIMIT_S", 1.0)
     path = executable(tmp_path / "a", "#!/bin/sh\nsleep 300 &\nwait\n")
     variables = {"TFPERF_TEST_HANGS": str(tmp_path), "PATH": "/usr/bin:/bin"}
     with pytest.raises(PairedError, match="it did not answer within 1 s, so it is no Python"):

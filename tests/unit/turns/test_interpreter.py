@@ -7,8 +7,8 @@ from helpers.refusals import refusal
 import pytest_tfperf
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.turn import PROTOCOL
-from pytest_tfperf.turns import other_python as interpreter
-from pytest_tfperf.turns.other_python import (
+from pytest_tfperf.turns import versions
+from pytest_tfperf.turns.versions import (
     Interpreter,
     distinct_name,
     environment_of,
@@ -19,7 +19,6 @@ from pytest_tfperf.turns.other_python import (
 PLUGIN = f"/other/bin/python -m pip install pytest-tfperf=={pytest_tfperf.__version__}"
 OURS = Interpreter(
     command="/ours/bin/python",
-    executable="/ours/bin/python",
     prefix="/ours",
     is_venv=True,
     version=(3, 11, 7),
@@ -98,7 +97,7 @@ def test_a_python_that_is_not_fit_is_refused_with_what_to_install(monkeypatch, t
     ]
     for field, message in cases:
         theirs = replace(THEIRS, **field)
-        monkeypatch.setattr(interpreter, "ask", lambda *_, theirs=theirs: theirs)
+        monkeypatch.setattr(versions, "ask", lambda *_, theirs=theirs: theirs)
         said = refusal(PairedError, other_python, tmp_path / "python", (), {}, OURS.platform)
         assert said.startswith(named), message
         assert message in said, message
@@ -107,7 +106,7 @@ def test_a_python_that_is_not_fit_is_refused_with_what_to_install(monkeypatch, t
 
 def test_the_folder_of_an_environment_stands_for_its_python(monkeypatch, tmp_path):
     asked = []
-    monkeypatch.setattr(interpreter, "ask", lambda command, *_: asked.append(command) or THEIRS)
+    monkeypatch.setattr(versions, "ask", lambda command, *_: asked.append(command) or THEIRS)
     (tmp_path / "bin").mkdir()
     (tmp_path / "real").touch()
     (tmp_path / "bin/python").symlink_to(tmp_path / "real")

@@ -10,7 +10,7 @@ from helpers.fake_child import FakeRun
 
 from pytest_tfperf.plugin import progress
 from pytest_tfperf.turns import versions
-from pytest_tfperf.turns.other_python import Interpreter
+from pytest_tfperf.turns.versions import Interpreter
 
 PROFILED = "import pytest\n\ndef test_{}(tf_profile): raise AssertionError('ran here')\n"
 ALL, RETRACES = ("", "against"), ("", "retraces")
@@ -229,7 +229,6 @@ class TestOtherPython:
     def two(self, paired, monkeypatch):
         ours = Interpreter(
             command=sys.executable,
-            executable=sys.executable,
             prefix="/ours",
             is_venv=True,
             version=(3, 11, 7),
