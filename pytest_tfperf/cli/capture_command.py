@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.cli.check_command import check_traces, read_limits
 from pytest_tfperf.cli.output import GOOD, UNKNOWN, USAGE, add_command, json_text, refuse
-from pytest_tfperf.cli.sampling import SampledRuns, sample
 from pytest_tfperf.cli.traces.trace_analysis import report_errors
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.quantities import SECONDS, parse_quantity
@@ -59,7 +57,6 @@ def add_commands(commands: Any) -> None:
         help="folder that gets the run, for tfperf analyze, TensorBoard and XProf",
     )
     _add_trace_options(capture)
-    _add_sampling(capture)
     capture.add_argument(
         "--check",
         action="store_true",
@@ -108,70 +105,29 @@ def _add_trace_options(capture: argparse.ArgumentParser) -> None:
         )
 
 
-def _add_sampling(capture: argparse.ArgumentParser) -> None:
-    capture.add_argument(
-        "--every",
-        type=_interval,
-        metavar="TIME",
-        help="trace again and again at this interval, 10min or 30s, and show what changed",
-    )
-    capture.add_argument(
-        "--keep",
-        type=_at_least_one,
-        default=50,
-        metavar="N",
-        help="with --every: remove all but its newest N runs in LOGDIR (default: 50)",
-    )
-    capture.add_argument(
-        "--samples",
-        type=_at_least_one,
-        metavar="N",
-        help="with --every: end after N samples (default: with Ctrl-C)",
-    )
-
-
 def _capture(options: argparse.Namespace, rest: Sequence[str]) -> int:
     if rest and not options.check and rest[0].startswith(("--max-", "--min-")):
         options.parser.error(f"{rest[0]} is a limit; limits follow --check")
     if not options.check:
         refuse(options, rest)
     wanted = read_limits(rest) if options.check else None
-    if options.every is None and options.samples is not None:
-        raise CaptureError("--samples counts those of --every; give --every TIME too")
     time.sleep(options.delay)
-    if options.every is None:
-        return _capture_once(options, wanted)
-    samples = SampledRuns(options.output, options.keep)
-    return sample(
-        samples,
-        options.every,
-        options.samples,
-        lambda: _captured(options),
-        lambda traces: GOOD if wanted is None else _checked(traces, wanted, options),
-    )
-
-
-def _capture_once(options: argparse.Namespace, wanted: Wanted | None) -> int:
     job = _captured(options)
-    if options.json and wanted is None:
-        print(
-            json_text(
-                {
-                    "traces": [str(trace) for trace in job.traces],
-                    "errors": [str(error) for error in job.errors],
-                }
-            )
-        )
-    elif not options.json:
+    if not options.json:
         for trace in job.traces:
             print(for_terminal(f"{trace}  {trace.stat().st_size / 1e6:.2f} MB"))
+    elif wanted is None:
+        errors = [str(error) for error in job.errors]
+        print(json_text({"traces": [str(trace) for trace in job.traces], "errors": errors}))
     report_errors(job.errors)
     if not job.traces:
         return USAGE
-    checked = GOOD if wanted is None else _checked(job.traces, wanted, options)
-    if wanted is None and not options.json:
+    status = GOOD
+    if wanted is not None:
+        status = check_traces(job.traces, wanted, options.verbose, options.json)
+    elif not options.json:
         print(for_terminal(f"next: tfperf analyze {options.output}"))
-    return checked or (UNKNOWN if job.errors else GOOD)
+    return status or (UNKNOWN if job.errors else GOOD)
 
 
 def _captured(options: argparse.Namespace) -> CapturedJob:
@@ -197,10 +153,6 @@ def _announce(text: str) -> None:
         print(for_terminal(f"tfperf: {text}"), file=sys.stderr)
 
 
-def _checked(traces: Sequence[Path], wanted: Wanted, options: argparse.Namespace) -> int:
-    return check_traces(traces, wanted, options.verbose, options.json)
-
-
 def _milliseconds(text: str) -> int:
     try:
         return check_duration(int(text))
@@ -213,24 +165,13 @@ def _milliseconds(text: str) -> int:
 
 
 def _at_least_one(text: str) -> int:
-    number = _whole(text)
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is less than 1")
     return number
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-
-
-def _interval(text: str) -> float:
-    interval_s = _seconds(text)
-    if interval_s < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1 s")
-    return interval_s
 
 
 def _seconds(text: str) -> float:

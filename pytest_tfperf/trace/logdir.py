@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import re
 import time
 from pathlib import Path
 
@@ -18,7 +17,7 @@ ENDING = ".xplane.pb"
 """End of the names of traces, as profilers write them."""
 PACKED = f"{ENDING}.gz"
 """End of the names of traces that gzip has compressed."""
-_NAME, _NAMES = "%Y_%m_%d_%H_%M_%S", re.compile(r"\d+(_\d\d){5}(_\d+)?")
+_NAME = "%Y_%m_%d_%H_%M_%S"
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 _FIRST_FIELD = b"\x0a"
 """The tag of a message's or a text's field 1."""
@@ -79,11 +78,6 @@ def name_run(folder: Path, runs: Path) -> Path:
             if error.errno not in _TAKEN:
                 raise
     raise AssertionError
-
-
-def is_run_name(name: str) -> bool:
-    """Return True for the name of a run that `name_run` can have made."""
-    return _NAMES.fullmatch(name) is not None
 
 
 def other_kind(head: bytes) -> str:
