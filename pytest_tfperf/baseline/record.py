@@ -40,7 +40,7 @@ from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Json
 
 _SHOWN_CHANGES = 4
-_OF_RUN = ("setting", COUNTED_STEPS, "counted_at")  # the last is of earlier versions
+_OF_RUN = ("setting", COUNTED_STEPS)
 """Parts of an entry that differ from run to run of unchanged code."""
 _GENERATED = b"""# Written by pytest-tfperf. Reviews fold these files.
 *.py.json linguist-generated gitlab-generated

@@ -140,7 +140,7 @@ class _ExecutableTotals:
     ops: float = 0.0
     fusions: float = 0.0
     hashes: list[str] = field(default_factory=list)
-    """Hashes of their HLO, sorted; empty in earlier run files."""
+    """Hashes of their HLO, sorted."""
 
 
 def executable_differences(

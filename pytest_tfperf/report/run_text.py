@@ -411,7 +411,7 @@ def _others(profile: Profile) -> Iterator[_Row]:
 
 
 def _cell(profile: Profile, name: str) -> str:
-    value = profile.metrics.get(name)  # a run file of an earlier version may lack it
+    value = profile.metrics.get(name)  # a run file of another program may lack it
     return shown_value(value, profile.registry[name].unit)
 
 
@@ -441,7 +441,7 @@ def _change(profile: Profile, check: Check) -> tuple[str, str]:
 def _margin(profile: Profile, check: Check) -> tuple[str, str]:
     """Return the limit with its sign, and the distance to it as a share of the limit."""
     detail = check.detail
-    if not {"bound", "relation"} <= detail.keys():  # a run file of an earlier version
+    if not {"bound", "relation"} <= detail.keys():  # a run file of another program
         return check.wanted, check.verdict.value
     unit = profile.registry[check.metric].unit
     bound, relation = detail["bound"], detail["relation"]

@@ -13,7 +13,7 @@ import pytest
 from helpers.baselines import runs_of, update
 from helpers.builders import LAPTOP, SERVER, profile, record_of
 from helpers.faults import failing
-from helpers.paths import ROOT, TESTS
+from helpers.paths import DATA, ROOT, TESTS
 
 from pytest_tfperf.baseline import store
 from pytest_tfperf.baseline.store import (
@@ -123,6 +123,13 @@ def test_the_builders_of_damaged_files_build_good_ones(tmp_path):
         path = tmp_path / "some.json"
         path.write_text(text)
         assert len(read(path)) == 1
+
+
+def test_the_version_before_wrote_baselines_that_are_read():
+    structure = read_structure(DATA / "previous_version/__tfperf__/suite.json")
+    assert sorted(structure) == ["test_compiled", "test_fit", "test_loop"]
+    [timing] = (DATA / "previous_version/__tfperf__/timing").iterdir()
+    assert set(read_times(timing)) == {"suite.py::test_compiled", "suite.py::test_fit"}
 
 
 CONFLICT = """\

@@ -54,20 +54,7 @@ def test_an_undecided_total_says_over_how_many_steps(place):
     assert "retraces is 3 over 1,000 steps, 2 over 600 in the baseline: another number" in said
 
 
-def test_the_steps_at_which_an_earlier_version_counted_are_left_alone(place):
-    update(place, record_of(total(600, 1)))
-    stored = json.loads(place.structure.read_text())
-    stored["tests"]["test_step"]["counted_at"] = {"retraces": "500"}
-    place.structure.write_text(json.dumps(stored))
-    update(place, record_of(total(700, 1)))
-    assert json.loads(place.structure.read_text()) == stored
-    [check] = compare_with_baseline(
-        total(900, 2), "test_step", Baseline(place), LAPTOP, "structural", None
-    )
-    assert check.verdict.value == "INCONCLUSIVE"
-
-
-def test_an_entry_of_an_older_version_has_no_steps_and_is_compared_exactly(place):
+def test_an_entry_without_steps_is_compared_exactly(place):
     update(place, record_of(total(600, 1)))
     stored = json.loads(place.structure.read_text())
     del stored["tests"]["test_step"]["counted_steps"]
