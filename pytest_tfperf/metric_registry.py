@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from pytest_tfperf.quantities import BYTES, COUNT, FLOP, RATE, RATIO, SECONDS, SHARE, Unit
+from pytest_tfperf.text import and_more
 
 __tracebackhide__ = True
 
@@ -16,6 +17,7 @@ PLATFORM: Final = "platform"
 MACHINE: Final = "machine"
 LOWER: Final = "lower"
 HIGHER: Final = "higher"
+_MOST_NAMES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,10 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in _ROWS}
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """Write the most similar valid name and all valid names, for messages on unknown names."""
+    """Write the most similar valid name, and the valid ones if they are few or none is similar."""
     names = sorted(valid)
     close = difflib.get_close_matches(name, names, 1)
-    return (f"did you mean {close[0]!r}? " if close else "") + f"valid: {', '.join(names)}"
+    if close and len(names) > _MOST_NAMES:
+        return f"did you mean {close[0]!r}?"
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    return f"{meant}valid: {and_more(names, _MOST_NAMES)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +9,9 @@ from pathlib import Path
 from pytest_tfperf.baseline.record import Recorded, record
 from pytest_tfperf.baseline.store import Place, lies_below
 from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.runs import ProfiledTest, Run
-from pytest_tfperf.text import and_more, elide, one_line
-
-_LISTED = 10
+from pytest_tfperf.text import elide, one_line
 
 
 def accept(
@@ -100,17 +98,9 @@ def _check_names(names: Sequence[str], profiled: Sequence[ProfiledTest]) -> None
     known = dict.fromkeys(name for test in profiled for name in (test.key, test.nodeid))
     for name in names:
         if name not in known:
-            raise BaselineError(
-                f"no profiled test {name!r} in these runs; {_nearest(name, list(known))}"
-            )
+            raise BaselineError(f"no profiled test {name!r} in these runs; {nearest(name, known)}")
     if not profiled:
         raise BaselineError("no test in these runs was profiled: there is nothing to accept")
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, 1, cutoff=0.4)
-    meant = f"did you mean {close[0]!r}? " if close else ""
-    return f"{meant}there are {and_more(known, _LISTED)}"
 
 
 def _part(run: Run, wanted: Callable[[ProfiledTest], bool]) -> Run:

@@ -14,7 +14,6 @@ from pytest_tfperf.cli.output import (
     TRACES,
     add_command,
     add_output,
-    meant,
     path_or_url,
     profiles_json,
     status_of,
@@ -23,6 +22,7 @@ from pytest_tfperf.cli.traces.many_traces import add_rules, check_many, refuse_u
 from pytest_tfperf.cli.traces.trace_analysis import analyse_traces, report_errors
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metric_evidence import TRACED_TIMES
+from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.report.run_text import TextLine, colour
 from pytest_tfperf.results import BROKEN, Check, Verdict
 
@@ -102,10 +102,9 @@ def read_limits(rest: Sequence[str]) -> Wanted:
     valid, pairs = argument_names(), _pairs(rest)
     for name in pairs:
         if name not in valid:
-            flags = [_flag(one) for one in valid]
             raise LimitError(
-                f"no limit {_flag(name)}{meant(_flag(name), flags) or '.'} tfperf metrics lists "
-                "the metrics, without the custom ones of a project"
+                f"no limit {_flag(name)!r}; {nearest(_flag(name), map(_flag, valid))}\n"
+                "  tfperf metrics lists the metrics, without the custom ones of a project"
             )
     wanted = Wanted.read(pairs)
     if others := sorted({*wanted.given} & {*argument_names({})} - {"target_step_time"}):

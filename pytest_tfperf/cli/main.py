@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from pytest_tfperf import __version__
-from pytest_tfperf.cli.output import GOOD, USAGE, meant
+from pytest_tfperf.cli.output import GOOD, USAGE
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.text import for_terminal
 
 INTERRUPTED = 130  # exit status of shells after SIGINT
@@ -84,8 +85,7 @@ def _refuse_unknown_command(parser: argparse.ArgumentParser, words: Sequence[str
     """Exit with a suggestion if the command does not exist."""
     name = next((word for word in words if not word.startswith("-")), None)
     if name is not None and name not in COMMANDS:
-        listed = f"; valid: {', '.join(COMMANDS)}"
-        parser.error(f"no command {name}{meant(name, COMMANDS) or listed}")
+        parser.error(f"no command {name!r}; {nearest(name, COMMANDS)}")
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pytest_tfperf.cli.console import labelled, width, write_out
-from pytest_tfperf.cli.output import GOOD, add_command, json_text, meant, refuse
+from pytest_tfperf.cli.output import GOOD, add_command, json_text, refuse
 from pytest_tfperf.cli.text_tables import laid_out
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.gates import ANY, MOVED, NEVER, RISE, WORSE, gate_of
 from pytest_tfperf.metric_evidence import EVIDENCE
-from pytest_tfperf.metric_registry import MACHINE, METRICS, PLATFORM, PROGRAM, Metric
+from pytest_tfperf.metric_registry import MACHINE, METRICS, PLATFORM, PROGRAM, Metric, nearest
 from pytest_tfperf.quantities import BYTES, COUNT, FLOP, RATE, RATIO, SECONDS, SHARE
 from pytest_tfperf.report.text_table import TextTable
 from pytest_tfperf.results import FORMAT
@@ -87,7 +87,7 @@ def _metric(name: str) -> Metric:
     """
     key = name.replace("-", "_")
     if key not in METRICS:
-        raise LimitError(f"no metric {name}{meant(key, METRICS) or '.'} {_CUSTOM}")
+        raise LimitError(f"no metric {name!r}; {nearest(key, METRICS)}\n  {_CUSTOM}")
     return METRICS[key]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.files import replace_file
 from pytest_tfperf.json_file import indented_json
+from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.results import BROKEN, FORMAT, Check, Profile, Verdict
 from pytest_tfperf.values import Json
 
@@ -73,15 +73,12 @@ def silence_libraries() -> None:
 
 def refuse(options: argparse.Namespace, rest: Sequence[str]) -> None:
     """Exit with a message if there are unrecognised arguments."""
+    for word in rest:
+        if word.startswith("-"):
+            flags = [flag for action in options.parser._actions for flag in action.option_strings]
+            options.parser.error(f"no option {word!r}; {nearest(word, flags)}")
     if rest:
-        flags = [flag for action in options.parser._actions for flag in action.option_strings]
-        options.parser.error(f"unrecognized arguments: {' '.join(rest)}{meant(rest[0], flags)}")
-
-
-def meant(name: str, valid: Iterable[str]) -> str:
-    """Return `; did you mean ...?` with the nearest valid name, or nothing if none is near."""
-    close = difflib.get_close_matches(name, list(valid), 1)
-    return f"; did you mean {close[0]}?" if close else ""
+        options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
 
 
 def json_text(content: Json) -> str:

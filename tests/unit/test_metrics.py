@@ -74,3 +74,9 @@ def test_nearest_proposes_and_lists_in_order():
 
 def test_nearest_proposes_nothing_where_nothing_is_near():
     assert nearest("zzz", iter(["step_time", "flops"])) == "valid: flops, step_time"
+
+
+def test_nearest_lists_many_names_only_where_none_is_near():
+    names = [f"name_{n:02}" for n in range(50)]
+    assert nearest("nam_01", names) == "did you mean 'name_01'?"
+    assert nearest("zzz", names).endswith("name_19, and 30 more")

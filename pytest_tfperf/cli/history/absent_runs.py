@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 
-from pytest_tfperf.cli.output import meant
-from pytest_tfperf.metric_registry import METRICS
+from pytest_tfperf.metric_registry import METRICS, nearest
 from pytest_tfperf.run_history.rows import MetricRow
 from pytest_tfperf.run_history.stores import HistoryStore, Selection
 from pytest_tfperf.text import and_more, plural
@@ -22,11 +21,7 @@ def absent_project(store: HistoryStore, project: str) -> str:
         return ""
     if not projects:
         return f"history {store.name}: it has no runs"
-    known = and_more(projects, _NAMED)
-    return (
-        f"history {store.name}: it has no run of project {project}{meant(project, projects)}; "
-        f"projects there: {known}"
-    )
+    return f"history {store.name}: no run of project {project!r}; {nearest(project, projects)}"
 
 
 def why_none(
@@ -45,12 +40,11 @@ def why_none(
         names: Tests of these rows that have runs of a commit.
     """
     if names:
-        known = and_more(sorted(set(names)), _NAMED)
-        return f"no run of {options.test}{meant(options.test, names)}; stored: {known}"
+        return f"no run of {options.test!r}; {nearest(options.test, set(names))}"
     absent = absent_project(store, options.project)
     if absent:
         return absent
-    unknown = "" if options.metric in METRICS else meant(options.metric, METRICS)
+    unknown = "" if options.metric in METRICS else f"; {nearest(options.metric, METRICS)}"
     since = f" since {options.since}" if options.since else ""
     where = f"project {options.project}, branch {options.branch}{since}"
     changed = len({row.run for row in found if row.commit.endswith("+")})

@@ -121,8 +121,8 @@ def test_other_options_are_refused_before_anything_is_traced(server, logdir, cap
         (["--delay=-1s"], "-1s is less than 0"),
         (["--host-tracer-level", "4"], "invalid choice: 4"),
         (["--max-input-bound", "5%"], "--max-input-bound is a limit; limits follow --check"),
-        (["--every", "10s"], "unrecognized arguments: --every 10s"),
-        (["--atempts", "2"], "unrecognized arguments: --atempts 2; did you mean --attempts?"),
+        (["--every", "10s"], "no option '--every'; "),
+        (["--atempts", "2"], "no option '--atempts'; did you mean '--attempts'?"),
     ]:
         with pytest.raises(SystemExit) as ended:
             main(["capture", server.address, "-o", "log", *words])
@@ -135,7 +135,7 @@ def test_other_options_are_refused_before_anything_is_traced(server, logdir, cap
 def test_what_misses_its_counterpart_is_refused(server, logdir, capsys):
     for words, message in [
         (["--check"], "no limit to check"),
-        (["--check", "--max-inptu-bound", "5%"], "did you mean --max-input-bound?"),
+        (["--check", "--max-inptu-bound", "5%"], "did you mean '--max-input-bound'?"),
     ]:
         assert main(["capture", server.address, "-o", "log", *words]) == 2, words
         assert message in capsys.readouterr().err, words

@@ -199,10 +199,10 @@ def test_without_arguments_it_prints_its_help(capsys):
 
 def test_what_is_misspelt_has_a_suggestion(capsys):
     for arguments, said in (
-        (["analyz", "x"], "no command analyz; did you mean analyze?"),
-        (["xyz"], "no command xyz; valid: analyze, "),
-        (["show", "run.json", "--jsn"], "unrecognized arguments: --jsn; did you mean --json?"),
-        (["show", "run.json", "--zzz"], "unrecognized arguments: --zzz\n"),
+        (["analyz", "x"], "no command 'analyz'; did you mean 'analyze'? valid: accept, analyze, "),
+        (["xyz"], "no command 'xyz'; valid: accept, analyze, "),
+        (["show", "run.json", "--jsn"], "no option '--jsn'; did you mean '--json'? valid: "),
+        (["show", "run.json", "--zzz"], "no option '--zzz'; valid: --help, --json, "),
     ):
         with pytest.raises(SystemExit, match="2"):
             main(arguments)

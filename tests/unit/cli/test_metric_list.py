@@ -55,8 +55,11 @@ def test_the_list_as_json(capsys):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("input_bund", "no metric input_bund; did you mean input_bound? Custom metrics are known"),
-        ("tokens", "no metric tokens. Custom metrics are known in their own project only"),
+        (
+            "input_bund",
+            "no metric 'input_bund'; did you mean 'input_bound'?\n  Custom metrics are known",
+        ),
+        ("tokens", "no metric 'tokens'; valid: batch_padding, "),
     ],
 )
 def test_an_unknown_metric_is_status_2_with_a_suggestion(name, said, capsys):

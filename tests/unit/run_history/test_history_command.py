@@ -152,8 +152,8 @@ def test_a_missing_store(history, tmp_path):
 
 
 def test_a_store_without_the_project_names_its_projects(history, tmp_path, address):
-    said = f"tfperf: history {address}: it has no run of project dem; did you mean demo?; "
-    assert history(project="dem") == (1, "", f"{said}projects there: demo\n")
+    said = f"tfperf: history {address}: no run of project 'dem'; did you mean 'demo'? valid: "
+    assert history(project="dem") == (1, "", f"{said}demo\n")
     query = "SELECT value FROM runs"
     for words in (("--sql", query), ("prune", "--before", "2026-02-01", "--dry-run")):
         assert history(*words, project="dem")[2].startswith(said)
@@ -214,7 +214,11 @@ def test_a_page(history, tmp_path):
 
 def test_what_is_not_there(history):
     for words, status, said in (
-        (("test_trian",), 1, "no run of test_trian; did you mean test_train?; stored: test_eval, "),
+        (
+            ("test_trian",),
+            1,
+            "no run of 'test_trian'; did you mean 'test_train'? valid: test_eval, ",
+        ),
         (("--metric", "step_tim"), 1, "no run with step_tim is stored for project demo, branch "),
         (("--since", "2027-01-01"), 1, "project demo, branch main since 2027-01-01"),
         (("--since", "soon"), 2, "'soon' is no date, such as 2026-11-24"),
