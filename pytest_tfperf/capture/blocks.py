@@ -14,8 +14,8 @@ from time import perf_counter, time_ns
 from pytest_tfperf.capture.observations import Observations
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.frameworks.in_use import least_block, synchronise
-from pytest_tfperf.machine.idle_task import core_kept_awake
-from pytest_tfperf.machine.stopwatch import Stopwatch
+from pytest_tfperf.machine.clocks import Stopwatch
+from pytest_tfperf.machine.conditions import core_kept_awake
 from pytest_tfperf.recording import Fetches
 from pytest_tfperf.turn import Ready, TurnClient
 

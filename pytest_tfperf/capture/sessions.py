@@ -14,7 +14,7 @@ from pytest_tfperf.errors import CaptureError, TfperfError, TraceError
 from pytest_tfperf.files import on_disk
 from pytest_tfperf.frameworks.framework import JAX, TENSORFLOW, Annotation, Framework
 from pytest_tfperf.frameworks.in_use import loaded, traced
-from pytest_tfperf.machine.thread_times import ThreadClock
+from pytest_tfperf.machine.clocks import ThreadClock
 from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.recording import XlaShown
 from pytest_tfperf.temporary import TemporaryFolder

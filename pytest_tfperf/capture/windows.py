@@ -36,10 +36,9 @@ from pytest_tfperf.frameworks.in_use import UnfinishedCalls, least_block, synchr
 from pytest_tfperf.frameworks.jax_objects import tree_code
 from pytest_tfperf.function_traces import FIRST, SHAPE, TRACED_AGAIN, Change, FunctionTrace
 from pytest_tfperf.machine.calls import CallCounter
+from pytest_tfperf.machine.clocks import Stopwatch, any_ran, cpu_ns
 from pytest_tfperf.machine.conditions import conditions_noted, coverage_paused, is_traced
 from pytest_tfperf.machine.locks import Exclusive
-from pytest_tfperf.machine.stopwatch import Stopwatch
-from pytest_tfperf.machine.thread_times import any_ran, cpu_ns
 from pytest_tfperf.recording import Fetches, Kept, Recording
 from pytest_tfperf.stats.slope import FEWEST
 from pytest_tfperf.trace.hlo_modules import live_modules

@@ -1,24 +1,29 @@
 """
-Conditions that disturb timing: other load, CPU clock, heat, CPU quota, GPUs, tracing; and remarks.
+Conditions that disturb timing: other load, CPU clock, heat, CPU quota, GPUs, tracing, idle cores.
 
-Linux counts most of them anyway. Where a system does not show a value, it is unknown.
+Linux counts most of them anyway. GPUs are asked by NVML, which needs `pynvml` (nvidia-ml-py), an
+optional package. Where a system does not show a value, it is unknown.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
 import re
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.machine.cores import load_average, usable_cores
-from pytest_tfperf.machine.gpu_conditions import Gpu, gpu_remarks, read_gpus
+from pytest_tfperf.frameworks.in_use import n_gpus
+from pytest_tfperf.machine.cores import load_average, pinnable_cores, usable_cores
 
 _MOST_CORES = 16  # whose clocks are read: one file each
 _ROOT = Path("/")
@@ -30,6 +35,39 @@ _QUIET = (
     "step_time is longer for it; stop what else runs there, children of the test too, or compare "
     "with --tfperf-against"
 )
+
+
+_CLOCK_SM = 1  # nvml.h: NVML_CLOCK_SM
+# nvml.h: nvmlClocksEventReason* (nvmlClocksThrottleReason* before driver 535). An idle GPU, and
+# clocks set by a user, are not among them.
+_REASONS: Mapping[int, str] = {
+    0x04: "its power limit (SW power cap)",
+    0x08: "the hardware (HW slowdown)",
+    0x20: "heat (SW thermal slowdown)",
+    0x40: "heat (HW thermal slowdown)",
+    0x80: "its power supply (HW power brake)",
+}
+_IDLE_TASK = """
+import os, sys
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+while os.getppid() == int(sys.argv[1]):
+    for _ in range(100_000):
+        pass
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """Readings of one GPU; None is unknown."""
+
+    label: str
+    """Index or UUID, and model."""
+    clock_mhz: int | None
+    """Clock of its multiprocessors."""
+    reasons: int | None
+    """Bits of the reasons that hold its clock down (nvml.h, nvmlClocksEventReason*)."""
+    others: int | None
+    """Number of other processes with a context on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +214,45 @@ def coverage_paused() -> Iterator[None]:
                 restored.callback(monitoring.set_events, tool, monitoring.get_events(tool))
                 monitoring.set_events(tool, 0)
         yield
+
+
+@contextmanager
+def core_kept_awake(root: Path = Path("/")) -> Iterator[None]:
+    """
+    Run an idle task beside this process within the context, if both have one core.
+
+    A virtual core that idles may go on at another pace. So steps that wait, for input or between
+    epochs, change their pace from turn to turn (benchmarks/remedies.py). The task has the policy
+    SCHED_IDLE: it runs only while the steps do not. It belongs to this process's group, which is
+    stopped as a whole, and to its session, since Linux compares priorities within a session alone
+    (sched(7), autogroups).
+
+    With several cores there is none: it would take the other hyperthread from the step's threads.
+    Nor is there one under a CPU quota, which it would use up, or where the system refuses it.
+
+    Args:
+        root: Folder of Linux' /proc and /sys.
+    """
+    task = None if len(pinnable_cores()) != 1 or has_quota(root) else _started()
+    try:
+        yield
+    finally:
+        if task is not None:
+            task.kill()
+            task.wait()
+
+
+def _started() -> subprocess.Popen[bytes] | None:
+    """Start the task; return None if that is refused."""
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _IDLE_TASK, str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    except OSError:
+        return None
 
 
 def _loaded(before: Conditions, after: Conditions) -> str | None:
@@ -343,3 +420,115 @@ def _text(path: Path) -> str:
         return path.read_text("utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def read_gpus() -> tuple[Gpu, ...]:
+    """Read the NVIDIA GPUs that steps may run on; the result is empty if they are unknown."""
+    nvml = _nvml() if n_gpus() else None
+    if nvml is None:
+        return ()
+    handles = _answer(lambda: _handles(nvml, os.environ.get("CUDA_VISIBLE_DEVICES"))) or {}
+    return tuple(_read(nvml, name, handle) for name, handle in handles.items())
+
+
+def gpu_remarks(before: tuple[Gpu, ...], after: tuple[Gpu, ...]) -> tuple[str, ...]:
+    """Return remarks on interference with GPUs between two readings, with figures and advice."""
+    earlier = {gpu.label: gpu for gpu in before}
+    pairs = [(earlier[gpu.label], gpu) for gpu in after if gpu.label in earlier]
+    found = [remark(*pair) for pair in pairs for remark in (_held_down, _shared)]
+    return tuple(remark for remark in found if remark)
+
+
+@functools.cache
+def _nvml() -> Any:
+    """Return the module `pynvml` with NVML running, or None."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # another package of that name emits a warning
+        try:
+            nvml: Any = importlib.import_module("pynvml")
+            nvml.nvmlInit()
+        except Exception:  # no package, no driver, another package of that name
+            return None
+    return nvml
+
+
+def _handles(nvml: Any, visible: str | None) -> dict[str, Any]:
+    """
+    Return the handle of every visible GPU by its name.
+
+    CUDA_VISIBLE_DEVICES holds indices or UUIDs, and ends at the first entry that is neither (CUDA
+    C++ Programming Guide). An index is NVML's if CUDA_DEVICE_ORDER is PCI_BUS_ID, or all GPUs are
+    alike.
+    """
+    if visible is None:
+        return {
+            f"GPU {index}": nvml.nvmlDeviceGetHandleByIndex(index)
+            for index in range(nvml.nvmlDeviceGetCount())
+        }
+    handles = {}
+    for name in visible.replace(" ", "").split(","):
+        if name.isdigit():
+            handles[f"GPU {name}"] = nvml.nvmlDeviceGetHandleByIndex(int(name))
+        elif name.startswith("GPU-"):
+            handles[name] = nvml.nvmlDeviceGetHandleByUUID(name)
+        else:
+            break
+    return handles
+
+
+def _read(nvml: Any, name: str, handle: Any) -> Gpu:
+    model = _answer(lambda: nvml.nvmlDeviceGetName(handle))
+    text = model.decode() if isinstance(model, bytes) else model
+    reasons = _answer(lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
+    if reasons is None:  # an older driver or package
+        reasons = _answer(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+    return Gpu(
+        label=f"{name} ({text})" if text else name,
+        clock_mhz=_answer(lambda: nvml.nvmlDeviceGetClockInfo(handle, _CLOCK_SM)),
+        reasons=reasons,
+        others=_answer(
+            lambda: _others(
+                [process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+            )
+        ),
+    )
+
+
+def _others(pids: list[int]) -> int:
+    """
+    Return the number of other processes with a context.
+
+    In a container NVML may give ids of the host; one of them is this process.
+    """
+    return len(set(pids) - {os.getpid()}) if os.getpid() in pids else max(len(set(pids)) - 1, 0)
+
+
+def _held_down(before: Gpu, after: Gpu) -> str | None:
+    bits = (before.reasons or 0) | (after.reasons or 0)
+    reasons = [reason for bit, reason in _REASONS.items() if bits & bit]
+    if not reasons:
+        return None
+    clock = f", at {after.clock_mhz} MHz," if after.clock_mhz else ""
+    return (
+        f"{after.label}{clock} was held down by {' and '.join(reasons)}: cool it, or lock its "
+        "clocks where it can keep them"
+    )
+
+
+def _shared(before: Gpu, after: Gpu) -> str | None:
+    n_others = max(before.others or 0, after.others or 0)
+    if not n_others:
+        return None
+    others = "another process has" if n_others == 1 else f"{n_others} other processes have"
+    return (
+        f"{others} a context on {after.label}: step_time is longer while they compute; give the "
+        "test a GPU of its own"
+    )
+
+
+def _answer(ask: Callable[[], Any]) -> Any:
+    """Return NVML's answer, or None if it fails."""
+    try:
+        return ask()
+    except Exception:  # NVMLError is a class of the optional package; older packages lack functions
+        return None

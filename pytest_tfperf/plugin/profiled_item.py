@@ -27,7 +27,7 @@ from pytest_tfperf.turns.names import CHILD_SERVER, as_folder_name, plain_nodeid
 from pytest_tfperf.values import Json
 
 if TYPE_CHECKING:
-    from pytest_tfperf.machine.stopwatch import Stopwatch
+    from pytest_tfperf.machine.clocks import Stopwatch
     from pytest_tfperf.runs import Outcome, ProfiledTest
     from pytest_tfperf.turns.child_plugin import CoordinatedServer
     from pytest_tfperf.turns.children import Replay

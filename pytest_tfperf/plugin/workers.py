@@ -12,7 +12,7 @@ import pytest
 from pytest_tfperf.markers import is_profiled
 
 if TYPE_CHECKING:
-    from pytest_tfperf.machine.readers_writer_lock import ReadersWriterLock
+    from pytest_tfperf.machine.locks import ReadersWriterLock
 
 _PATIENCE_S = 600.0
 """Seconds that a profiled test waits for the tests of other workers to end."""
@@ -85,7 +85,7 @@ class ProfiledAlone:
 def _lock_of_workers(config: pytest.Config) -> ReadersWriterLock:
     """Return the lock of all workers of this run on this machine."""
     from pytest_tfperf.files import lock_folder
-    from pytest_tfperf.machine.readers_writer_lock import ReadersWriterLock
+    from pytest_tfperf.machine.locks import ReadersWriterLock
 
     factory = getattr(config, "_tmp_path_factory", None)
     # pytest-xdist puts the temporary folders of the workers into that of the run

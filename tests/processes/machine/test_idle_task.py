@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from helpers.processes import state, until
 
-from pytest_tfperf.machine import idle_task
+from pytest_tfperf.machine import conditions
+from pytest_tfperf.machine.conditions import core_kept_awake
 from pytest_tfperf.machine.cores import pinnable_cores, pinned
-from pytest_tfperf.machine.idle_task import core_kept_awake
 
 pytestmark = [
     pytest.mark.usefixtures("processes"),
@@ -65,7 +65,7 @@ def test_task_ends_after_an_error(one_core):
 
 @pytest.mark.full
 def test_processes_of_several_cores_have_no_task(monkeypatch):
-    monkeypatch.setattr(idle_task, "pinnable_cores", lambda: (0, 1))
+    monkeypatch.setattr(conditions, "pinnable_cores", lambda: (0, 1))
     before = children()
     with core_kept_awake():
         assert children() == before
@@ -93,7 +93,7 @@ def test_task_ends_with_a_process_that_is_killed():
     script = "\n".join(
         [
             "import os, time",
-            "from pytest_tfperf.machine.idle_task import core_kept_awake",
+            "from pytest_tfperf.machine.conditions import core_kept_awake",
             "os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])",
             "with core_kept_awake():",
             "    time.sleep(100)",

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from pytest_tfperf.machine.readers_writer_lock import ReadersWriterLock
+from pytest_tfperf.machine.locks import ReadersWriterLock
 
 pytestmark = pytest.mark.usefixtures("processes")
 
 HOLDER = """
 import os, sys, time
 from pathlib import Path
-from pytest_tfperf.machine.readers_writer_lock import ReadersWriterLock
+from pytest_tfperf.machine.locks import ReadersWriterLock
 
 lock = ReadersWriterLock(Path(sys.argv[1]))
 with lock.alone(60) if sys.argv[2] == "alone" else lock.shared():
@@ -28,7 +28,7 @@ with lock.alone(60) if sys.argv[2] == "alone" else lock.shared():
 LOOP = """
 import random, sys, time
 from pathlib import Path
-from pytest_tfperf.machine.readers_writer_lock import ReadersWriterLock
+from pytest_tfperf.machine.locks import ReadersWriterLock
 
 lock, chance = ReadersWriterLock(Path(sys.argv[1])), random.Random(sys.argv[2])
 for _ in range(25):

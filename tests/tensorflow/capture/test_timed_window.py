@@ -67,7 +67,7 @@ def test_steps_that_get_slower_block_by_block_are_noted(profile, monkeypatch):
         now[0] += 1 + 0.02 * len(calls)
         return x + 1
 
-    monkeypatch.setattr("pytest_tfperf.machine.stopwatch.perf_counter", lambda: now[0])
+    monkeypatch.setattr("pytest_tfperf.machine.clocks.perf_counter", lambda: now[0])
     result = profile(step, DATA, latency=True)
     # the steps 5 to 16, of 1.10 to 1.32 s: 0.22 of 1.21
     assert [note for note in result.notes if "not steady" in note] == [

@@ -6,8 +6,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from pytest_tfperf.machine import gpu_conditions
-from pytest_tfperf.machine.gpu_conditions import Gpu, gpu_remarks, read_gpus
+from pytest_tfperf.machine import conditions
+from pytest_tfperf.machine.conditions import Gpu, gpu_remarks, read_gpus
 
 QUIET = Gpu(label="GPU 0 (NVIDIA H100)", clock_mhz=1980, reasons=0, others=0)
 
@@ -61,15 +61,15 @@ class Nvml(ModuleType):
 def machine(monkeypatch):
     """TensorFlow with two GPUs, and an empty cache of NVML."""
     devices = {"GPU": ["GPU:0", "GPU:1"]}
-    monkeypatch.setattr(gpu_conditions, "n_gpus", lambda: len(devices["GPU"]))
+    monkeypatch.setattr(conditions, "n_gpus", lambda: len(devices["GPU"]))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    gpu_conditions._nvml.cache_clear()
+    conditions._nvml.cache_clear()
     yield devices
-    gpu_conditions._nvml.cache_clear()
+    conditions._nvml.cache_clear()
 
 
 def with_nvml(monkeypatch, **kinds):
-    gpu_conditions._nvml.cache_clear()
+    conditions._nvml.cache_clear()
     nvml = Nvml(**kinds)
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     return nvml
@@ -122,7 +122,7 @@ def test_without_nvml_or_its_package_there_are_no_gpus(monkeypatch):
     ):
         with_nvml(monkeypatch, **kinds)
         assert read_gpus() == (), kinds
-    gpu_conditions._nvml.cache_clear()
+    conditions._nvml.cache_clear()
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert read_gpus() == ()
 
@@ -131,7 +131,7 @@ def test_nvml_is_not_asked_if_tensorflow_has_no_gpu(monkeypatch, machine):
     machine["GPU"] = []
     with_nvml(monkeypatch)
     assert read_gpus() == ()
-    assert gpu_conditions._nvml.cache_info().misses == 0
+    assert conditions._nvml.cache_info().misses == 0
 
 
 def test_one_host_id_in_a_container_is_this_process(monkeypatch):

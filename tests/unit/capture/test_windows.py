@@ -11,7 +11,7 @@ from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.windows import WindowHooks, Windows
 from pytest_tfperf.compiler.step_calls import Calls, Probe
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.machine import memory, stopwatch, thread_times
+from pytest_tfperf.machine import clocks, memory
 from pytest_tfperf.variants import turns
 
 STEP_S = 0.001
@@ -109,7 +109,7 @@ def probed(in_step):
 def run_of(monkeypatch):
     def make(**happens):
         run = FakeRun(**happens)
-        for module in (blocks, thread_times, windows, stopwatch):
+        for module in (blocks, clocks, windows):
             monkeypatch.setattr(module, "perf_counter", lambda: run.now)
         return run
 

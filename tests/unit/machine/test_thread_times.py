@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pytest_tfperf.machine.thread_times import ThreadClock, any_ran, cpu_ns
+from pytest_tfperf.machine.clocks import ThreadClock, any_ran, cpu_ns
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the time of a thread")

@@ -1,4 +1,4 @@
-"""How long threads ran and stood still: packages keep some that only wait, and so does `next()`."""
+"""Clocks: laps that can be paused, and how long threads ran and stood still."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from time import perf_counter, thread_time
 
@@ -15,6 +15,34 @@ _SCHEDSTAT = "/proc/{}/schedstat"
 Nanoseconds that a thread ran, nanoseconds that it waited for a core, and its turns
 (Documentation/scheduler/sched-stats.rst of Linux); other systems have none.
 """
+
+
+class Stopwatch:
+    """A lap timer that runs from its creation."""
+
+    def __init__(self) -> None:
+        self._mark = perf_counter()
+
+    def restart(self) -> None:
+        """Begin a new lap now."""
+        self._mark = perf_counter()
+
+    def elapsed(self) -> float:
+        """Return the seconds of this lap so far."""
+        return perf_counter() - self._mark
+
+    def lap(self) -> float:
+        """Return the seconds of this lap, and begin a new one."""
+        now = perf_counter()
+        seconds, self._mark = now - self._mark, now
+        return seconds
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the timer within the context."""
+        start = perf_counter()
+        yield
+        self._mark += perf_counter() - start
 
 
 class ThreadClock:
