@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from pytest_tfperf.baseline.accepted_runs import check_environment
 from pytest_tfperf.baseline.compare import time_check
-from pytest_tfperf.baseline.record import ENDED
+from pytest_tfperf.baseline.record import ENDED, check_environment
 from pytest_tfperf.baseline.step_time import StoredRuns, why_not_timed
 from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.baseline.structure import (

@@ -1,11 +1,12 @@
-"""Recording of runs: the structure of the newest one, and the times of all."""
+"""Recording of runs, of this process or accepted ones: the newest structure, and all times."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,13 @@ from pytest_tfperf.baseline.store import (
     split,
     with_lists,
 )
-from pytest_tfperf.baseline.structure import LISTS, LISTS_OF_PLATFORMS, stored, structure_of
-from pytest_tfperf.baseline.totals import COUNTED_STEPS
+from pytest_tfperf.baseline.structure import (
+    COUNTED_STEPS,
+    LISTS,
+    LISTS_OF_PLATFORMS,
+    stored,
+    structure_of,
+)
 from pytest_tfperf.checks.limits import tolerated
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.files import replacing
@@ -36,11 +42,11 @@ from pytest_tfperf.metric_registry import MACHINE, Metric
 from pytest_tfperf.quantities import format_quantity, told_apart
 from pytest_tfperf.results import Profile
 from pytest_tfperf.runs import ProfiledTest, Run
-from pytest_tfperf.text import and_more
+from pytest_tfperf.text import and_more, elide, one_line
 from pytest_tfperf.values import Json
 
-_SHOWN_CHANGES = 4
-_OF_RUN = ("setting", COUNTED_STEPS)
+_SHOWN_CHANGES, _LISTED = 4, 10
+_OF_RUN = ("setting", COUNTED_STEPS, "counted_at")  # the last is of earlier versions
 """Parts of an entry that differ from run to run of unchanged code."""
 _GENERATED = b"""# Written by pytest-tfperf. Reviews fold these files.
 *.py.json linguist-generated gitlab-generated
@@ -397,3 +403,112 @@ def _times(path: Path, found: Sequence[_Found], only_new: bool, draft: _Draft) -
 
 def _flat(workload: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in workload.items())
+
+
+def accept(
+    runs: Sequence[Run],
+    names: Sequence[str],
+    rootdir: Path,
+    baseline_dir: Path | None,
+    also_noisy: bool = False,
+    keeps_times: bool = True,
+) -> Recorded:
+    """
+    Store the tests in these runs that passed, as `--tfperf-update` does.
+
+    The structure is that of the newest run; times of all runs are added.
+
+    Args:
+        runs: The runs.
+        names: The tests to store, by key or node id; all by default.
+        rootdir: The folder that the tests' files are relative to.
+        baseline_dir: As `--tfperf-baseline-dir`.
+        also_noisy: As `--tfperf-record-noisy`.
+        keeps_times: False if a team's history keeps the times.
+
+    Raises:
+        BaselineError: If a name is unknown, nothing was profiled, or a file cannot be found, read
+            or written; its message says what was written.
+    """
+    parts = [replace(run, tests=tuple(test for test in run.tests if test.profiles)) for run in runs]
+    _check_names(names, [test for part in parts for test in part.tests])
+    if names:
+        parts = [
+            replace(
+                part,
+                tests=tuple(
+                    test for test in part.tests if test.key in names or test.nodeid in names
+                ),
+            )
+            for part in parts
+        ]
+    wanted = [test for part in parts for test in part.tests]
+    for test in wanted:
+        check_environment(test)
+    files = sorted({test.file for test in wanted})
+    for file in files:
+        if Path(file).suffix != ".py" or not lies_below(rootdir / file, rootdir):
+            raise BaselineError(
+                f"test file {elide(file, 200)!r}: a run file may name Python modules below the "
+                f"rootdir {rootdir.resolve()} only; nothing was written"
+            )
+    absent = [file for file in files if not _is_file(rootdir / file)]
+    if absent:
+        raise BaselineError(
+            f"no test file {one_line(absent[0][:200])} in {rootdir.resolve()}: give the folder "
+            "that the tests are below with --rootdir, or the tests to accept by name"
+        )
+    places = {
+        file: replace(Place.of(file, rootdir, baseline_dir), keeps_times=keeps_times)
+        for file in files
+    }
+    return record(
+        {
+            place: [
+                replace(part, tests=tuple(test for test in part.tests if test.file == file))
+                for part in parts
+            ]
+            for file, place in places.items()
+        },
+        only_new=False,
+        also_noisy=also_noisy,
+    )
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether there is a file; not if its name is longer than names can be."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def check_environment(test: ProfiledTest) -> None:
+    """
+    Check that a test says where it ran.
+
+    Raises:
+        BaselineError: If it does not, as in a file edited by hand.
+    """
+    if not {"platform", "machine", "setting"} <= test.environment.keys():
+        raise BaselineError(
+            f"{one_line(test.nodeid[:200])}: its run does not say on which platform and machine "
+            "it ran; take a file of pytest --tfperf-report"
+        )
+
+
+def _check_names(names: Sequence[str], profiled: Sequence[ProfiledTest]) -> None:
+    known = dict.fromkeys(name for test in profiled for name in (test.key, test.nodeid))
+    for name in names:
+        if name not in known:
+            raise BaselineError(
+                f"no profiled test {name!r} in these runs; {_nearest(name, list(known))}"
+            )
+    if not profiled:
+        raise BaselineError("no test in these runs was profiled: there is nothing to accept")
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, 1, cutoff=0.4)
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    return f"{meant}there are {and_more(known, _LISTED)}"

@@ -11,7 +11,6 @@ from typing import Any
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.step_time import next_step
 from pytest_tfperf.baseline.store import IN_XLA, OPS, OUTSIDE_XLA
-from pytest_tfperf.baseline.totals import COUNTED_STEPS, counted_steps, why_undecided
 from pytest_tfperf.checks.limits import explanation
 from pytest_tfperf.checks.roots import ADDED, MOVED_OUT
 from pytest_tfperf.differences.difference import added_counts
@@ -35,7 +34,7 @@ from pytest_tfperf.gates import MOVED, NEVER, Gate, explained_by, gate_of, gate_
 from pytest_tfperf.metric_evidence import TOTALS
 from pytest_tfperf.metric_registry import MACHINE, PLATFORM, PROGRAM, Metric
 from pytest_tfperf.metrics import op_work
-from pytest_tfperf.quantities import RATIO, format_change, format_quantity, told_apart
+from pytest_tfperf.quantities import COUNT, RATIO, format_change, format_quantity, told_apart
 from pytest_tfperf.results import Check, Kind, Profile, Verdict
 from pytest_tfperf.text import Labelled, and_more
 from pytest_tfperf.values import OF_PLATFORM, TRACED_BEFORE, Json, Source, Table, Value
@@ -50,6 +49,8 @@ LISTS_OF_PLATFORMS = {
 """Lists that an entry has for each platform, with their titles; they lie in the detail file."""
 LISTS = {"pipeline": "the input pipeline's stages", **LISTS_OF_PLATFORMS}
 """All lists of an entry, with their titles."""
+COUNTED_STEPS = "counted_steps"
+"""Key of an entry: the number of steps that its totals are counted over."""
 _NAMED, _LINES = 5, 2
 _TOLERANCE = {"peak_memory": 0.10}  # measured on a CPU it differs by 7 % from step to step
 _OF_SHAPES = frozenset({"flops"})
@@ -101,10 +102,19 @@ def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
         "program": stored(profile, PROGRAM),
         "platform": {platform: stored(profile, PLATFORM)},
         "setting": dict(environment["setting"]),
-        **counted_steps(profile),
+        **_counted_steps(profile),
         **({} if pipeline is None else {"pipeline": pipeline}),
         **{name: {platform: found} for name, found in lists.items() if found is not None},
     }
+
+
+def _counted_steps(profile: Profile) -> Json:
+    """Return the part of an entry that tells over how many steps its totals are counted."""
+    for name in TOTALS:
+        value = profile.metrics.get(name)
+        if value is not None and value.number is not None and "n_steps" in value.detail:
+            return {COUNTED_STEPS: int(value.detail["n_steps"])}
+    return {}
 
 
 def _ops(profile: Profile) -> dict[str, float | int] | None:
@@ -325,7 +335,7 @@ class _Comparison:
         found = f"{name} is {format_quantity(now, metric.unit)}"
         steps, steps_before = value.detail.get("n_steps"), self.entry.get(COUNTED_STEPS)
         if name in TOTALS and steps is not None and steps_before is not None:
-            why = why_undecided(before, steps_before, now, steps, reference)
+            why = _why_undecided(before, steps_before, now, steps, reference)
             if why:
                 sentence = f"{name} is {why}: another number of steps may be why"
                 return check(self.profile, name, Verdict.INCONCLUSIVE, wanted, sentence)
@@ -430,6 +440,25 @@ class _Comparison:
             name: None if value.number is None else float(rounded(value.number))
             for name, value in self.profile.metrics.items()
         }
+
+
+def _why_undecided(
+    before: float, steps_before: int, now: float, steps_now: int, reference: str
+) -> str:
+    """
+    Return why a total does not tell whether the step got worse; empty if it does.
+
+    A step of unchanged code that traces now and then does so more often in more steps.
+    """
+    more = now > before > 0 and steps_now > steps_before
+    fewer = now < before and steps_now < steps_before
+    is_more_frequent = now * steps_before > (before + 1) * steps_now
+    if not (fewer or (more and not is_more_frequent)):
+        return ""
+    of, theirs, over, over_theirs = (
+        format_quantity(number, COUNT) for number in (now, before, steps_now, steps_before)
+    )
+    return f"{of} over {over} steps, {theirs} over {over_theirs} in {reference}"
 
 
 def _within(metric: Metric, value: Value, before: float) -> str:

@@ -225,7 +225,7 @@ def _accept(options: argparse.Namespace, rest: Sequence[str]) -> int:
     # argparse ends the words at the first option
     words = [*options.words, *(word for word in rest if not word.startswith("-"))]
     refuse(options, [word for word in rest if word.startswith("-")])
-    from pytest_tfperf.baseline.accepted_runs import accept  # numpy
+    from pytest_tfperf.baseline.record import accept  # numpy
     from pytest_tfperf.cli.accept import is_accepted, render_accepted
 
     paths = [Path(word) for word in words if _is_run_file(Path(word))]

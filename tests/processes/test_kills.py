@@ -22,7 +22,7 @@ DRIVER = """
 import os, signal, sys
 from pathlib import Path
 from helpers.faults import REMOVING, WRITING, failing
-from pytest_tfperf.baseline import accepted_runs
+from pytest_tfperf.baseline import record
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.report.html import page
 

@@ -6,7 +6,7 @@ import pytest
 from helpers.builders import LAPTOP, SERVER, profile, record_of, run_of, value
 from helpers.refusals import refusal
 
-from pytest_tfperf.baseline.accepted_runs import accept
+from pytest_tfperf.baseline.record import accept
 from pytest_tfperf.baseline.store import Place, read_structure, read_times
 from pytest_tfperf.errors import BaselineError
 
