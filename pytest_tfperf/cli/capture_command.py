@@ -14,8 +14,7 @@ from pytest_tfperf.cli.output import GOOD, UNKNOWN, USAGE, add_command, json_tex
 from pytest_tfperf.cli.traces.trace_analysis import report_errors
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.quantities import SECONDS, parse_quantity
-from pytest_tfperf.remote.addresses import read_workers
-from pytest_tfperf.remote.profiler_service import TraceOptions, check_duration
+from pytest_tfperf.remote.profiler_service import TraceOptions, check_duration, read_workers
 from pytest_tfperf.text import for_terminal
 
 if TYPE_CHECKING:

@@ -34,9 +34,13 @@ from pytest_tfperf.plugin.loops import (
 )
 from pytest_tfperf.plugin.profiled_item import ProfiledItem
 from pytest_tfperf.plugin.profiles import Profiles, skip_disabled
-from pytest_tfperf.remote.addresses import Worker, read_workers
 from pytest_tfperf.remote.job import CapturePlan, capture_job
-from pytest_tfperf.remote.profiler_service import TraceOptions, check_duration
+from pytest_tfperf.remote.profiler_service import (
+    TraceOptions,
+    Worker,
+    check_duration,
+    read_workers,
+)
 from pytest_tfperf.results import Profile
 from pytest_tfperf.turns.workers import WorkersCall, summarised, who
 from pytest_tfperf.variants.comparison import Comparison

@@ -12,9 +12,15 @@ from pathlib import Path
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.files import on_disk
 from pytest_tfperf.machine.locks import held
-from pytest_tfperf.remote.addresses import Worker
-from pytest_tfperf.remote.call import BeingTracedError, Call, NothingTracedError, load_grpc
-from pytest_tfperf.remote.profiler_service import Destination, TraceOptions, encode_request
+from pytest_tfperf.remote.profiler_service import (
+    BeingTracedError,
+    Call,
+    NothingTracedError,
+    TraceOptions,
+    Worker,
+    encode_request,
+    load_grpc,
+)
 from pytest_tfperf.temporary import TemporaryFolder
 from pytest_tfperf.trace.logdir import name_run
 from pytest_tfperf.trace.xspace import decode_trace, read_trace
@@ -199,5 +205,4 @@ def _write(trace: bytes | None, path: Path) -> None:
 
 
 def _request(worker: Worker, options: TraceOptions, folder: Path) -> bytes:
-    destination = Destination(repository=str(folder.resolve()), run=_RUN, host=worker.file_stem)
-    return encode_request(options, destination)
+    return encode_request(options, str(folder.resolve()), _RUN, worker.file_stem)

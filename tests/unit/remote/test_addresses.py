@@ -1,7 +1,7 @@
 from helpers.refusals import refusal
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.remote.addresses import Worker, read_workers
+from pytest_tfperf.remote.profiler_service import Worker, read_workers
 
 
 def test_addresses_are_read():

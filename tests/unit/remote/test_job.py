@@ -23,10 +23,9 @@ from helpers.profiler_server import (
 from helpers.xspace import field, plane, space
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.remote import call, job
-from pytest_tfperf.remote.addresses import read_workers
+from pytest_tfperf.remote import job, profiler_service
 from pytest_tfperf.remote.job import CapturePlan, capture_job
-from pytest_tfperf.remote.profiler_service import TraceOptions
+from pytest_tfperf.remote.profiler_service import TraceOptions, read_workers
 
 ONE, TWO, OLD, X, Y = (space(plane(name)) for name in ("one", "two", "old", "x", "y"))
 BUSY = fails(grpc.StatusCode.INTERNAL, "Another profiling session active.")
@@ -111,7 +110,10 @@ def test_locks_have_short_names_and_none_is_taken_twice():
 
 def test_the_pause_is_as_long_as_the_trace_of_another_client_may_be(monkeypatch):
     monkeypatch.undo()
-    errors = [call.NothingTracedError("nothing ran"), call.BeingTracedError("is being traced")]
+    errors = [
+        profiler_service.NothingTracedError("nothing ran"),
+        profiler_service.BeingTracedError("is being traced"),
+    ]
     for duration_ms, pause_s in [(10, 1.0), (2000, 2.0), (600_000, 10.0)]:
         options = TraceOptions(duration_ms=duration_ms)
         assert job._pause_s(errors, options) == pause_s, duration_ms
@@ -236,7 +238,7 @@ def test_a_name_without_an_address_is_named(tmp_path):
 
 def test_a_machine_named_unix_is_no_socket_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(call, "_GRACE_S", 5.0)
+    monkeypatch.setattr(profiler_service, "_GRACE_S", 5.0)
     with serving(answers(X)) as one, serving(answers(Y), at="unix:6009") as other:
         found = capture(["unix:6009", one], tmp_path / "log", attempts=1)
         assert other.requests == []
@@ -290,7 +292,7 @@ def test_no_proxy_of_the_environment_is_between(tmp_path, monkeypatch, name):
         monkeypatch.delenv(other, raising=False)
     with socket.create_server(("127.0.0.1", 0)) as proxy, serving(answers(X)) as one:
         monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
-        monkeypatch.setattr(call, "_GRACE_S", 3.0)
+        monkeypatch.setattr(profiler_service, "_GRACE_S", 3.0)
         found = capture([one], tmp_path, attempts=1)
         proxy.setblocking(False)
         with pytest.raises(BlockingIOError):
@@ -300,7 +302,9 @@ def test_no_proxy_of_the_environment_is_between(tmp_path, monkeypatch, name):
 
 def test_a_listener_that_says_nothing_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        call, "_CHANNEL", (*call._CHANNEL[:-1], ("grpc.min_reconnect_backoff_ms", 300))
+        profiler_service,
+        "_CHANNEL",
+        (*profiler_service._CHANNEL[:-1], ("grpc.min_reconnect_backoff_ms", 300)),
     )
     with socket.create_server(("127.0.0.1", 0)) as one:
         [error] = capture([f"127.0.0.1:{one.getsockname()[1]}"], tmp_path, attempts=1).errors
@@ -309,7 +313,7 @@ def test_a_listener_that_says_nothing_is_given_up(tmp_path, monkeypatch):
 
 
 def test_a_server_that_hangs_is_given_up_and_released(tmp_path, monkeypatch):
-    monkeypatch.setattr(call, "_GRACE_S", 0.3)
+    monkeypatch.setattr(profiler_service, "_GRACE_S", 0.3)
     released = threading.Event()
 
     def hang(request, context):
@@ -401,8 +405,8 @@ def test_a_large_trace_arrives(tmp_path):
 @pytest.mark.parametrize("more", [0, 1])
 def test_an_answer_may_be_as_large_as_the_limit(tmp_path, monkeypatch, more):
     most = len(answers(X)(None, None)) - more
-    channel = {**dict(call._CHANNEL), "grpc.max_receive_message_length": most}
-    monkeypatch.setattr(call, "_CHANNEL", tuple(channel.items()))
+    channel = {**dict(profiler_service._CHANNEL), "grpc.max_receive_message_length": most}
+    monkeypatch.setattr(profiler_service, "_CHANNEL", tuple(channel.items()))
     with serving(answers(X)) as one:
         found = capture([one], tmp_path)
         assert len(one.requests) == 1
@@ -422,7 +426,7 @@ def test_what_interrupts_leaves_nothing(tmp_path, monkeypatch):
         begun.wait(20)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(call.Call, "trace", interrupted)
+    monkeypatch.setattr(profiler_service.Call, "trace", interrupted)
     with serving(answer) as one:
         with pytest.raises(KeyboardInterrupt):
             capture([one], tmp_path)

@@ -6,8 +6,6 @@ from helpers.xspace import field
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.remote.profiler_service import (
     LONGEST_MS,
-    Destination,
-    Response,
     TraceOptions,
     check_duration,
     decode_response,
@@ -26,7 +24,7 @@ def test_protobuf_reads_the_request():
             device_tracer_level=device,
             python_tracer_level=python,
         )
-        raw = encode_request(options, Destination(repository="/runs ü", run="r" * 200, host="a_1"))
+        raw = encode_request(options, "/runs ü", "r" * 200, "a_1")
         request = ProfileRequest.FromString(raw)
         assert (request.duration_ms, request.opts.duration_ms) == (70_000, 70_000), levels
         opts = request.opts
@@ -44,18 +42,18 @@ def test_what_protobuf_writes_is_read():
     from helpers.profiler_server import ProfileResponse
 
     for message, expected in [
-        (ProfileResponse(xspace=b"abc"), Response(trace=b"abc", is_empty=False)),
-        (ProfileResponse(xspace=b"x", empty_trace=True), Response(trace=b"x", is_empty=True)),
-        (ProfileResponse(), Response(trace=None, is_empty=False)),
+        (ProfileResponse(xspace=b"abc"), (b"abc", False)),
+        (ProfileResponse(xspace=b"x", empty_trace=True), (b"x", True)),
+        (ProfileResponse(), (None, False)),
     ]:
         assert decode_response(message.SerializeToString(), "a:1") == expected, message
 
 
 def test_an_answer_is_read_and_fields_of_later_versions_are_passed_over():
     for raw, expected in [
-        (field(8, b"abc"), Response(trace=b"abc", is_empty=False)),
-        (field(7, 1) + field(8, b"x"), Response(trace=b"x", is_empty=True)),
-        (b"", Response(trace=None, is_empty=False)),
+        (field(8, b"abc"), (b"abc", False)),
+        (field(7, 1) + field(8, b"x"), (b"x", True)),
+        (b"", (None, False)),
     ]:
         later = field(10, b"new")
         assert decode_response(raw, "a:1") == expected, raw
