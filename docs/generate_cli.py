@@ -15,6 +15,11 @@ This page is written by `docs/generate.py` from the parsers in `pytest_tfperf/cl
 |---|---|
 """
 
+LIMITS = (
+    "| `--max-METRIC`, `--min-METRIC`, `--METRIC VALUE` | limit on a [metric](metrics.md), the last on a count; `--help` lists all |\n"
+    "| `--target-step-time TIME` | time of a step on a faster device, for a limit on input_bound_at_target |\n"
+)
+
 
 def page() -> str:
     """Return the whole page."""
@@ -30,7 +35,10 @@ def page() -> str:
 
 def section(name: str, parser: argparse.ArgumentParser) -> str:
     """Return the section of a command."""
-    rows = "".join(map(row, (one for one in parser._actions if one.dest != "help")))
+    shown = [one for one in parser._actions if one.dest not in ("help", "limits")]
+    rows = "".join(map(row, shown))
+    if any(one.dest == "limits" for one in parser._actions):
+        rows += LIMITS
     example = (parser.epilog or "").removeprefix("Example: ")
     return (
         f"\n## tfperf {name}\n\n```sh\n{example}\n```\n\n{parser.description}\n\n"

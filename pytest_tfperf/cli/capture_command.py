@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.cli.check_command import check_traces, read_limits
+from pytest_tfperf.cli.check_command import add_limits, check_traces, read_limits
 from pytest_tfperf.cli.output import GOOD, UNKNOWN, USAGE, add_command, json_text, refuse
 from pytest_tfperf.cli.traces.trace_analysis import report_errors
 from pytest_tfperf.errors import CaptureError
@@ -65,6 +65,7 @@ def add_commands(commands: Any) -> None:
         "-v", "--verbose", action="count", default=0, help="also show checks that passed"
     )
     capture.add_argument("--json", action="store_true", help="print JSON instead")
+    add_limits(capture)
 
 
 def _add_trace_options(capture: argparse.ArgumentParser) -> None:
@@ -105,11 +106,10 @@ def _add_trace_options(capture: argparse.ArgumentParser) -> None:
 
 
 def _capture(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    if rest and not options.check and rest[0].startswith(("--max-", "--min-")):
-        options.parser.error(f"{rest[0]} is a limit; limits follow --check")
-    if not options.check:
-        refuse(options, rest)
-    wanted = read_limits(rest) if options.check else None
+    refuse(options, rest)
+    if options.limits and not options.check:
+        options.parser.error("limits are for --check")
+    wanted = read_limits(options) if options.check else None
     time.sleep(options.delay)
     job = _captured(options)
     if not options.json:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.checks.arguments import Wanted, argument_names
+from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.cli.console import styled_lines, write_out
 from pytest_tfperf.cli.output import (
@@ -16,13 +16,15 @@ from pytest_tfperf.cli.output import (
     add_output,
     path_or_url,
     profiles_json,
+    refuse,
     status_of,
 )
 from pytest_tfperf.cli.traces.many_traces import add_rules, check_many, refuse_urls
 from pytest_tfperf.cli.traces.trace_analysis import analyse_traces, report_errors
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metric_evidence import TRACED_TIMES
-from pytest_tfperf.metric_registry import nearest
+from pytest_tfperf.metric_registry import METRICS
+from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.report.run_text import TextLine, colour
 from pytest_tfperf.results import BROKEN, Check, Verdict
 
@@ -36,12 +38,11 @@ def add_commands(commands: Any) -> None:
         "check a trace against limits",
         (
             "Check traces against limits, which are those of the marker: --max-METRIC and "
-            "--min-METRIC for each metric that tfperf metrics lists, and --METRIC for an exact "
-            "count. Values are numbers, or 5%, 20ms, 1.5GiB; a time and bytes need their unit. "
-            "step_time and input_wait are those of the traced steps, which the profiler slows "
-            "down. A limit on input_bound_at_target needs --target-step-time TIME. Exit status 1 "
-            "if a limit is broken, 2 if a trace or a limit cannot be read, 3 if a value is unknown."
-            " With --rules it checks a whole store, a line for each trace that breaks a limit."
+            "--min-METRIC for each metric, and --METRIC for an exact count. step_time and "
+            "input_wait are those of the traced steps, which the profiler slows down. Exit status "
+            "1 if a limit is broken, 2 if a trace or a limit cannot be read, 3 if a value is "
+            "unknown. With --rules it checks a whole store, a line for each trace that breaks a "
+            "limit."
         ),
         "logdir/ --max-input-bound 5% --max-retraces 0",
     )
@@ -56,15 +57,57 @@ def add_commands(commands: Any) -> None:
     )
     add_rules(check)
     add_output(check, "checks that passed")
+    add_limits(check)
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """Add an option for each limit of the marker, which `read_limits` reads."""
+    parser.allow_abbrev = False  # a part of one name is often the whole of another
+    group = parser.add_argument_group(
+        "limits", "Numbers, or 5%, 20ms, 1.5GiB; a time and bytes need their unit."
+    )
+    for name, metric in METRICS.items():
+        flag = name.replace("_", "-")
+        exact = [f"--{flag}"] if metric.unit == COUNT else []
+        group.add_argument(
+            *(f"--max-{flag}", f"--min-{flag}", *exact),
+            action=_Limit,
+            dest="limits",
+            metavar="VALUE",
+            help=metric.meaning.replace("%", "%%"),
+        )
+    group.add_argument(
+        "--target-step-time",
+        action=_Limit,
+        dest="limits",
+        metavar="TIME",
+        help="time of a step on a faster device, for a limit on input_bound_at_target",
+    )
+
+
+class _Limit(argparse.Action):
+    """Collect the limits as arguments of the marker."""
+
+    def __call__(
+        self,
+        _: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        assert option_string is not None
+        name = option_string.removeprefix("--").replace("-", "_")
+        namespace.limits = {**(namespace.limits or {}), name: values}
 
 
 def _check(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    if options.rules is not None:
-        if rest:
-            raise LimitError(f"{rest[0]}: with --rules, limits stand in that file")
-        return check_many(options)
-    wanted = read_limits(rest)
-    return check_traces(refuse_urls(options.traces), wanted, options.verbose, options.json)
+    refuse(options, rest)
+    if options.rules is None:
+        wanted = read_limits(options)
+        return check_traces(refuse_urls(options.traces), wanted, options.verbose, options.json)
+    if options.limits:
+        raise LimitError(f"{next(iter(options.limits))}: with --rules, limits stand in that file")
+    return check_many(options)
 
 
 def check_traces(paths: Sequence[Path], wanted: Wanted, verbose: int, as_json: bool) -> int:
@@ -92,32 +135,19 @@ def check_traces(paths: Sequence[Path], wanted: Wanted, verbose: int, as_json: b
     return report_errors(errors) or status_of(checks)
 
 
-def read_limits(rest: Sequence[str]) -> Wanted:
+def read_limits(options: argparse.Namespace) -> Wanted:
     """
-    Parse limits, such as --max-input-bound 5%.
+    Return the limits that were given.
 
     Raises:
-        LimitError: If there is none, or one is unknown or cannot be understood.
+        LimitError: If there is none, or one cannot be understood.
     """
-    valid, pairs = argument_names(), _pairs(rest)
-    for name in pairs:
-        if name not in valid:
-            raise LimitError(
-                f"no limit {_flag(name)!r}; {nearest(_flag(name), map(_flag, valid))}\n"
-                "  tfperf metrics lists the metrics, without the custom ones of a project"
-            )
-    wanted = Wanted.read(pairs)
-    if others := sorted({*wanted.given} & {*argument_names({})} - {"target_step_time"}):
-        raise LimitError(f"{_flag(others[0])} is not a limit: it tells pytest how to profile")
+    wanted = Wanted.read(options.limits or {})
     if not wanted.limits:
         raise LimitError(
             "no limit to check; give some, as in tfperf check TRACE --max-input-bound 5%"
         )
     return wanted
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _with_origin(check: Check) -> Check:
@@ -147,20 +177,3 @@ def _check_lines(checks: Sequence[Check], named: bool, verbose: bool) -> list[Te
     traced = [check.metric for check in checks if check.metric in TRACED_TIMES]
     origin = f" ({', '.join(dict.fromkeys(traced))} of traced steps)" if traced else ""
     return [TextLine(f"PASS{origin}", "green")]
-
-
-def _pairs(rest: Sequence[str]) -> dict[str, str]:
-    """Read limits from `--max-input-bound 5%` or `--max-input-bound=5%`."""
-    words = [
-        part for word in rest for part in (word.split("=", 1) if word.startswith("--") else [word])
-    ]
-    names, values = words[::2], words[1::2]
-    wrong = next((name for name in names if not name.startswith("--")), None)
-    if wrong is not None or len(names) != len(values):
-        raise LimitError(
-            f"{wrong or names[-1]} is not a limit with a value, as in --max-input-bound 5%"
-        )
-    return {
-        name.removeprefix("--").replace("-", "_"): value
-        for name, value in zip(names, values, strict=True)
-    }

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.checks.arguments import argument_names
 from pytest_tfperf.cli.output import GOOD, add_command, path_or_url, refuse
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.metric_registry import METRICS
@@ -43,7 +42,6 @@ def _completion(options: argparse.Namespace, rest: Sequence[str]) -> int:
         raise TfperfError(_MISSING) from error
     parser = command_parser()
     commands = commands_of(parser)
-    _declare_limits(commands["check"])
     for action in commands["metrics"]._actions:
         if action.dest == "name":
             action.choices = list(METRICS)
@@ -59,11 +57,3 @@ def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentP
     """Return the parser of each command."""
     [found] = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
     return dict(found.choices)
-
-
-def _declare_limits(check: argparse.ArgumentParser) -> None:
-    """Declare the limits of `tfperf check`, which reads them itself."""
-    settings = {*argument_names({})} - {"target_step_time"}
-    for name in argument_names():
-        if name not in settings:
-            check.add_argument(f"--{name.replace('_', '-')}", metavar="VALUE", help="limit")
