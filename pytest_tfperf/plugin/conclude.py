@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from pytest_tfperf.alike import alike, named
 from pytest_tfperf.baseline.record import Recorded, record
 from pytest_tfperf.baseline.store import Place, entry_key, read_structure
 from pytest_tfperf.errors import BaselineError, TfperfError
@@ -207,11 +208,8 @@ def _update_lines(recorded: Recorded, n_passed: int) -> list[Line]:
                 None,
             )
         )
-    by_reason: dict[str, list[str]] = {}
-    for change in recorded.left_out:
-        by_reason.setdefault(change.what, []).append(change.key)
-    for why, keys in by_reason.items():
-        lines.append((f"  not recorded: {and_more(keys, _NAMED)}: {why}", "yellow"))
+    for keys, why in alike((change.key, change.what) for change in recorded.left_out):
+        lines.append((f"  not recorded: {named(keys)}: {why}", "yellow"))
     return lines
 
 

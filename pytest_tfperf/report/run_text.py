@@ -8,12 +8,13 @@ a bar and its blocks as a sparkline.
 from __future__ import annotations
 
 import codecs
+import re
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from pytest_tfperf.alike import alike, named
 from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.quantities import (
@@ -26,12 +27,11 @@ from pytest_tfperf.quantities import (
 )
 from pytest_tfperf.report.step_verdict import parts_of
 from pytest_tfperf.report.text_table import TextTable, grid
-from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict, worst_first
+from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.summary import shown_value, summary_metrics
 from pytest_tfperf.text import (
     BOUNDLESS,
-    Labelled,
     and_more,
     elide,
     format_slowdown,
@@ -43,6 +43,8 @@ from pytest_tfperf.values import COMPARISON
 _NAME_WIDTH = 48
 _NAMED_CHECKS = 3
 _VERDICT = 13  # columns
+_TIMES = re.compile(r"^step_time is .*? (?:slower|faster) than (.*?): \S+ \S+ to \S+ \S*\w")
+"""A change of the step time, as `change_text` of `baseline/step_time` writes it."""
 
 
 class TextLine(NamedTuple):
@@ -69,8 +71,8 @@ def render(
         run: The run.
         width: Columns of the terminal; with `BOUNDLESS` names are whole.
         verbosity: Below 0 only the count is shown. At 0 also the table, the checks that are not
-            decided, changes, and notes on checked values. Of undecided checks with the same text
-            only the first is shown. Above 0 all checks and notes are, and each step in a line.
+            decided, changes, and notes on checked values. Sentences that differ in numbers alone
+            are one. Above 0 all checks and notes are shown, each step in a line, and all names.
         failures_shown: True if pytest shows the messages of failed tests. Then the checks that
             failed are not repeated.
         ascii_only: True to draw with ASCII characters only.
@@ -79,32 +81,12 @@ def render(
         return [count_line(run.tests)]
     lines = [TextLine(text, colour) for text, colour in results_table(run.tests, width)]
     lines += [TextLine(text) for test in run.tests for text in _comparisons(test)]
-    alike = (
-        Counter(_verdict_and_headline(check) for test in run.tests for check in test.checks)
-        if verbosity == 0
-        else Counter()
-    )
-    for test in run.tests:
-        if verbosity == 0:
-            lines += _checks(test, alike, _shown_by_pytest(test, failures_shown))
-        else:
-            lines += _all_checks(test)
-        lines += _noise(test, verbosity > 0)
-        lines += [
-            TextLine(f"{profile_title(test, profile)}: {profile.ended}", "yellow")
-            for profile in test.profiles
-            if profile.ended
-        ]
-        if verbosity > 0:
-            lines += _steps(test, ascii_only)
-            lines += [
-                TextLine(f"{profile_title(test, profile)}: {note}")
-                for profile in test.profiles
-                for note in profile.notes
-                if note not in profile.interference and ("note", note) not in _told(test)
-            ]
     if verbosity == 0:
-        lines += _notes(run.tests, failures_shown)
+        lines += _checks(run.tests, failures_shown)
+    for test in run.tests if verbosity > 0 else ():
+        lines += [*_all_checks(test), *_steps(test, ascii_only)]
+    lines += _remarks(run.tests, verbosity > 0)
+    lines += _all_notes(run.tests) if verbosity > 0 else _notes(run.tests, failures_shown)
     lines += [TextLine(f"tfperf: {sentence}", "yellow") for sentence in run.not_checked]
     return [*lines, count_line(run.tests, width if width >= BOUNDLESS else _NAME_WIDTH)]
 
@@ -145,17 +127,24 @@ def _comparisons(test: ProfiledTest) -> Iterator[str]:
                     yield f"{test.key}: {name} is {ratio}, against {titles[1]}"
 
 
-def _checks(
-    test: ProfiledTest, alike: Counter[tuple[Verdict, str]], told: frozenset[Verdict]
-) -> Iterator[TextLine]:
-    """Render checks that did not pass and changes that fail nothing, in a line each, none twice."""
-    for check in worst_first(causes(test.checks)):
-        if check.verdict in told:
-            continue
-        is_open = check.verdict not in BROKEN | DECIDED
-        n_alike = alike.pop(_verdict_and_headline(check), 0) if is_open else 1
-        if (check.verdict is not Verdict.PASS or check.is_shown_change) and n_alike:
-            yield _first(test, check, f" and {n_alike - 1} more" if n_alike > 1 else "")
+def _checks(tests: Sequence[ProfiledTest], failures_shown: bool) -> Iterator[TextLine]:
+    """Render checks that did not pass, and changes that fail nothing; those alike in one line."""
+    found = [
+        (_name(test, check), check)
+        for test in tests
+        for check in causes(test.checks)
+        if check.verdict not in _shown_by_pytest(test, failures_shown)
+        and (check.verdict is not Verdict.PASS or check.is_shown_change)
+    ]
+    for verdict in Verdict:
+        checks = {
+            (name, _reason(check)): check for name, check in found if check.verdict is verdict
+        }
+        for names, reason in alike(checks):
+            first = next(check for (name, _), check in checks.items() if name == names[0])
+            only = checks.get((names[0], reason)) if len(names) == 1 else None
+            sentence = _headline(only) if only else reason
+            yield _check_line(first, named(names), sentence)
 
 
 def _steps(test: ProfiledTest, ascii_only: bool) -> Iterator[TextLine]:
@@ -167,7 +156,7 @@ def _steps(test: ProfiledTest, ascii_only: bool) -> Iterator[TextLine]:
 
 def _all_checks(test: ProfiledTest) -> Iterator[TextLine]:
     for check in test.checks:
-        yield _first(test, check)
+        yield _check_line(check, _name(test, check), _headline(check))
         for line in check.message.splitlines()[1:]:
             yield TextLine(f"{'':<12} {line}", colour(check))
 
@@ -176,48 +165,63 @@ def _shown_by_pytest(test: ProfiledTest, failures_shown: bool) -> frozenset[Verd
     return BROKEN if failures_shown and test.outcome == "failed" else frozenset()
 
 
-def _told(test: ProfiledTest) -> set[Labelled]:
-    """Return the lines below all checks of a test."""
-    return {line for check in test.checks for line in check.details}
+def _remarks(tests: Sequence[ProfiledTest], verbose: bool) -> Iterator[TextLine]:
+    """Render why profiles ended, and interference with step times, with advice if verbose."""
+    said = [
+        (profile_title(test, profile), remark if verbose else remark.partition(": ")[0])
+        for test in tests
+        for profile in test.profiles
+        for remark in (*profile.interference, *filter(None, [profile.ended]))
+    ]
+    for titles, remark in alike(said):
+        yield TextLine(f"{named(titles, verbose)}: {remark}", "yellow")
 
 
 def _notes(tests: Sequence[ProfiledTest], failures_shown: bool) -> Iterator[TextLine]:
-    """Render each note on checked values once, unless pytest has shown it with a failure."""
-    titles: dict[tuple[str, str], list[str]] = {}
-    for test in tests:
-        told = _shown_by_pytest(test, failures_shown)
-        for check in causes(test.checks):
-            for label, text in check.details:
-                if label == "note" and check.verdict not in told:
-                    title = f"{test.key}/{check.profile}" if check.profile else test.key
-                    titles.setdefault((check.metric, text), []).append(title)
-    for (metric, text), of in titles.items():
-        others = f" and {len(of) - 1} more" if len(of) > 1 else ""
-        yield TextLine(f"{of[0]}{others}: {metric}: {text}", "yellow")
+    """Render notes on checked values, unless pytest has shown them with a failure."""
+    said = [
+        (f"{test.key}/{check.profile}" if check.profile else test.key, f"{check.metric}: {text}")
+        for test in tests
+        for check in causes(test.checks)
+        if check.verdict not in _shown_by_pytest(test, failures_shown)
+        for label, text in check.details
+        if label == "note"
+    ]
+    for titles, note in alike(said):
+        yield TextLine(f"{named(titles)}: {note}", "yellow")
 
 
-def _noise(test: ProfiledTest, with_advice: bool) -> Iterator[TextLine]:
-    """Render remarks on interference, with the step time that they concern."""
-    for profile in test.profiles:
-        for remark in profile.interference:
-            value = profile.metrics.get("step_time")
-            time = f"step_time {shown_value(value, SECONDS)}"
-            shown = remark if with_advice else remark.partition(": ")[0]
-            yield TextLine(f"{profile_title(test, profile)}: {time}: {shown}", "yellow")
+def _all_notes(tests: Sequence[ProfiledTest]) -> Iterator[TextLine]:
+    """Render notes of profiles that are not below one of the checks."""
+    said = [
+        (profile_title(test, profile), note)
+        for test in tests
+        for profile in test.profiles
+        for note in profile.notes
+        if note not in profile.interference
+        and not any(("note", note) in check.details for check in test.checks)
+    ]
+    for titles, note in alike(said):
+        yield TextLine(f"{named(titles, whole=True)}: {note}")
 
 
-def _first(test: ProfiledTest, check: Check, others: str = "") -> TextLine:
-    """Render a check in one line: verdict, test and sentence."""
-    where = f"{test.nodeid} [{check.profile}]" if check.profile else test.nodeid
-    return TextLine(
-        f"{check.word:<12} {where}{others}: {_verdict_and_headline(check)[1]}",
-        colour(check),
-        _VERDICT,
-    )
+def _name(test: ProfiledTest, check: Check) -> str:
+    return f"{test.nodeid} [{check.profile}]" if check.profile else test.nodeid
 
 
-def _verdict_and_headline(check: Check) -> tuple[Verdict, str]:
-    return check.verdict, check.sentence.partition("\n")[0]
+def _check_line(check: Check, names: str, sentence: str) -> TextLine:
+    """Render a check in one line: verdict, tests and sentence."""
+    return TextLine(f"{check.word:<12} {names}: {sentence}", colour(check), _VERDICT)
+
+
+def _headline(check: Check) -> str:
+    return check.sentence.partition("\n")[0]
+
+
+def _reason(check: Check) -> str:
+    """Return the headline; of an undecided time without the times, which the table shows."""
+    is_open = check.is_of_step_time and check.verdict not in DECIDED
+    return _TIMES.sub(r"step_time against \1", _headline(check)) if is_open else _headline(check)
 
 
 def colour(check: Check) -> str | None:

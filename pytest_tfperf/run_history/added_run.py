@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from pytest_tfperf.alike import alike, named
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.run_history.opening import open_store
 from pytest_tfperf.run_history.rows import rows_of
 from pytest_tfperf.runs import Run
-from pytest_tfperf.text import and_more
-
-_NAMED = 3
 
 
 def add_run(
@@ -35,14 +33,11 @@ def add_run(
         open_store(address).append(rows)
     except TfperfError as error:
         return [f"the run is not in the history: {error}; {_later(reports)}"], False
-    by_reason: dict[str, list[str]] = {}
-    for key, why in rows.left_out.items():
-        by_reason.setdefault(why, []).append(key)
     return [
         f"run {rows.run} {_of_branch(run)} added to the history of {project}",
         *(
-            f"  later runs are not compared with {and_more(keys, _NAMED)}: {why}"
-            for why, keys in by_reason.items()
+            f"  later runs are not compared with {named(keys)}: {why}"
+            for keys, why in alike(rows.left_out.items())
         ),
     ], True
 

@@ -303,7 +303,7 @@ def test_the_controller_writes_baselines_and_times_are_decided(run, pytester):
     done.stdout.fnmatch_lines(
         [
             "tfperf: comparing with the stored baseline; a profiled test runs while the other workers wait",
-            "INCONCLUSIVE test_suite.py::test_step[[]?] and 1 more: step_time is * than the baseline: *; 1 of 5 needed runs recorded",
+            "INCONCLUSIVE test_suite.py::test_step[[]?], test_suite.py::test_step[[]?]: step_time against the baseline*; 1 of 5 needed runs recorded",
             "tfperf: * checks passed, 2 not decided: *",
         ]
     )

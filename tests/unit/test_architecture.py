@@ -13,6 +13,7 @@ import pytest_tfperf
 PACKAGE = Path(pytest_tfperf.__file__).parent
 LAYERS = (
     {
+        "alike",
         "errors",
         "files",
         "function_traces",

@@ -69,8 +69,8 @@ EVERYTHING = dedent(f"""\
                    try: prefetch
     PASS         test_model.py::test_step: retraces is 0, limit 0
     UNKNOWN      test_model.py::test_step [eval]: epoch_gap is unknown, limit 1 s: no epoch ended
-    test_step/eval: timed window: 12 of 50 steps, cut
     INCONCLUSIVE test_model.py::{LONG}: step_time: 10 ms stored last, 12 ms now; 1 of 5 needed runs recorded
+    test_step/eval: timed window: 12 of 50 steps, cut
     """)
 
 
@@ -143,10 +143,42 @@ NOISY = profile(
 @pytest.mark.parametrize(
     ("verbosity", "said"), [(0, [REMARK.partition(":")[0]]), (1, [REMARK]), (-1, [])]
 )
-def test_interference_is_said_once_with_the_time_that_it_concerns(verbosity, said):
+def test_interference_is_said_once(verbosity, said):
     text = shown(Run(created="", tests=(record_of(NOISY),)), 200, verbosity)
     found = [line for line in text.splitlines() if "other processes" in line]
-    assert found == [f"test_step: step_time 12.5 ms: {one}" for one in said]
+    assert found == [f"test_step: {one}" for one in said]
+
+
+def noisy(n_tests):
+    """Tests that other processes disturbed, each by another share."""
+    return tuple(
+        record_of(
+            profile(
+                step_time=value(
+                    "step_time", 0.01, interference=[REMARK.replace("83", f"{28 + 4 * n}")]
+                )
+            ),
+            key=f"test_{n}",
+        )
+        for n in range(n_tests)
+    )
+
+
+@pytest.mark.parametrize(
+    ("n_tests", "verbosity", "said"),
+    [
+        (2, 0, "test_0, test_1: other processes used 28 to 32% of the 2 cores in the timed window"),
+        (9, 0, "9 tests: other processes used 28 to 60% of the 2 cores in the timed window"),
+        (
+            4,
+            1,
+            "test_0, test_1, test_2, test_3: other processes used 28 to 40% of the 2 cores in the timed window: stop what else runs there",
+        ),
+    ],
+)
+def test_remarks_that_differ_in_numbers_are_one_line(n_tests, verbosity, said):
+    text = shown(Run(created="", tests=noisy(n_tests)), 200, verbosity)
+    assert [line for line in text.splitlines() if "other processes" in line] == [said]
 
 
 def test_a_quiet_time_is_shown_without_remarks():
@@ -158,13 +190,14 @@ def test_a_note_on_a_checked_value_is_said_once_at_each_verbosity():
     note = ("note", "the warm-up was cut")
     noted = [replace(one, details=(note,)) for one in (PASSED, FAILED)]
     tests = tuple(
-        record_of(profile(notes=(note[1],)), checks=noted, outcome="failed") for _ in "ab"
+        record_of(profile(notes=(note[1],)), checks=noted, key=f"test_{name}", outcome="failed")
+        for name in "ab"
     )
     for verbosity, shown_by_pytest, n in [(0, False, 2), (0, True, 1), (1, True, 4)]:
         lines = render(Run(created="", tests=tests), 200, verbosity, failures_shown=shown_by_pytest)
         said = [line.text for line in lines if note[1] in line.text]
         assert len(said) == n, (verbosity, said)
-        assert verbosity or "and 1 more" in said[0]
+        assert verbosity or "test_a, test_b: " in said[0]
 
 
 @pytest.mark.parametrize("verbosity", [-1, -2])
@@ -232,42 +265,40 @@ def test_the_count_names_undecided_checks():
         ), verdicts
 
 
-def test_undecided_checks_with_one_reason_are_one_line_without_verbose():
-    alike = [
-        record_of(
-            checks=[
-                check(
-                    "INCONCLUSIVE",
-                    "step_time",
-                    "nothing to compare with",
-                    advice=(("try", "a ref"),),
-                )
-            ],
-            key=f"test_{n}",
+def test_open_checks_that_differ_in_numbers_are_one_line_without_verbose():
+    few = [
+        check(
+            "INCONCLUSIVE",
+            "step_time",
+            f"step_time is {10 + n} % slower than the baseline: {n + 1} ms to {n + 2} ms, limit 5 %; "
+            f"{n} of 5 needed runs recorded",
+            kind="baseline",
+            advice=(("try", "a ref"),),
         )
-        for n in range(3)
+        for n in range(4)
     ]
-    run = Run(
-        created="",
-        tests=(*alike, record_of(checks=[check("NEW", "step_time", "nothing to compare with")])),
-    )
-    *brief, _ = shown(run, 80, 0).splitlines()
+    alike = [record_of(checks=[one], key=f"test_{n}") for n, one in enumerate(few)]
+    other = record_of(checks=[check("NEW", "fusions", "fusions is 3, and the baseline has none")])
+    *brief, _ = shown(Run(created="", tests=(other, *alike)), 80, 0).splitlines()
     assert brief == [
-        "INCONCLUSIVE test_model.py::test_0 and 2 more: nothing to compare with",
-        "NEW          test_model.py::test_step: nothing to compare with",
+        "INCONCLUSIVE 4 tests: step_time against the baseline, limit 5 %; 0 to 3 of 5 needed runs recorded",
+        "NEW          test_model.py::test_step: fusions is 3, and the baseline has none",
     ]
-    assert shown(run, 80, 1).count("INCONCLUSIVE test_model.py::test_") == 3
+    alone = shown(Run(created="", tests=(alike[2],)), 80, 0)
+    assert "12 % slower than the baseline: 3 ms to 4 ms, limit 5 %; 2 of 5 needed" in alone
+    verbose = shown(Run(created="", tests=tuple(alike)), 80, 1)
+    assert verbose.count("INCONCLUSIVE test_model.py::test_") == 4
 
 
-def test_failed_checks_with_one_reason_are_a_line_each():
+def test_failed_checks_with_one_reason_are_one_line_too():
     run = Run(
         created="",
         tests=tuple(
             record_of(checks=[check("UNKNOWN", sentence="no device")], key=f"test_{n}")
-            for n in range(3)
+            for n in range(5)
         ),
     )
-    assert shown(run, 80, 0).count("UNKNOWN      test_model.py::test_") == 3
+    assert shown(run, 80, 0).startswith("UNKNOWN      5 tests: no device\n")
 
 
 def test_the_count_is_over_all_tests():
