@@ -145,7 +145,6 @@ def check_duration(duration_ms: int) -> int:
         CaptureError: If a trace cannot be that long.
     """
     if not 1 <= duration_ms <= LONGEST_MS:
-        longer = "" if duration_ms < 1 else ", and trace a longer time in several captures"
         raise CaptureError(
             f"a trace of {duration_ms:,} ms is not possible; choose 1 to {LONGEST_MS:,} ms"
         )
