@@ -53,7 +53,7 @@ class TemporaryFolder:
 
     def close(self) -> None:
         """Remove the folder; what cannot be removed stays."""
-        _remove(self.path)
+        shutil.rmtree(self.path, ignore_errors=True)
 
 
 def _sweep(parent: Path) -> None:
@@ -63,9 +63,4 @@ def _sweep(parent: Path) -> None:
                 status = folder.lstat()
                 is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
                 if is_own and time.time() - status.st_mtime > _OLD_S:
-                    _remove(folder)
-
-
-def _remove(folder: Path) -> None:
-    with suppress(RecursionError):  # at a depth of a thousand, before Python 3.13
-        shutil.rmtree(folder, ignore_errors=True)
+                    shutil.rmtree(folder, ignore_errors=True)

@@ -114,7 +114,7 @@ def held(
                 try:
                     path = lock_file(name)
                     # A loop may end in another thread than it began in.
-                    lock = FileLock(path, thread_local=False, mode=0o600)
+                    lock = FileLock(path, thread_local=False)
                     holder = path.with_name(f"{path.name}.holder")
                     try:
                         lock.acquire(timeout=0)
@@ -219,7 +219,7 @@ class ReadersWriterLock:
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
     """Open a file; closing it releases the locks of this process on it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         yield descriptor
     finally:

@@ -55,12 +55,11 @@ def send(group: int, number: int) -> bool:
 
 def remove(folder: Path) -> None:
     """Remove a folder, also where processes that are being killed still write into it."""
-    with suppress(RecursionError):  # at a depth of a thousand, before Python 3.13
-        for _ in range(50):
-            shutil.rmtree(folder, ignore_errors=True)
-            if not folder.exists():
-                return
-            time.sleep(0.1)
+    for _ in range(50):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.1)
 
 
 if __name__ == "__main__":

@@ -185,11 +185,6 @@ def test_locks_are_for_this_user_only(temporary):
         with held(["cpu"], print):
             folder = lock_file("cpu").parent
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-            assert {stat.S_IMODE(path.stat().st_mode) & 0o022 for path in folder.iterdir()} <= {
-                0,
-                0o022,
-            }
-            assert stat.S_IMODE(lock_file("cpu").stat().st_mode) == 0o600
     finally:
         os.umask(before)
 
