@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,22 +27,6 @@ __tracebackhide__ = True
 BACKENDS = ("tensorflow", "jax", "torch")
 """Backends of Keras that can be profiled, by the values of KERAS_BACKEND and their modules."""
 _Step = Callable[[], Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backends:
-    """Arguments of `tf_profile.compare_backends`."""
-
-    build: Callable[[], Any]
-    """Returns a compiled model."""
-    data: Any
-    """`(x, y)`, or what `fit` takes as `x`."""
-    batch_size: int
-    """Examples of a batch."""
-    backends: Sequence[str] | None
-    """The backends; None for those that are installed."""
-    name: str | None
-    """Name of the comparison."""
 
 
 Options = Mapping[str, Any]
@@ -127,7 +110,11 @@ def compare_with_data(
 def compare_backends(
     profiles: Profiles,
     profile_step: Callable[..., Profile],
-    wanted: Backends,
+    build: Callable[[], Any],
+    data: Any,
+    batch_size: int,
+    backends: Sequence[str] | None,
+    name: str | None,
     options: Options,
 ) -> Comparison:
     """
@@ -136,25 +123,34 @@ def compare_backends(
     Args:
         profiles: Profiles of the test.
         profile_step: Profiles a step, as `tf_profile` does.
-        wanted: The model, its data and the backends.
+        build: Returns a compiled model.
+        data: `(x, y)`, or what `fit` takes as `x`.
+        batch_size: Examples of a batch.
+        backends: The backends; None for those that are installed.
+        name: Name of the comparison.
         options: Limits and numbers of steps of each profile.
 
     Raises:
         CaptureError: If a backend is not installed or fails, or there is none to compare.
     """
-    backends = {
+    variants = {
         variant: backend
-        for backend in chosen_backends(wanted.backends)
+        for backend in chosen_backends(backends)
         for variant in (backend, backend + BARE)
     }
-    names = profile_names(backends, wanted.name)
-    environments = {variant: {"KERAS_BACKEND": backend} for variant, backend in backends.items()}
+    names = profile_names(variants, name)
+    environments = {variant: {"KERAS_BACKEND": backend} for variant, backend in variants.items()}
 
     def measure(variant: str) -> tuple[Profile, Leaves]:
-        check_backend_runs(backends[variant])
+        check_backend_runs(variants[variant])
         if variant.endswith(BARE):
-            return profile_step(_bare_step(wanted), name=names[variant], **options), {}
-        return _fitted(profiles, wanted, names[variant], options), {}
+            step = _bare_step(build, data, batch_size)
+            return profile_step(step, name=names[variant], **options), {}
+        x, y = data if isinstance(data, tuple) else (data, None)
+        given = {} if y is None else {"batch_size": batch_size}
+        call = KerasCall.of(build(), "fit", (x, y), {"verbose": 0, **given})
+        taken, wanted = profiles.take_name(names[variant]), profiles.wanted(**options)
+        return profile_keras_loop(profiles, call, taken, wanted, stop=True), {}
 
     return _in_processes(profiles, measure, names, None, environments, options)
 
@@ -232,16 +228,7 @@ def check_backend_runs(backend: str) -> None:
         )
 
 
-def _fitted(profiles: Profiles, wanted: Backends, name: str, options: Options) -> Profile:
-    """Profile `fit` of the model."""
-    x, y = wanted.data if isinstance(wanted.data, tuple) else (wanted.data, None)
-    given = {} if y is None else {"batch_size": wanted.batch_size}
-    call = KerasCall.of(wanted.build(), "fit", (x, y), {"verbose": 0, **given})
-    taken = profiles.take_name(name)
-    return profile_keras_loop(profiles, call, taken, profiles.wanted(**options), stop=True)
-
-
-def _bare_step(wanted: Backends) -> _Step:
+def _bare_step(build: Callable[[], Any], data: Any, batch_size: int) -> _Step:
     """
     Return the training step of the model on its first batch, in the backend's own words.
 
@@ -249,11 +236,11 @@ def _bare_step(wanted: Backends) -> _Step:
     PyTorch (keras.io/guides).
     """
     keras = importlib.import_module("keras")
-    if isinstance(wanted.data, tuple):
-        x, y = ([np.asarray(one)[: wanted.batch_size] for one in wanted.data])[:2]
+    if isinstance(data, tuple):
+        x, y = ([np.asarray(one)[:batch_size] for one in data])[:2]
     else:
-        x, y = keras.tree.map_structure(np.asarray, next(iter(wanted.data))[:2])
-    model = wanted.build()
+        x, y = keras.tree.map_structure(np.asarray, next(iter(data))[:2])
+    model = build()
     model.train_on_batch(x, y)  # makes the weights, and those of the optimizer
     step_of = {"tensorflow": _of_tensorflow, "jax": _of_jax, "torch": _of_torch}
     return step_of[str(keras.config.backend())](model, x, y)

@@ -20,7 +20,6 @@ from pytest_tfperf.metric_evidence import TRACED_TIMES
 from pytest_tfperf.metrics.multi_host import analyse_job
 from pytest_tfperf.metrics.timing import TRACED_NOTE
 from pytest_tfperf.plugin.compare import (
-    Backends,
     compare_backends,
     compare_in_this_process,
     compare_with_data,
@@ -269,13 +268,12 @@ class TfProfile:
         Raises:
             CaptureError: If a backend is not installed, or fails in its process.
         """
-        wanted = Backends(
-            build=build, data=data, batch_size=batch_size, backends=backends, name=name
-        )
         options: dict[str, Any] = {"limits": limits, "warmup": warmup, "trace_steps": trace_steps}
         if self._disabled:
             skip_disabled()
-        return compare_backends(self._profiles, self, wanted, options)
+        return compare_backends(
+            self._profiles, self, build, data, batch_size, backends, name, options
+        )
 
     def fit(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
         """
