@@ -10,9 +10,6 @@ from contextlib import suppress
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.temporary import TemporaryFolder
 from pytest_tfperf.turns import cleanup_script
-from pytest_tfperf.turns.cleanup_script import GRACE_S
-
-__all__ = ["GRACE_S", "Cleanup"]
 
 
 class Cleanup:

@@ -20,7 +20,8 @@ import pytest
 
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine.cores import pin_threads, pinned
-from pytest_tfperf.turns.cleanup import GRACE_S, Cleanup
+from pytest_tfperf.turns.cleanup import Cleanup
+from pytest_tfperf.turns.cleanup_script import GRACE_S
 from pytest_tfperf.turns.messages import (
     Channel,
     Collected,
