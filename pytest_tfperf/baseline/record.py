@@ -6,6 +6,7 @@ import difflib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -446,18 +447,7 @@ def accept(
     for test in wanted:
         check_environment(test)
     files = sorted({test.file for test in wanted})
-    for file in files:
-        if Path(file).suffix != ".py" or not lies_below(rootdir / file, rootdir):
-            raise BaselineError(
-                f"test file {elide(file, 200)!r}: a run file may name Python modules below the "
-                f"rootdir {rootdir.resolve()} only; nothing was written"
-            )
-    absent = [file for file in files if not _is_file(rootdir / file)]
-    if absent:
-        raise BaselineError(
-            f"no test file {one_line(absent[0][:200])} in {rootdir.resolve()}: give the folder "
-            "that the tests are below with --rootdir, or the tests to accept by name"
-        )
+    _check_files(files, rootdir)
     places = {
         file: replace(Place.of(file, rootdir, baseline_dir), keeps_times=keeps_times)
         for file in files
@@ -475,12 +465,22 @@ def accept(
     )
 
 
-def _is_file(path: Path) -> bool:
-    """Return whether there is a file; not if its name is longer than names can be."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
+def _check_files(files: Sequence[str], rootdir: Path) -> None:
+    for file in files:
+        if Path(file).suffix != ".py" or not lies_below(rootdir / file, rootdir):
+            raise BaselineError(
+                f"test file {elide(file, 200)!r}: a run file may name Python modules below the "
+                f"rootdir {rootdir.resolve()} only; nothing was written"
+            )
+    for file in files:
+        is_there = False
+        with suppress(OSError):  # its name is longer than names can be
+            is_there = (rootdir / file).is_file()
+        if not is_there:
+            raise BaselineError(
+                f"no test file {one_line(file[:200])} in {rootdir.resolve()}: give the folder "
+                "that the tests are below with --rootdir, or the tests to accept by name"
+            )
 
 
 def check_environment(test: ProfiledTest) -> None:
