@@ -125,3 +125,8 @@ def open_regular(path: Path) -> BinaryIO:
         file.close()
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return file
+
+
+def short_path(path: Path, folder: Path) -> str:
+    """Return a path for people: relative to a folder if it is below that, else as it is."""
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)

@@ -92,7 +92,7 @@ def compare_with_baseline(
     key = entry_key(test, profile.name)
     entry = baseline.entries.get(key)
     if entry is None or entry["workload"] != profile.workload:
-        return [_missing(profile, entry, key, str(baseline.place.structure))]
+        return [_missing(profile, entry, baseline.place.shown)]
     checks: list[Check] = []
     if only != "timing":
         checks += structure_checks(profile, entry, environment, _BASELINE)
@@ -133,8 +133,8 @@ def lost_numbers(baseline: Baseline, test: str, made: Collection[str]) -> list[C
             kind="baseline",
             verdict=Verdict.MISSING,
             wanted="the profile",
-            sentence=f"{baseline.place.structure} has {entry_key(test, name)!r}, and the test made "
-            "no such profile",
+            sentence=f"{baseline.place.shown} has {entry_key(test, name)!r}, and the test made no "
+            "such profile",
             details=(("numbers", "profiles without a name are numbered in their order"),),
             advice=(
                 ("try", "give each profile of the test a name="),
@@ -168,7 +168,7 @@ def time_check(
     )
 
 
-def _missing(profile: Profile, entry: Json | None, key: str, where: str) -> Check:
+def _missing(profile: Profile, entry: Json | None, where: str) -> Check:
     """Say that there is no baseline, or one for another workload."""
     if entry is None:
         return check(
@@ -176,11 +176,11 @@ def _missing(profile: Profile, entry: Json | None, key: str, where: str) -> Chec
             "baseline",
             Verdict.MISSING,
             "an entry",
-            f"no baseline for {key!r} in {where}",
+            f"no baseline in {where}",
             advice=next_step(UPDATE),
         )
     shown = workload_differences(entry["workload"], profile.workload)
-    other = f"the baseline of {key!r} in {where} is for another workload ({shown})"
+    other = f"the baseline in {where} is for another workload ({shown})"
     of_dtype = dtype_change(entry["workload"], profile.workload, "in the baseline")
     return check(
         profile,

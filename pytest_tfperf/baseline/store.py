@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pytest_tfperf.errors import BaselineError, CaptureError
+from pytest_tfperf.files import short_path
 from pytest_tfperf.json_file import JsonFileError, parse_json, read_text
 from pytest_tfperf.machine.locks import held
 from pytest_tfperf.text import elide
@@ -131,6 +132,11 @@ class Place:
             project=rootdir,
             root=root,
         )
+
+    @property
+    def shown(self) -> str:
+        """The file of the structure for people: relative to the rootdir, if it is below that."""
+        return short_path(self.structure, self.project)
 
     @property
     def detail(self) -> Path:

@@ -11,6 +11,7 @@ from pytest_tfperf.alike import alike, named
 from pytest_tfperf.baseline.record import Recorded, record
 from pytest_tfperf.baseline.store import Place, entry_key, read_structure
 from pytest_tfperf.errors import BaselineError, TfperfError
+from pytest_tfperf.files import short_path
 from pytest_tfperf.machine.description import branch, commit
 from pytest_tfperf.plugin.decide import project_of
 from pytest_tfperf.plugin.options import Options
@@ -23,6 +24,8 @@ from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import and_more, for_terminal, plural
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pytest
 
 Line = tuple[str, "str | None"]
@@ -64,10 +67,10 @@ def conclude(
         recorded, bad = _write_baselines(run, options)
         if recorded is not None:
             n_passed = sum(test.outcome == "passed" for test in tests)
-            lines += _update_lines(recorded, n_passed)
+            lines += _update_lines(recorded, n_passed, options.rootdir)
     if options.update or options.baseline:
         lines += [
-            (f"tfperf: unused baseline entry {entry}", "yellow")
+            (f"tfperf: unused baseline entries in {entry}", "yellow")
             for entry in _unused_entries(tests, options, whole)
         ]
     for path in options.reports:
@@ -186,7 +189,7 @@ def _write_baselines(run: Run, options: Options) -> tuple[Recorded | None, list[
     return recorded, list(recorded.unread)
 
 
-def _update_lines(recorded: Recorded, n_passed: int) -> list[Line]:
+def _update_lines(recorded: Recorded, n_passed: int, rootdir: Path) -> list[Line]:
     """Describe an update: entries that changed, histories that start anew, what was left out."""
     lines: list[Line] = [
         (
@@ -195,12 +198,11 @@ def _update_lines(recorded: Recorded, n_passed: int) -> list[Line]:
             None,
         )
     ]
-    lines += [
-        (f"  {change.what}: {change.key} in {change.path}", None) for change in recorded.entries
-    ]
-    lines += [
-        (f"  {change.what}: {change.key} in {change.path}", "yellow") for change in recorded.anew
-    ]
+    for changes, colour in ((recorded.entries, None), (recorded.anew, "yellow")):
+        for path in dict.fromkeys(change.path for change in changes):
+            lines.append((f"  in {short_path(path, rootdir)}:", None))
+            of_file = ((change.key, change.what) for change in changes if change.path == path)
+            lines += [(f"    {named(keys)}: {what}", colour) for keys, what in alike(of_file)]
     if recorded.added:
         lines.append(
             (
@@ -245,7 +247,7 @@ def _without_profile(nodeids: Sequence[str]) -> str:
 
 def _unused_entries(tests: Iterable[ProfiledTest], options: Options, whole: bool) -> list[str]:
     """
-    Return baseline entries without a profile; a test that failed may not have made its own.
+    Return files with entries without a profile; a test that failed may not have made its own.
 
     Args:
         tests: The tests that ran.
@@ -257,16 +259,18 @@ def _unused_entries(tests: Iterable[ProfiledTest], options: Options, whole: bool
         by_file.setdefault(test.file, []).append(test)
     found = []
     for file, ran in sorted(by_file.items()):
-        path = Place.of(file, options.rootdir, options.baseline_dir).structure
+        place = Place.of(file, options.rootdir, options.baseline_dir)
         try:
-            found += [
-                f"{path}: {key}"
-                for key in sorted(read_structure(path))
+            unused = [
+                key
+                for key in sorted(read_structure(place.structure))
                 if not any(_uses(test, key) for test in ran)
                 and (whole or any(_is_of(test, key) for test in ran))
             ]
         except BaselineError:
             continue  # the tests of that file have failed with it
+        if unused:
+            found.append(f"{place.shown}: {', '.join(unused)}")
     return found
 
 

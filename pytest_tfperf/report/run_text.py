@@ -10,8 +10,10 @@ from __future__ import annotations
 import codecs
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from pytest_tfperf.alike import alike, named
@@ -30,18 +32,10 @@ from pytest_tfperf.report.text_table import TextTable, grid
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.summary import shown_value, summary_metrics
-from pytest_tfperf.text import (
-    BOUNDLESS,
-    and_more,
-    elide,
-    format_slowdown,
-    one_line,
-    plural,
-)
+from pytest_tfperf.text import and_more, format_slowdown, one_line, plural
 from pytest_tfperf.values import COMPARISON
 
-_NAME_WIDTH = 48
-_NAMED_CHECKS = 3
+_OPEN = frozenset(Verdict) - DECIDED
 _VERDICT = 13  # columns
 _TIMES = re.compile(r"^step_time is .*? (?:slower|faster) than (.*?): \S+ \S+ to \S+ \S*\w")
 """A change of the step time, as `change_text` of `baseline/step_time` writes it."""
@@ -70,50 +64,45 @@ def render(
     Args:
         run: The run.
         width: Columns of the terminal; with `BOUNDLESS` names are whole.
-        verbosity: Below 0 only the count is shown. At 0 also the table, the checks that are not
-            decided, changes, and notes on checked values. Sentences that differ in numbers alone
-            are one. Above 0 all checks and notes are shown, each step in a line, and all names.
+        verbosity: Below 0 the checks that are not decided and the count are shown. At 0 also the
+            table, and notes on checked values. Sentences that differ in numbers alone are one.
+            Above 0 all checks and notes are shown, each step in a line, and all names.
         failures_shown: True if pytest shows the messages of failed tests. Then the checks that
             failed are not repeated.
         ascii_only: True to draw with ASCII characters only.
     """
+    tests = _told_apart(run.tests)
     if verbosity < 0:
-        return [count_line(run.tests)]
-    lines = [TextLine(text, colour) for text, colour in results_table(run.tests, width)]
-    lines += [TextLine(text) for test in run.tests for text in _comparisons(test)]
+        return [*_checks(tests, _OPEN, failures_shown), count_line(tests)]
+    lines = [TextLine(text, colour) for text, colour in results_table(tests, width)]
+    lines += [TextLine(text) for test in tests for text in _comparisons(test)]
     if verbosity == 0:
-        lines += _checks(run.tests, failures_shown)
-    for test in run.tests if verbosity > 0 else ():
+        lines += _checks(tests, BROKEN | _OPEN, failures_shown)
+    for test in tests if verbosity > 0 else ():
         lines += [*_all_checks(test), *_steps(test, ascii_only)]
-    lines += _remarks(run.tests, verbosity > 0)
-    lines += _all_notes(run.tests) if verbosity > 0 else _notes(run.tests, failures_shown)
+    lines += _remarks(tests, verbosity > 0)
+    lines += _all_notes(tests) if verbosity > 0 else _notes(tests, failures_shown)
+    lines += _left_out(tests) if verbosity == 0 else ()
     lines += [TextLine(f"tfperf: {sentence}", "yellow") for sentence in run.not_checked]
-    return [*lines, count_line(run.tests, width if width >= BOUNDLESS else _NAME_WIDTH)]
+    return [*lines, count_line(tests)]
 
 
-def count_line(tests: Sequence[ProfiledTest], name_width: int = _NAME_WIDTH) -> TextLine:
-    """
-    `tfperf: 39 checks passed, 2 failed, 3 not decided: ...`, with their names.
+def _told_apart(tests: Sequence[ProfiledTest]) -> list[ProfiledTest]:
+    """Return tests with their node id for a name where another file has a test of that name."""
+    n_alike = Counter(test.key for test in tests)
+    return [replace(test, key=test.nodeid) if n_alike[test.key] > 1 else test for test in tests]
 
-    Args:
-        tests: The tests.
-        name_width: Characters of a test's name.
-    """
-    checks = [(test, check) for test in tests for check in test.checks]
-    counts = counted(check for _, check in checks)
-    text = f"tfperf: {counts if checks else 'no limits, and nothing to compare with'}"
-    undecided = [
-        f"{check.metric} {check.verdict.value} in {elide(test.key, name_width)}"
-        for test, check in checks
-        if check.verdict not in DECIDED
-    ]
-    if undecided:
-        text = f"{text}: {and_more(undecided, _NAMED_CHECKS)}"
+
+def count_line(tests: Sequence[ProfiledTest]) -> TextLine:
+    """Count the checks of tests by their verdicts: `tfperf: 39 checks passed, 2 failed`."""
+    checks = [check for test in tests for check in test.checks]
+    text = f"tfperf: {counted(checks) if checks else 'no limits, and nothing to compare with'}"
     if n_unchecked := sum(test.n_unchecked for test in tests):
         text = f"{text}; {plural(n_unchecked, 'limit')} not checked, run without --tfperf-only"
-    if any(check.verdict in BROKEN for _, check in checks):
+    verdicts = {check.verdict for check in checks}
+    if verdicts & BROKEN:
         return TextLine(text, "red")
-    return TextLine(text, "yellow" if undecided or n_unchecked else "green")
+    return TextLine(text, "yellow" if verdicts & _OPEN or n_unchecked else "green")
 
 
 def _comparisons(test: ProfiledTest) -> Iterator[str]:
@@ -127,24 +116,24 @@ def _comparisons(test: ProfiledTest) -> Iterator[str]:
                     yield f"{test.key}: {name} is {ratio}, against {titles[1]}"
 
 
-def _checks(tests: Sequence[ProfiledTest], failures_shown: bool) -> Iterator[TextLine]:
-    """Render checks that did not pass, and changes that fail nothing; those alike in one line."""
+def _checks(
+    tests: Sequence[ProfiledTest], verdicts: AbstractSet[Verdict], failures_shown: bool
+) -> Iterator[TextLine]:
+    """Render checks with these verdicts that pytest has not shown; those alike in one line."""
     found = [
         (_name(test, check), check)
         for test in tests
         for check in causes(test.checks)
-        if check.verdict not in _shown_by_pytest(test, failures_shown)
-        and (check.verdict is not Verdict.PASS or check.is_shown_change)
+        if check.verdict in verdicts - _shown_by_pytest(test, failures_shown)
     ]
     for verdict in Verdict:
         checks = {
             (name, _reason(check)): check for name, check in found if check.verdict is verdict
         }
         for names, reason in alike(checks):
-            first = next(check for (name, _), check in checks.items() if name == names[0])
             only = checks.get((names[0], reason)) if len(names) == 1 else None
             sentence = _headline(only) if only else reason
-            yield _check_line(first, named(names), sentence)
+            yield _check_line(only or next(iter(checks.values())), named(names), sentence)
 
 
 def _steps(test: ProfiledTest, ascii_only: bool) -> Iterator[TextLine]:
@@ -180,7 +169,7 @@ def _remarks(tests: Sequence[ProfiledTest], verbose: bool) -> Iterator[TextLine]
 def _notes(tests: Sequence[ProfiledTest], failures_shown: bool) -> Iterator[TextLine]:
     """Render notes on checked values, unless pytest has shown them with a failure."""
     said = [
-        (f"{test.key}/{check.profile}" if check.profile else test.key, f"{check.metric}: {text}")
+        (_name(test, check), f"{check.metric}: {text}")
         for test in tests
         for check in causes(test.checks)
         if check.verdict not in _shown_by_pytest(test, failures_shown)
@@ -189,6 +178,12 @@ def _notes(tests: Sequence[ProfiledTest], failures_shown: bool) -> Iterator[Text
     ]
     for titles, note in alike(said):
         yield TextLine(f"{named(titles)}: {note}", "yellow")
+
+
+def _left_out(tests: Sequence[ProfiledTest]) -> Iterator[TextLine]:
+    """Say how many changes are not shown."""
+    if n := sum(check.is_shown_change for test in tests for check in test.checks):
+        yield TextLine(f"-v shows {plural(n, 'change')} that {'does' if n == 1 else 'do'} not gate")
 
 
 def _all_notes(tests: Sequence[ProfiledTest]) -> Iterator[TextLine]:
@@ -206,7 +201,7 @@ def _all_notes(tests: Sequence[ProfiledTest]) -> Iterator[TextLine]:
 
 
 def _name(test: ProfiledTest, check: Check) -> str:
-    return f"{test.nodeid} [{check.profile}]" if check.profile else test.nodeid
+    return one_line(f"{test.key}/{check.profile}" if check.profile else test.key)
 
 
 def _check_line(check: Check, names: str, sentence: str) -> TextLine:

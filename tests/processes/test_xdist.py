@@ -303,8 +303,8 @@ def test_the_controller_writes_baselines_and_times_are_decided(run, pytester):
     done.stdout.fnmatch_lines(
         [
             "tfperf: comparing with the stored baseline; a profiled test runs while the other workers wait",
-            "INCONCLUSIVE test_suite.py::test_step[[]?], test_suite.py::test_step[[]?]: step_time against the baseline*; 1 of 5 needed runs recorded",
-            "tfperf: * checks passed, 2 not decided: *",
+            "INCONCLUSIVE test_step[[]?], test_step[[]?]: step_time against the baseline*; 1 of 5 needed runs recorded",
+            "tfperf: * checks passed, 2 not decided",
         ]
     )
     done.stdout.re_match_lines([r"(?=.*I.*I)[I.]{3} +\["])

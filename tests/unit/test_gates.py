@@ -112,14 +112,15 @@ def test_with_other_packages_a_value_that_became_unknown_fails_nothing():
         assert found.verdict is verdict
 
 
-def test_the_terminal_shows_it_as_changed_beside_what_failed():
+def test_the_terminal_shows_it_as_changed_if_verbose_and_else_counts_it():
     before, after = (profile(graph_reduction=share, retraces=0) for share in (0.487, 0.252))
     checks = against_profile(after, before, "main", "against")
-    lines = render(run_of(record_of(after, checks=checks)), 200, 0)
-    [shown] = [line for line in lines if "does not gate" in line.text]
+    run = run_of(record_of(after, checks=checks))
+    [shown] = [line for line in render(run, 200, 1) if "does not gate" in line.text]
     assert shown.text.startswith("changed ")
     assert shown.colour is None
-    assert not [line for line in lines if "retraces is 0" in line.text]
+    [counted] = [line.text for line in render(run, 200, 0) if "not gate" in line.text]
+    assert counted == "-v shows 1 change that does not gate"
 
 
 def test_reports_show_it_among_what_changed():

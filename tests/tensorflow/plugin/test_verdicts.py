@@ -352,7 +352,7 @@ def test_undecided_comparisons_have_a_letter_of_their_own_and_are_counted(suite)
     )
     result = suite()
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["test_suite.py I *", "tfperf: 2 checks passed, 1 not decided: *"])
+    result.stdout.fnmatch_lines(["test_suite.py I *", "tfperf: 2 checks passed, 1 not decided"])
     result = suite("-v", "--tfperf-only=structural")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
@@ -583,4 +583,4 @@ def test_without_limits(tf_profile):
 def test_limits_of_a_profile_that_was_not_made_are_not_passed(suite):
     said = "*a profile that the test asked for was not made, *: max_eager_ops=0; was its error*"
     result = suite.gives(UNMADE, *[said] * 5, passed=1, failed=5)
-    result.stdout.fnmatch_lines(["tfperf: 1 check passed, 5 not decided: profile UNKNOWN in *"])
+    result.stdout.fnmatch_lines(["tfperf: 1 check passed, 5 not decided"])

@@ -49,8 +49,8 @@ def test_show_prints_what_pytest_showed(run_file, capsys):
             test_step  step_time    12.5 ms
                        input_bound     19 %  ≤ 5 %    FAIL
                        retraces           0    ≤ 0      ok
-            FAIL         test_model.py::test_step: input_bound is 19 %, above the limit of
-                         5 % (max_input_bound='5%')
+            FAIL         test_step: input_bound is 19 %, above the limit of 5 %
+                         (max_input_bound='5%')
             tfperf: 1 check passed, 1 failed
             """),
         "",
@@ -102,11 +102,11 @@ def test_show_verbose_adds_causes_notes_and_what_passed(run_file, capsys):
             test_step  step_time    12.5 ms
                        input_bound     19 %  ≤ 5 %    FAIL
                        retraces           0    ≤ 0      ok
-            FAIL         test_model.py::test_step: input_bound is 19 %, above the limit of
-                         5 % (max_input_bound='5%')
+            FAIL         test_step: input_bound is 19 %, above the limit of 5 %
+                         (max_input_bound='5%')
                            where: 90 % in Map
                            try: prefetch
-            PASS         test_model.py::test_step: retraces is 0, limit 0
+            PASS         test_step: retraces is 0, limit 0
             test_step: 12 of 50 steps
             tfperf: 1 check passed, 1 failed
             """)

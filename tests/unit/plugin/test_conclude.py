@@ -216,11 +216,11 @@ def test_an_update_records_tests_that_passed_and_no_others(tmp_path):
             for outcome in outcomes
         ],
     )
-    path = Place.of(FILE, tmp_path, None).structure
     assert (lines, good) == (
         [
             "tfperf: baseline: 1 entry written for 1 passing test",
-            f"  recorded: test_passed in {path}",
+            "  in __tfperf__/test_model.json:",
+            "    test_passed: recorded",
         ],
         True,
     )
@@ -252,10 +252,24 @@ def test_update_new_leaves_what_is_stored(tmp_path):
 def test_an_update_of_a_changed_workload_says_so(tmp_path):
     update(tmp_path, record_of(profile(workload={"batch": 8})))
     lines, _ = update(tmp_path, record_of(profile(workload={"batch": 16})))
-    assert (
-        lines[1]
-        == f"  replaced: the workload was batch 8: test_step in {Place.of(FILE, tmp_path, None).structure}"
-    )
+    assert lines[1:] == [
+        "  in __tfperf__/test_model.json:",
+        "    test_step: replaced: the workload was batch 8",
+    ]
+
+
+def test_an_update_names_each_file_once_below_the_rootdir(tmp_path):
+    tests = [record_of(profile(retraces=0), key=f"test_{n}") for n in range(9)]
+    other = record_of(profile(retraces=0), file="a/test_other.py")
+    lines, _ = update(tmp_path, *tests, other)
+    assert lines[1:] == [
+        "  in a/__tfperf__/test_other.json:",
+        "    test_step: recorded",
+        "  in __tfperf__/test_model.json:",
+        "    9 tests: recorded",
+    ]
+    lines, _ = update(tmp_path, *tests, other, baseline_dir=tmp_path.parent / "kept")
+    assert f"  in {tmp_path.parent}/kept/test_model.json:" in lines
 
 
 def test_an_update_says_which_histories_go_on_and_which_start_anew(tmp_path):
@@ -267,12 +281,13 @@ def test_an_update_says_which_histories_go_on_and_which_start_anew(tmp_path):
                 for name, time in of_tests.items()
             ],
         )
-        return [line for line in lines if line.startswith("  times")]
+        return [line for line in lines if "times: " in line or "/timing/" in line]
 
     assert times(a=0.1, b=0.1) == ["  times: a run added to the history of 2 profiles"]
     path = Place.of(FILE, tmp_path, None).timing_file(LAPTOP["machine"])
     assert times(a=0.3, b=0.1) == [
-        f"  times: the history starts anew with 1 run: step_time was 100 ms, and is 300 ms now: test_a in {path}",
+        f"  in __tfperf__/timing/{path.name}:",
+        "    test_a: times: the history starts anew with 1 run: step_time was 100 ms, and is 300 ms now",
         "  times: a run added to the history of 1 profile",
     ]
 
@@ -379,9 +394,10 @@ def test_unused_entries_are_listed_of_tests_that_ran_or_could_have(tmp_path):
             )
             options = Options(rootdir=folder, **{mode: True})
             lines, good = concluded(options, record_of(profile(retraces=0)), whole=whole)
-            path = Place.of(FILE, folder, None).structure
-            unused = [f"tfperf: unused baseline entry {path}: {key}" for key in keys]
-            assert [line for line in lines if "unused" in line] == unused
+            unused = (
+                f"tfperf: unused baseline entries in __tfperf__/test_model.json: {', '.join(keys)}"
+            )
+            assert [line for line in lines if "unused" in line] == [unused]
             assert good, (whole, mode)
             assert "test_gone" in stored(folder), (whole, mode)
 
@@ -550,6 +566,6 @@ def test_keys_of_a_baseline_do_not_control_the_terminal(tmp_path):
     record = record_of(profile(retraces=0))
     update(tmp_path, record, record_of(profile(retraces=0), key="\n::error::x\x1b[31m"))
     lines, _ = concluded(Options(rootdir=tmp_path, baseline=True), record)
-    assert [line.partition("unused baseline entry ")[2] for line in lines] == [
-        f"{Place.of(FILE, tmp_path, None).structure}: \n: :error::x\ufffd[31m"
+    assert [line.partition("unused baseline entries in ")[2] for line in lines] == [
+        "__tfperf__/test_model.json: \n: :error::x\ufffd[31m"
     ]
