@@ -4,9 +4,8 @@ Measure a team's history: queries, writers at once, and killed writers.
     python benchmarks/history.py                        # 10,000 runs of 100 rows, 200 writers, 50 kills
     python benchmarks/history.py --runs 1000 --writers 20 --kills 10
 
-It fills a store in a temporary folder, and times queries in a new process each, so that nothing is in its memory. The first one
-has an empty cache of the user, and the later ones have the index that it left. Then a run is added, and the query after it is timed. Files are
-in the page cache of the machine. The exit status is 1 if a run is lost, stored twice or in part.
+It fills a store in a temporary folder, and times queries in a new process each, so that nothing is in its memory. Files are in the
+page cache of the machine. The exit status is 1 if a run is lost, stored twice or in part.
 """
 
 import argparse
@@ -99,33 +98,18 @@ def fill(folder, n_runs):
     return machine_slug({**LAPTOP["machine"], "cores": 4})
 
 
-def asked(folder, call, cache):
+def asked(folder, call):
     """Seconds of a call in a new process, and the number of its rows."""
-    environment = {**os.environ, "XDG_CACHE_HOME": cache}
     command = [sys.executable, "-c", READ.format(call=call), folder]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     seconds, n_rows = output.stdout.split()
     return float(seconds), int(n_rows)
 
 
 def show_query(name, folder, call, n=5):
-    """Print the seconds of a query with an empty cache, of later ones, and of one after a new run."""
-    from helpers.histories import run_at, store_of
-
-    from pytest_tfperf.run_history.opening import open_store
-
-    with tempfile.TemporaryDirectory(prefix="tfperf-cache-") as cache:
-        first, n_rows = asked(folder, call, cache)
-        later = [asked(folder, call, cache)[0] for _ in range(n)]
-        commit = f"{time.time_ns():x}"[-12:]
-        store_of(run_at(0, day=31, commit=commit), store=open_store(folder))
-        new, _ = asked(folder, call, cache)
-        size = sum(path.stat().st_size for path in Path(cache).rglob("*") if path.is_file())
-    print(
-        f"{first:.2f} s first, {min(later):.2f} to {max(later):.2f} s later, {new:.2f} s after a run "
-        f"was added, index {size / 2**20:.0f} MiB  {name}: {n_rows:,} rows",
-        flush=True,
-    )
+    """Print the seconds of a query."""
+    seconds, numbers = zip(*(asked(folder, call) for _ in range(n)), strict=True)
+    print(f"{min(seconds):.2f} to {max(seconds):.2f} s  {name}: {numbers[0]:,} rows", flush=True)
 
 
 def writer(folder, number, n):
@@ -173,7 +157,6 @@ def main():
     parser.add_argument("--kills", type=int, default=50)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfperf-history-") as folder:
-        os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"  # the user's keeps its indexes
         machine = fill(f"{folder}/store", arguments.runs)
         print(f"{arguments.runs:,} runs of 100 rows; load {os.getloadavg()[0]:.1f}", flush=True)
         for name, selection in QUERIES.items():

@@ -30,7 +30,6 @@ import fsspec
 
 from pytest_tfperf.errors import FleetError
 from pytest_tfperf.files import open_regular, replacing
-from pytest_tfperf.fleet.object_cache import LocalCopies
 from pytest_tfperf.fleet.result_tables import read_tables
 from pytest_tfperf.fleet.trace_files import TraceFile, blaming, is_of, without_secret
 from pytest_tfperf.fleet.trace_rows import (
@@ -41,6 +40,7 @@ from pytest_tfperf.fleet.trace_rows import (
 )
 from pytest_tfperf.json_file import plain_strings
 from pytest_tfperf.run_history.duck import rows_as_parquet
+from pytest_tfperf.run_history.object_cache import LocalCopies
 from pytest_tfperf.values import Json
 
 FORMAT = 1

@@ -47,7 +47,7 @@ def read_tables(
         rows, unread = without_damaged(paths, read)
     if len(rows) > MOST_ROWS:
         raise FleetError(f"more than {MOST_ROWS:,} rows in {len(paths)} tables")
-    return rows, unread
+    return rows, tuple(unread.values())
 
 
 def _column(name: str, kind: str) -> str:

@@ -1,5 +1,5 @@
 """
-Parquet files of rows, written and read by DuckDB.
+Tables as Parquet files, written and read by DuckDB.
 
 The files may come from another person. They are read with bounded memory, and without extensions
 from the network.
@@ -12,49 +12,42 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
 
-from pytest_tfperf.run_history.rows import ROW_COLUMNS, MetricRow
-from pytest_tfperf.run_history.stores import MOST_ROWS, Answer, HistoryError, Selection
+from pytest_tfperf.run_history.stores import HistoryError
+from pytest_tfperf.temporary import TemporaryFolder
 
 T = TypeVar("T")
-_TYPES = {
-    "created": "TIMESTAMP",
-    "value": "DOUBLE",
-    "ratio": "DOUBLE",
-    "ratio_low": "DOUBLE",
-    "ratio_high": "DOUBLE",
-    "usable": "BOOLEAN",
-}
-"""Types of columns; the others are text."""
-_OPTIONAL = {"value", "ratio", "ratio_low", "ratio_high"}
+_OPTIONAL = {"value", "ratio", "ratio_low", "ratio_high", "modified", "step_skew"}
+"""Columns that may be empty."""
+_ABSENT = {"VARCHAR": "''", "TIMESTAMP": "TIMESTAMP 'epoch'", "BOOLEAN": "false"}
+"""What is in the place of a value that is missing, by type; 0 for numbers."""
 _PATTERN = re.compile(r"[*?\[]")
 MEMORY_MB = 1000
 """Memory that a database takes at most."""
+_AT_A_TIME = 2048
+"""Files in one query, which costs as much as reading some hundred of them."""
 
 
-def rows_as_parquet(
-    rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str] | None = None
-) -> bytes:
+def rows_as_parquet(rows: Iterable[Mapping[str, Any]], types: Mapping[str, str]) -> bytes:
     """
     Return rows as the content of a Parquet file.
 
     Args:
         rows: The rows.
-        columns: Type of each column in SQL; those of a `MetricRow` by default.
+        types: Type of each column in SQL.
     """
-    columns = dict(columns or {name: column_type(name) for name in ROW_COLUMNS})
     with tempfile.TemporaryDirectory(prefix="tfperf-") as folder, closing(_cursor()) as base:
         source, target = Path(folder) / "rows.json", Path(folder) / "rows.parquet"
         lines = (json.dumps(row, default=datetime.isoformat, allow_nan=False) for row in rows)
         source.write_text("\n".join(lines), "utf-8")
-        table = f"read_json($source, format='newline_delimited', columns={columns!r})"
+        table = f"read_json($source, format='newline_delimited', columns={dict(types)!r})"
         base.execute(
             f"COPY (SELECT * FROM {table}) TO $target (FORMAT parquet, COMPRESSION zstd)",  # noqa: S608  # our own names
             {"source": str(source), "target": str(target)},
@@ -62,65 +55,124 @@ def rows_as_parquet(
         return target.read_bytes()
 
 
-def read_rows(base: duckdb.DuckDBPyConnection, selection: Selection) -> list[MetricRow]:
+class TableOfFiles:
     """
-    Return the rows of a selection from the table `runs`, the latest run last.
+    A database that has the rows of files in its table `runs`, until it is closed.
+
+    The rows are in a temporary file, so that memory does not grow with their number. A damaged
+    file is left out.
 
     Args:
-        base: The database.
-        selection: What is asked for.
+        files: The local file of each object.
+        types: Type of each column in SQL.
+        where: Condition on rows in SQL, and its values.
+        projects: Project of each object, None where its rows name it.
 
     Raises:
-        HistoryError: If there are too many rows.
+        HistoryError: If the temporary file cannot be written.
     """
-    terms, values = [], {}
-    for number, (column, operator, value) in enumerate(selection.conditions):
-        is_list = operator == "IN"
-        one = f"{column} {operator} $v{number}"
-        terms.append(f"list_contains($v{number}, {column})" if is_list else one)
-        values[f"v{number}"] = value
-    where = f" WHERE {' AND '.join(terms)}" if terms else ""
-    query = (
-        f"SELECT {', '.join(ROW_COLUMNS)} FROM runs{where} "  # noqa: S608  # our own names
-        f"ORDER BY created, run LIMIT {MOST_ROWS + 1}"
-    )
-    found = base.execute(query, values).fetchall()
-    if len(found) > MOST_ROWS:
-        raise HistoryError(f"more than {MOST_ROWS:,} rows; ask for fewer with --since")
-    return [MetricRow(**dict(zip(ROW_COLUMNS, row, strict=True))) for row in found]
+
+    base: duckdb.DuckDBPyConnection
+    """The database."""
+    unread: dict[str, str]
+    """A sentence for each object that is left out."""
+
+    def __init__(
+        self,
+        files: Mapping[str, str],
+        types: Mapping[str, str],
+        where: tuple[str, Mapping[str, Any]] = ("", {}),
+        projects: Mapping[str, str | None] | None = None,
+    ) -> None:
+        self._files, self._where, self._projects = files, where, projects
+        self._folder = TemporaryFolder()
+        self._first = str(self._folder.path / "types.parquet")
+        self._columns = ", ".join(self._column(*one) for one in types.items())
+        self.base = connect()
+        try:
+            self._load(types)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Remove the temporary file."""
+        self.base.close()
+        self._folder.close()
+
+    def _load(self, types: Mapping[str, str]) -> None:
+        typed = ", ".join(f"{name} {kind}" for name, kind in types.items())
+        quoted = str(self._folder.path / "rows.duckdb").replace("'", "''")
+        with _blaming_disk():
+            self.base.execute(f"ATTACH '{quoted}' AS stored (TYPE duckdb)")
+            self.base.execute(f"CREATE TABLE stored.runs ({typed})")
+            # the first file gives all others its types: else one of integers would round values
+            self.base.execute("COPY stored.runs TO $first (FORMAT parquet)", {"first": self._first})
+            self._add([])  # so that no object is blamed for what this program does
+        paths, self.unread = list(self._files), {}
+        for first in range(0, len(paths), _AT_A_TIME):
+            self.unread |= without_damaged(paths[first : first + _AT_A_TIME], self._add)[1]
+        self.base.execute("DROP TABLE IF EXISTS new_rows")
+        self.base.execute("USE stored")
+
+    def _add(self, paths: Sequence[str]) -> Sequence[str]:
+        """Add objects, or none of them if one cannot be read."""
+        where, values = self._where
+        asked = {**values, "files": literal([self._first, *(self._files[one] for one in paths)])}
+        if self._projects is not None:
+            asked["projects"] = [self._projects[path] for path in paths]
+        try:
+            self._read(where, asked)
+        except duckdb.OutOfMemoryException:
+            with _blaming_disk():  # rows that are not in the file yet take memory too
+                self.base.execute("CHECKPOINT stored")
+            self._read(where, asked)
+        with _blaming_disk():
+            self.base.execute("INSERT INTO stored.runs FROM new_rows")
+        return ()
+
+    def _read(self, where: str, asked: Mapping[str, Any]) -> None:
+        """
+        Read files into a table in memory, which is bounded: small files can claim many rows.
+
+        The other half of the memory is left to what writes them. Rows in any order take half the
+        time.
+        """
+        self.base.execute("DROP TABLE IF EXISTS new_rows")
+        self.base.execute(f"SET memory_limit = '{MEMORY_MB // 2}MB'")
+        self.base.execute("SET preserve_insertion_order = false")
+        try:
+            self.base.execute(
+                f"CREATE TEMP TABLE new_rows AS SELECT * FROM (SELECT {self._columns} "  # noqa: S608  # our own names
+                f"FROM read_parquet($files, hive_partitioning = false)){where}",
+                asked,
+            )
+        finally:
+            self.base.execute("SET preserve_insertion_order = true")
+            self.base.execute(f"SET memory_limit = '{MEMORY_MB}MB'")
+
+    def _column(self, name: str, kind: str) -> str:
+        """Return the SQL of a column; only some may be empty."""
+        if name in _OPTIONAL:
+            return name
+        # the folder names the project, also after it was renamed; files have their places from 0
+        known = "($projects::VARCHAR[])[file_index::BIGINT], "
+        is_known = name == "project" and self._projects is not None
+        return f"coalesce({known if is_known else ''}{name}, {_ABSENT.get(kind, '0')}) AS {name}"
 
 
-def select_from(base: duckdb.DuckDBPyConnection, query: str) -> Answer:
-    """
-    Answer one SELECT on the table `runs`; the database can then reach no file that it has not open.
-
-    Args:
-        base: The database.
-        query: The SELECT.
-
-    Raises:
-        HistoryError: If it is not one SELECT, is wrong, or changes something.
-    """
+@contextmanager
+def _blaming_disk() -> Iterator[None]:
+    """Tell errors of the temporary file from those of the objects."""
     try:
-        statements = duckdb.extract_statements(query)
+        yield
     except duckdb.Error as error:
-        raise HistoryError(f"SQL: {first_line(error)}") from error
-    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise HistoryError("SQL: give one SELECT; a history is only read")
-    base.execute("SET enable_external_access = false")
-    base.execute("SET lock_configuration = true")
-    try:
-        answer = base.execute(query)
-        columns = tuple(item[0] for item in answer.description or ())
-        rows = answer.fetchmany(MOST_ROWS)
-    except duckdb.Error as error:
-        raise HistoryError(f"SQL: {first_line(error)}") from error
-    return Answer(columns=columns, rows=tuple(map(tuple, rows)))
+        raise HistoryError(f"a temporary file cannot be written: {first_line(error)}") from error
 
 
 def without_damaged(
     paths: Sequence[str], read: Callable[[Sequence[str]], Sequence[T]]
-) -> tuple[list[T], tuple[str, ...]]:
+) -> tuple[list[T], dict[str, str]]:
     """
     Read files together; if that fails, each half of them, until a single one is left out.
 
@@ -134,29 +186,16 @@ def without_damaged(
         What it read, and a sentence for each file that is left out.
     """
     if not paths:
-        return [], ()
+        return [], {}
     try:
-        return list(read(paths)), ()
+        return list(read(paths)), {}
     except duckdb.Error as error:
         if len(paths) == 1:
-            return [], (f"{paths[0]} is left out: {first_line(error)}",)
+            return [], {paths[0]: f"{paths[0]} is left out: {first_line(error)}"}
     middle = len(paths) // 2
     first, first_unread = without_damaged(paths[:middle], read)
     second, second_unread = without_damaged(paths[middle:], read)
-    return first + second, first_unread + second_unread
-
-
-def sound_column(name: str) -> str:
-    """Return the SQL of a column of a file as its own type; None is for unknown numbers only."""
-    if name in _OPTIONAL:
-        return name
-    absent = {"TIMESTAMP": "TIMESTAMP 'epoch'", "BOOLEAN": "false"}.get(column_type(name), "''")
-    return f"coalesce({name}, {absent}) AS {name}"
-
-
-def column_type(name: str) -> str:
-    """Return the type of a column in SQL."""
-    return _TYPES.get(name, "VARCHAR")
+    return first + second, first_unread | second_unread
 
 
 def connect() -> duckdb.DuckDBPyConnection:

@@ -6,34 +6,50 @@ Each run adds new objects and changes none, so writers need no lock:
     runs/project=P/month=M/COMMIT-RUN.json                      the run file
     rows-1/project=P/class=C/month=M/COMMIT-RUN.parquet         its rows of one machine class
 
-The number in `rows-1` is the format of the rows. Queries ask a local index of them.
+The number in `rows-1` is the format of the rows. A query reads the objects that may have rows for
+it; of those elsewhere, each is copied once into the user's cache.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
+import duckdb
 import fsspec
 
 from pytest_tfperf.files import replacing
-from pytest_tfperf.run_history.duck import read_rows, rows_as_parquet, select_from
-from pytest_tfperf.run_history.index_tables import Query
-from pytest_tfperf.run_history.row_index import Listing, RowIndex
-from pytest_tfperf.run_history.rows import ROW_FORMAT, MetricRow, RunRows
-from pytest_tfperf.run_history.stores import FIRST_RUN, Answer, HistoryError, Selection
+from pytest_tfperf.run_history.duck import TableOfFiles, first_line, rows_as_parquet
+from pytest_tfperf.run_history.object_cache import LocalCopies
+from pytest_tfperf.run_history.rows import ROW_COLUMNS, ROW_FORMAT, MetricRow, RunRows
+from pytest_tfperf.run_history.stores import (
+    FIRST_RUN,
+    MOST_ROWS,
+    Answer,
+    HistoryError,
+    Selection,
+)
 
 T = TypeVar("T")
 _ROWS, _RUNS = f"rows-{ROW_FORMAT}", "runs"
 _ENDINGS = (".parquet", ".json")
 _NEWER = re.compile(r"rows-(\d{1,6})")
 _SECRET = re.compile(r"(?<=://)[^/@]*@")
+_TYPES = dict.fromkeys(ROW_COLUMNS, "VARCHAR") | {
+    "created": "TIMESTAMP",
+    "value": "DOUBLE",
+    "ratio": "DOUBLE",
+    "ratio_low": "DOUBLE",
+    "ratio_high": "DOUBLE",
+    "usable": "BOOLEAN",
+}
+"""Types of the columns in SQL."""
 
 
 class ObjectStore:
@@ -55,9 +71,7 @@ class ObjectStore:
         except (ImportError, ValueError, OSError) as error:
             raise HistoryError(f"history {self.name}: {error}") from error
         self._is_local = "file" in _protocols(self._files)
-        self._index = (
-            RowIndex(self._root, None) if self._is_local else RowIndex(address, self._fetch)
-        )
+        self._copies = None if self._is_local else LocalCopies(self._files, address)
 
     def refuse_missing(self) -> None:
         """Check that a local folder is there: see `HistoryStore`; buckets have no folders."""
@@ -75,18 +89,18 @@ class ObjectStore:
             # first what nobody counts, so that the rows of a run have its file
             new = self._put(f"{_RUNS}/{project}/{month}/{run.name}.json", run.text.encode())
             for machine_class, rows in run.rows.items():
-                content = rows_as_parquet(asdict(row) for row in rows)
+                content = rows_as_parquet([asdict(row) for row in rows], _TYPES)
                 folder = f"{_ROWS}/{project}/class={machine_class}/{month}"
                 new |= self._put(f"{folder}/{run.name}.parquet", content)
         return new
 
     def rows(self, selection: Selection) -> list[MetricRow]:
         """Return the rows of a selection: see `HistoryStore`."""
-        return self._ask(selection, lambda base: read_rows(base, selection))
+        return self._ask(selection, _read_rows)
 
     def sql(self, query: str, project: str) -> Answer:
         """Answer a query: see `HistoryStore`."""
-        return self._ask(Selection(project=project), lambda base: select_from(base, query))
+        return self._ask(Selection(project=project), lambda base: _select(base, query))
 
     def prune(self, project: str, before: datetime, dry: bool) -> int:
         """
@@ -120,30 +134,30 @@ class ObjectStore:
             self._files.pipe_file(path, content)  # one request, which stores all or nothing
         return True
 
-    def _ask(self, selection: Selection, query: Query[T]) -> T:
+    def _ask(self, selection: Selection, query: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
         with self._blaming("cannot be read"):
-            answer, self.unread = self._index.ask(self._find(selection), query)
-        return answer
+            self._refuse_newer()
+            paths = self._find(selection)
+            local = paths if self._copies is None else self._copies.of(paths)
+            files = dict(zip(paths, local, strict=True))
+            projects = {path: self._project(path) for path in paths}
+            table = TableOfFiles(files, _TYPES, _condition(selection), projects)
+            with closing(table):
+                self.unread = tuple(table.unread.values())
+                if self._copies is not None:
+                    self._copies.forget(table.unread)
+                return query(table.base)
 
-    def _find(self, selection: Selection) -> Listing:
+    def _find(self, selection: Selection) -> list[str]:
         """List the objects that may have rows of a selection."""
-        self._refuse_newer()
         folder = _ROWS
         if selection.project:
             folder += f"/project={quote(selection.project, safe='')}"
             folder += f"/class={selection.machine_class}" if selection.machine_class else ""
-        paths = self._below(folder)
         of_class = f"/class={selection.machine_class}/" if selection.machine_class else ""
         since = "" if selection.since is None else f"{selection.since:%Y-%m}"
-        return Listing(
-            folder=f"{self._root}/{folder}/",
-            paths=frozenset(paths),
-            projects={
-                path: self._project(path)
-                for path in paths
-                if of_class in path and _month(path) >= since
-            },
-        )
+        paths = self._below(folder)
+        return [path for path in paths if of_class in path and _month(path) >= since]
 
     def _project(self, path: str) -> str | None:
         """Return the project that a path names, if it does."""
@@ -173,9 +187,6 @@ class ObjectStore:
         # what another run writes at this moment has another ending
         return sorted(path for path in found if path.endswith(_ENDINGS))
 
-    def _fetch(self, paths: Sequence[str]) -> Mapping[str, bytes]:
-        return dict(self._files.cat(list(paths), recursive=False))
-
     @contextmanager
     def _blaming(self, what: str) -> Iterator[None]:
         """Turn errors of file systems, which have no common class, into one sentence."""
@@ -198,3 +209,39 @@ def _protocols(files: fsspec.AbstractFileSystem) -> tuple[str, ...]:
 
 def _month(path: str) -> str:
     return PurePosixPath(path).parent.name.removeprefix("month=")
+
+
+def _condition(selection: Selection) -> tuple[str, dict[str, Any]]:
+    """Return the condition of a selection in SQL, and its values."""
+    terms, values = [], {}
+    for number, (column, operator, value) in enumerate(selection.conditions):
+        is_list = operator == "IN"
+        one = f"{column} {operator} $v{number}"
+        terms.append(f"list_contains($v{number}, {column})" if is_list else one)
+        values[f"v{number}"] = value
+    return f" WHERE {' AND '.join(terms)}" if terms else "", values
+
+
+def _read_rows(base: duckdb.DuckDBPyConnection) -> list[MetricRow]:
+    """Return all rows of a table, the latest run last."""
+    query = f"SELECT {', '.join(ROW_COLUMNS)} FROM runs ORDER BY created, run LIMIT {MOST_ROWS + 1}"  # noqa: S608  # our own names
+    found = base.execute(query).fetchall()
+    if len(found) > MOST_ROWS:
+        raise HistoryError(f"more than {MOST_ROWS:,} rows; ask for fewer with --since")
+    return [MetricRow(**dict(zip(ROW_COLUMNS, row, strict=True))) for row in found]
+
+
+def _select(base: duckdb.DuckDBPyConnection, query: str) -> Answer:
+    """Answer one SELECT; the database can then reach no file that it has not open."""
+    try:
+        statements = duckdb.extract_statements(query)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise HistoryError("SQL: give one SELECT; a history is only read")
+        base.execute("SET enable_external_access = false")
+        base.execute("SET lock_configuration = true")
+        answer = base.execute(query)
+        columns = tuple(item[0] for item in answer.description or ())
+        rows = answer.fetchmany(MOST_ROWS)
+    except duckdb.Error as error:
+        raise HistoryError(f"SQL: {first_line(error)}") from error
+    return Answer(columns=columns, rows=tuple(map(tuple, rows)))

@@ -1,13 +1,14 @@
 """Copies of remote objects: fetched once, and removed when they take too much space."""
 
 import os
+import stat
 import time
 from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.fleet import object_cache
-from pytest_tfperf.fleet.object_cache import IN_USE_S, LocalCopies
+from pytest_tfperf.run_history import object_cache
+from pytest_tfperf.run_history.object_cache import IN_USE_S, LocalCopies
 
 NAMES = ("a", "b", "c", "d")
 
@@ -34,7 +35,7 @@ def remote():
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(object_cache, "MOST_BYTES", 350)  # of objects of 100 bytes
-    return tmp_path / "pytest-tfperf" / "trace_results"
+    return tmp_path / "pytest-tfperf" / "objects"
 
 
 def used_before(copies, **hours):
@@ -110,3 +111,23 @@ def test_no_copy_is_removed_at_the_limit(remote, cache):
     used_before(copies, a=4, b=3, c=2)
     copies.of(["d"])
     assert kept(cache) == [*NAMES]
+
+
+def test_only_this_user_can_change_copies(remote, cache):
+    LocalCopies(remote, "s3://bucket/store").of(["a"])
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    cache.chmod(0o755)
+    LocalCopies(remote, "s3://bucket/store")
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+
+
+def test_a_cache_that_is_taken_is_not_used(remote, cache, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    cache.parent.mkdir()
+    cache.symlink_to(tmp_path / "elsewhere")
+    copies = LocalCopies(remote, "s3://bucket/store")
+    [path] = copies.of(["a"])
+    assert Path(path).read_bytes() == b"a" * 100
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    del copies
+    assert not Path(path).exists()

@@ -10,13 +10,15 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+import weakref
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import fsspec
 
-from pytest_tfperf.files import cache_folder, replacing
+from pytest_tfperf.files import cache_folder, make_private
+from pytest_tfperf.temporary import TemporaryFolder
 
 _AT_A_TIME = 256
 """Objects in one request to the file system, which fetches them beside each other."""
@@ -28,7 +30,9 @@ IN_USE_S = 3600.0
 
 class LocalCopies:
     """
-    Copies of the objects of one file system.
+    Copies of the objects of one file system, which no other user can change.
+
+    Without a cache they are in a temporary folder, and last as long as this.
 
     Args:
         files: The file system.
@@ -37,7 +41,15 @@ class LocalCopies:
 
     def __init__(self, files: fsspec.AbstractFileSystem, address: str) -> None:
         digest = hashlib.sha256(address.encode()).hexdigest()[:16]
-        self._files, self._all = files, cache_folder() / "trace_results"
+        self._files = files
+        try:
+            self._all = cache_folder() / "objects"
+            self._all.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self._all)
+        except (OSError, RuntimeError):  # as without a home
+            temporary = TemporaryFolder()
+            weakref.finalize(self, temporary.close)
+            self._all = temporary.path
         self._folder = self._all / digest
 
     def of(self, paths: Iterable[str], anew: bool = False) -> list[str]:
@@ -52,13 +64,20 @@ class LocalCopies:
         absent = [path for path in wanted if anew or not self._is_there(path)]
         for first in range(0, len(absent), _AT_A_TIME):
             fetched = self._files.cat(absent[first : first + _AT_A_TIME], recursive=False)
-            for path, content in fetched.items():
-                with replacing(self._copy(path)) as file:
-                    file.write(content)
+            with TemporaryFolder(self._all) as folder:
+                for path, content in fetched.items():
+                    self._copy(path).parent.mkdir(parents=True, exist_ok=True)
+                    (folder / "new").write_bytes(content)
+                    (folder / "new").replace(self._copy(path))
         copies = [str(self._copy(path)) for path in wanted]
         if absent:
             _remove_oldest(self._all, set(copies))
         return copies
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Remove the copies of damaged objects, so that those are fetched again."""
+        for path in paths:
+            self._copy(path).unlink(missing_ok=True)
 
     def _is_there(self, path: str) -> bool:
         """Return whether an object has a copy, and note its use."""
@@ -71,7 +90,7 @@ class LocalCopies:
         return True
 
     def _copy(self, path: str) -> Path:
-        """Return the path of a copy, which keeps the folders that name project and class."""
+        """Return the path of a copy, which keeps the folders of the object."""
         parts = [part for part in path.strip("/").split("/") if part not in ("", ".", "..")]
         return self._folder.joinpath(*parts)
 
