@@ -109,9 +109,6 @@ def _add_formats(history: argparse.ArgumentParser) -> None:
         "--sql", type=_given, metavar="SELECT", help="answer a query on the table runs"
     )
     history.add_argument(
-        "--csv", choices=["otava"], help="write what Apache Otava reads, a column a profile"
-    )
-    history.add_argument(
         "-o", "--output", type=_file, metavar="FILE", help="write a page with charts (.html)"
     )
 
@@ -206,17 +203,6 @@ def _show(store: HistoryStore, options: argparse.Namespace) -> int:
     if options.output is not None:
         _write_page(trends, options)
         _say(f"{options.output} was written")
-    if options.csv:
-        from pytest_tfperf.cli.history.otava_csv import otava_csv
-
-        text, left_out = otava_csv([one.series for one in trends])
-        sys.stdout.write(text)
-        if left_out:
-            _say(
-                f"{plural(left_out, 'run')} left out, in which not every profile was measured; "
-                "name a TEST to have all of its runs"
-            )
-        return GOOD
     if options.json:
         print(json_text({"metric": options.metric, "series": [one.to_json() for one in trends]}))
     elif options.test is None:

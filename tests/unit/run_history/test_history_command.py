@@ -1,7 +1,5 @@
 """The command tfperf history: what it shows, writes and removes, and what it says when there is nothing."""
 
-import csv
-import io
 import json
 import random
 
@@ -129,7 +127,7 @@ def test_regressions_do_not_contradict_that_no_level_changed(history, tmp_path):
 
 
 def test_an_empty_value_is_refused(history, capsys):
-    flags = "--branch --metric --since --sql --before -o --csv --project"
+    flags = "--branch --metric --since --sql --before -o --project"
     for flag in flags.split():
         with pytest.raises(SystemExit) as caught:
             history(flag, "")
@@ -176,23 +174,6 @@ def test_json_has_all_values(history):
     (series,) = found["series"]
     assert len(series["values"]) == len(series["commits"]) == len(series["created"]) == N_RUNS
     assert series["changes"][0].startswith("Since commit 000000000018")
-
-
-def test_csv_for_otava_has_a_line_a_run(history):
-    rows = list(csv.DictReader(io.StringIO(history("--csv", "otava")[1])))
-    assert len(rows) == N_RUNS
-    assert list(rows[0]) == ["time", "commit", "test_eval", "test_train"]
-    assert [int(row["time"]) for row in rows] == sorted(int(row["time"]) for row in rows)
-    assert float(rows[0]["test_train"]) == pytest.approx(0.1, rel=0.1)
-
-
-def test_a_run_without_one_of_the_tests_is_left_out_of_the_csv(history, tmp_path):
-    store = str(tmp_path / "other")
-    store_of(run_at(0, key="test_a"), run_at(1, key="test_b"), store=open_store(store))
-    _, out, err = history("--csv", "otava", store=store)
-    assert out.splitlines() == ["time,commit,test_a,test_b"]
-    assert "2 runs left out" in err
-    assert len(history("test_a", "--csv", "otava", store=store)[1].splitlines()) == 2
 
 
 def test_a_query(history):

@@ -61,7 +61,7 @@ def test_texts_of_others_do_not_control_the_terminal(tmp_path, capsys, monkeypat
     test = record_of(profile("\x1b[31mred\n::error::x", step_time=0.1), key="test_\u202eevil")
     folder = str(tmp_path / "store")
     store_of(run_at(0, tests=[test]), store=open_store(folder))
-    for words in ([], ["--sql", "SELECT * FROM runs"], ["--csv", "otava"], ["-o", "x.html"]):
+    for words in ([], ["--sql", "SELECT * FROM runs"], ["-o", "x.html"]):
         assert main(["history", "--store", folder, "--project", "demo", *words]) == 0
     shown, page = capsys.readouterr().out, (tmp_path / "x.html").read_text("utf-8")
     assert not {"\x1b", "\u202e"} & set(shown + page)
