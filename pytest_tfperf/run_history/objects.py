@@ -3,10 +3,10 @@ A history in objects of a file system: a folder, s3://, gs:// and whatever else 
 
 Each run adds new objects and changes none, so writers need no lock:
 
-    runs/project=P/month=M/COMMIT-RUN.json                      the run file
-    rows-1/project=P/class=C/month=M/COMMIT-RUN.parquet         its rows of one machine class
+    runs/project=P/month=M/TIME-COMMIT-RUN.json                 the run file
+    rows-1/project=P/class=C/month=M/TIME-COMMIT-RUN.parquet    its rows of one machine class
 
-The number in `rows-1` is the format of the rows. A query reads the objects that may have rows for
+TIME is the end of the run in UTC, such as 2026-11-24T101530.000000. The number in `rows-1` is the format of the rows. A query reads the objects that may have rows for
 it; of those elsewhere, each is copied once into the user's cache.
 """
 
@@ -27,7 +27,13 @@ import fsspec
 from pytest_tfperf.files import replacing
 from pytest_tfperf.run_history.duck import TableOfFiles, first_line, rows_as_parquet
 from pytest_tfperf.run_history.object_cache import LocalCopies
-from pytest_tfperf.run_history.rows import ROW_COLUMNS, ROW_FORMAT, MetricRow, RunRows
+from pytest_tfperf.run_history.rows import (
+    ROW_COLUMNS,
+    ROW_FORMAT,
+    MetricRow,
+    RunRows,
+    time_in_name,
+)
 from pytest_tfperf.run_history.stores import (
     FIRST_RUN,
     MOST_ROWS,
@@ -40,6 +46,7 @@ T = TypeVar("T")
 _ROWS, _RUNS = f"rows-{ROW_FORMAT}", "runs"
 _ENDINGS = (".parquet", ".json")
 _NEWER = re.compile(r"rows-(\d{1,6})")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}\.\d{6}(?=-)")
 _SECRET = re.compile(r"(?<=://)[^/@]*@")
 _TYPES = dict.fromkeys(ROW_COLUMNS, "VARCHAR") | {
     "created": "TIMESTAMP",
@@ -104,11 +111,11 @@ class ObjectStore:
 
     def prune(self, project: str, before: datetime, dry: bool) -> int:
         """
-        Remove the runs of whole months: see `HistoryStore`.
+        Remove runs, by the times in the names of their objects: see `HistoryStore`.
 
         Args:
             project: Name of the project.
-            before: The time; its month stays.
+            before: The time, in UTC.
             dry: True to remove nothing.
         """
         with self._blaming("cannot be pruned"):
@@ -116,7 +123,7 @@ class ObjectStore:
                 path
                 for kind in (_ROWS, _RUNS)  # a run is gone when its rows are
                 for path in self._below(f"{kind}/project={quote(project, safe='')}")
-                if _month(path) < f"{before:%Y-%m}"
+                if _ended(path) < time_in_name(before)
             ]
             for path in () if dry else old:
                 self._files.rm_file(path)
@@ -209,6 +216,12 @@ def _protocols(files: fsspec.AbstractFileSystem) -> tuple[str, ...]:
 
 def _month(path: str) -> str:
     return PurePosixPath(path).parent.name.removeprefix("month=")
+
+
+def _ended(path: str) -> str:
+    """Return the time in an object's name; of others than this package's, the end of its month."""
+    found = _TIME.match(PurePosixPath(path).name)
+    return found[0] if found else f"{_month(path)}-99"
 
 
 def _condition(selection: Selection) -> tuple[str, dict[str, Any]]:

@@ -119,8 +119,8 @@ class RunRows:
 
     @property
     def name(self) -> str:
-        """Name of the run's objects: commit and id."""
-        return f"{self.commit or 'none'}-{self.run}"
+        """Name of the run's objects: time, commit and id."""
+        return f"{time_in_name(self.created)}-{self.commit or 'none'}-{self.run}"
 
 
 def rows_of(run: Run, project: str, also_noisy: bool = False) -> RunRows:
@@ -177,6 +177,11 @@ def utc_time(text: str) -> datetime:
         return found.replace(tzinfo=None)
     except (ValueError, OverflowError) as error:
         raise TfperfError(f"{text[:40]!r} is no date, such as 2026-11-24") from error
+
+
+def time_in_name(time: datetime) -> str:
+    """Return a time as names of objects have it, in the order of time."""
+    return time.isoformat(timespec="microseconds").replace(":", "")
 
 
 def _rows_of_profile(

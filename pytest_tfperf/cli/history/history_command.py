@@ -38,7 +38,10 @@ def add_commands(commands: Any) -> None:
     _add_choice(history)
     _add_formats(history)
     history.add_argument(
-        "--before", type=_given, metavar="DATE", help="with prune: remove runs before a date"
+        "--before",
+        type=_given,
+        metavar="DATE",
+        help="with prune: remove runs that ended before a date, or a time as in 2026-01-01T12:30",
     )
     history.add_argument(
         "--dry-run", action="store_true", help="with prune: only say how many runs that are"

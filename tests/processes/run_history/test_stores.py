@@ -162,6 +162,22 @@ def test_pruning_removes_the_old_runs_of_a_project(store):
     assert left.project == "other"
 
 
+def test_pruning_ends_at_the_exact_time(store):
+    store_of(*(run_at(minute, day=day) for day in (1, 2) for minute in (0, 1, 2)), store=store)
+
+    def left():
+        return [f"{row.created:%d %M}" for row in store.rows(Selection(metrics=("step_time",)))]
+
+    for before, n, after in (
+        (datetime(2026, 1, 1), 0, ["01 00", "01 01", "01 02", "02 00", "02 01", "02 02"]),
+        (datetime(2026, 1, 1, 0, 1), 1, ["01 01", "01 02", "02 00", "02 01", "02 02"]),
+        (datetime(2026, 1, 2, 0, 0, 0, 1), 3, ["02 01", "02 02"]),
+    ):
+        assert store.prune("demo", before, dry=True) == n, before
+        assert store.prune("demo", before, dry=False) == n, before
+        assert left() == after, before
+
+
 def test_names_of_projects(store):
     store_of(run_at(1), store=store, project="x")
     for name in ("a/b", "..", "a=b*[c]?", "100 %", "ü", "it's"):

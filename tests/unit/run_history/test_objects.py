@@ -158,3 +158,12 @@ def test_accepted_runs_are_added_once(tmp_path, monkeypatch, capsys):
         assert main(words) == 0
         assert sentence in capsys.readouterr().out
     assert len(open_store(str(tmp_path / "store")).rows(STEP_TIMES)) == 1
+
+
+def test_pruning_takes_objects_of_others_by_their_month(store, tmp_path):
+    other = objects(tmp_path)[0].with_name("others.parquet")
+    other.write_bytes(b"half")
+    assert store.prune("demo", datetime(2026, 1, 31), dry=False) == 2
+    assert other.exists()
+    assert store.prune("demo", datetime(2026, 2, 1), dry=False) == 1
+    assert objects(tmp_path) == []

@@ -187,7 +187,7 @@ class TestObjectsOfOthers:
 
     @staticmethod
     def beside(address, name, query):
-        good = next(Path(address).rglob("abc123*.parquet"))  # no other one
+        good = next(Path(address).rglob("*-abc123*.parquet"))  # no other one
         other = good.with_name(f"{name}.parquet")
         duckdb.sql(query.format(good=good)).write_parquet(str(other))
         return other
