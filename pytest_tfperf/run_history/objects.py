@@ -6,8 +6,9 @@ Each run adds new objects and changes none, so writers need no lock:
     runs/project=P/month=M/TIME-COMMIT-RUN.json                 the run file
     rows-1/project=P/class=C/month=M/TIME-COMMIT-RUN.parquet    its rows of one machine class
 
-TIME is the end of the run in UTC, such as 2026-11-24T101530.000000. The number in `rows-1` is the format of the rows. A query reads the objects that may have rows for
-it; of those elsewhere, each is copied once into the user's cache.
+TIME is the end of the run in UTC, such as 2026-11-24T101530.000000. The number in `rows-1` is the
+format of the rows. A query reads the objects that may have rows for it; of those elsewhere, each is
+copied once into the user's cache.
 """
 
 from __future__ import annotations

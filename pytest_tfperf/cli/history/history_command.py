@@ -63,12 +63,19 @@ def _add_history(commands: Any) -> argparse.ArgumentParser:
             "prune --before DATE. Exit status 1 if nothing is stored for what was asked, 2 if the "
             "store is missing or cannot be read."
         ),
-        "test_train_step --since 2026-10-01 -o trend.html",
+        "s3://team/tfperf test_train_step --since 2026-10-01",
     )
 
 
 def _add_choice(history: argparse.ArgumentParser) -> None:
-    """Add the options that choose runs."""
+    """Add the arguments and options that choose runs."""
+    history.add_argument(
+        "place",
+        nargs="?",
+        type=_given,
+        metavar="STORE",
+        help="folder, URL or postgresql:// of the store (default: --store, or ini tfperf_history)",
+    )
     history.add_argument(
         "test",
         nargs="?",
@@ -80,7 +87,7 @@ def _add_choice(history: argparse.ArgumentParser) -> None:
         "--store",
         type=_given,
         metavar="URL",
-        help="folder, URL or postgresql:// of the store (default: ini tfperf_history)",
+        help="the store, where STORE would be taken for a test",
     )
     history.add_argument(
         "--project",
@@ -132,9 +139,14 @@ def _history(options: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse_other_ending(options.output, "a history")
     silence_libraries()
     settings = project_settings()
+    _read_arguments(options)
     address = options.store or settings.history
     if not address:
-        options.parser.error("no store: give --store URL, or set the ini value tfperf_history")
+        what = f"{options.test} is no folder and no URL; " if options.test else ""
+        options.parser.error(
+            f"no store: {what}give its folder or URL, as in tfperf history s3://team/tfperf, or "
+            "set the ini value tfperf_history"
+        )
     from pytest_tfperf.run_history.opening import open_store  # numpy
 
     store = open_store(address)
@@ -150,6 +162,19 @@ def _history(options: argparse.Namespace, rest: Sequence[str]) -> int:
     for sentence in store.unread:
         _say(sentence)
     return status
+
+
+def _read_arguments(options: argparse.Namespace) -> None:
+    """Tell the store from the test: the first of two is the store, as is a folder or a URL."""
+    if options.place is None:
+        return
+    is_store = options.test is not None or "://" in options.place or Path(options.place).is_dir()
+    if not is_store:
+        options.test = options.place
+    elif options.store is not None:
+        options.parser.error(f"two stores: {options.place} and --store {options.store}; give one")
+    else:
+        options.store = options.place
 
 
 def _say(sentence: str) -> None:

@@ -253,4 +253,28 @@ def test_without_a_store_the_command_says_how_to_name_one(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit):
         main(["history"])
-    assert "give --store URL, or set the ini value tfperf_history" in capsys.readouterr().err
+    said = "give its folder or URL, as in tfperf history s3://team/tfperf, or set the ini value"
+    assert f"no store: {said}" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["history", "./mistyped"])
+    assert f"no store: ./mistyped is no folder and no URL; {said}" in capsys.readouterr().err
+
+
+def test_the_store_is_the_first_of_two_arguments_or_a_folder_or_a_url(
+    history, address, tmp_path, capsys
+):
+    def asked(*words):
+        return main(["history", *words, "--project", "demo"]), *capsys.readouterr()
+
+    assert "test_eval" in asked(address)[1]
+    assert "test_eval" in asked(f"file://{address}")[1]
+    status, out, _ = asked(address, "test_train")
+    assert (status, out) == history("test_train")[:2]
+    words = ("prune", "--before", "2027-01-01", "--dry-run")
+    assert asked(address, *words)[1] == "42 runs of demo would be removed\n"
+    missing = asked("mistyped", "test_train")
+    assert missing[0] == 2
+    assert missing[2].startswith("tfperf: history mistyped: there is no such folder")
+    with pytest.raises(SystemExit):
+        asked(address, "--store", address)
+    assert "two stores: " in capsys.readouterr().err
