@@ -47,8 +47,12 @@ class PairedError(TfperfError):
     """A comparison of the working tree with a git ref that is impossible."""
 
 
-class FleetError(TfperfError):
-    """Traces, a store or workers that cannot be reached when many traces are analysed."""
+class StoreError(TfperfError):
+    """
+    A history, a store of traces, their traces or workers that cannot be reached.
+
+    The message names the store without a password.
+    """
 
 
 class PytestTfperfDeprecationWarning(DeprecationWarning):

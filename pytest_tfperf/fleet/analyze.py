@@ -13,10 +13,10 @@ from pytest_tfperf.fleet.host_alignment import AlignedRun, align_runs
 from pytest_tfperf.fleet.trace_files import (
     TraceFile,
     find_trace_files,
-    is_of,
     of_shard,
     parse_shard,
 )
+from pytest_tfperf.stores.objects import is_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ def analyze_traces(
         progress: Called with the numbers of traces that are done, and of all that are to do.
 
     Raises:
-        FleetError: If there is no trace, or the store or the workers cannot be reached.
+        StoreError: If there is no trace, or the store or the workers cannot be reached.
     """
     store = FleetStore(into)
     index = store.index()
@@ -68,7 +68,7 @@ def analyze_traces(
     errors = _stored_errors(store, index, known)
     n_analysed, read = 0, {}
     if waiting:
-        in_process = any(is_of(files, "memory") for files in (store.files, waiting[0].files))
+        in_process = store.is_of_process or is_of(waiting[0].files, "memory")
         with opened(executor, len(waiting), in_process) as pool:
             found = Dispatcher(pool, store).outcomes(waiting)
             for n_done, (trace, outcome) in enumerate(found, 1):

@@ -7,11 +7,12 @@ import queue
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 
-from pytest_tfperf.errors import FleetError
+from pytest_tfperf.errors import StoreError
 from pytest_tfperf.fleet.executors import DaskWorkers
 from pytest_tfperf.fleet.fleet_store import FleetStore
-from pytest_tfperf.fleet.trace_files import TraceFile, reason
+from pytest_tfperf.fleet.trace_files import TraceFile
 from pytest_tfperf.fleet.worker_task import Outcome, analyse_into
+from pytest_tfperf.stores.objects import reason
 from pytest_tfperf.text import plural
 
 _LOOK_S = 1.0
@@ -53,7 +54,7 @@ class Dispatcher:
         Yield the outcome of each trace, as they come.
 
         Raises:
-            FleetError: If the store cannot be written, or the workers cannot work.
+            StoreError: If the store cannot be written, or the workers cannot work.
         """
         try:
             yield from self._outcomes(traces)
@@ -68,7 +69,7 @@ class Dispatcher:
         self._alone = trace
         try:
             yield from self._outcomes([trace])
-        except FleetError:  # it may have cost the last worker
+        except StoreError:  # it may have cost the last worker
             self._died(trace, self._n_deaths[trace.name])
             raise
 
@@ -95,7 +96,7 @@ class Dispatcher:
         Wait for the end of a call.
 
         Raises:
-            FleetError: If Dask has no workers any more.
+            StoreError: If Dask has no workers any more.
         """
         while True:
             try:
@@ -108,7 +109,7 @@ class Dispatcher:
         try:
             future = self._executor.submit(analyse_into, trace, self._store)
         except RuntimeError as error:  # BrokenExecutor too
-            raise FleetError(
+            raise StoreError(
                 f"the executor takes no traces any more: {reason(error)}; what was analysed is "
                 f"stored, so the same command does the rest"
             ) from error
@@ -119,7 +120,7 @@ class Dispatcher:
         """Return the outcome of a trace, or when it is to be tried again."""
         try:
             return future.result()
-        except FleetError:
+        except StoreError:
             raise
         except BrokenExecutor:
             n_deaths = self._n_deaths[trace.name] = self._n_deaths.get(trace.name, 0) + 1
@@ -127,12 +128,12 @@ class Dispatcher:
                 return _Again.NOW
             return self._died(trace, n_deaths)
         except CancelledError as error:
-            raise FleetError(
+            raise StoreError(
                 "the connection to the workers is lost; what was analysed is stored, so the same "
                 "command does the rest"
             ) from error
         except ImportError as error:
-            raise FleetError(
+            raise StoreError(
                 f"the workers cannot import {error.name}: install the same version of "
                 "pytest-tfperf[history] there"
             ) from error

@@ -11,7 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from pytest_tfperf.errors import FleetError
+from pytest_tfperf.errors import StoreError
 from pytest_tfperf.machine.cores import usable_cores
 
 T = TypeVar("T")
@@ -104,14 +104,14 @@ class DaskWorkers(Executor):
         Check that there are workers; a cluster may need some time to start one.
 
         Raises:
-            FleetError: If there has been none for too long.
+            StoreError: If there has been none for too long.
         """
         now_s = time.monotonic()
         with suppress(OSError):  # of a scheduler that has gone; its calls are cancelled
             if self._client.scheduler_info()["workers"]:
                 self._last_seen_s = now_s
         if now_s - self._last_seen_s > _WORKER_S:
-            raise FleetError(
+            raise StoreError(
                 f"the Dask scheduler at {DASK}{self._address} has had no worker for {_WORKER_S} s; "
                 "what was analysed is stored, so the same command does the rest"
             )
@@ -130,7 +130,7 @@ def opened(
         in_process: True if only this process reaches the traces or the store.
 
     Raises:
-        FleetError: If it is not one of these, or no scheduler answers.
+        StoreError: If it is not one of these, or no scheduler answers.
     """
     if isinstance(executor, Executor):
         yield executor
@@ -153,7 +153,7 @@ def _number(executor: str | int | None) -> int:
         return len(usable_cores())
     text = str(executor)
     if not text.isdecimal() or not 1 <= int(text) <= _MOST_PROCESSES:
-        raise FleetError(f"executor {text!r} is neither a number of processes nor {DASK}host:8786")
+        raise StoreError(f"executor {text!r} is neither a number of processes nor {DASK}host:8786")
     return int(text)
 
 
@@ -162,13 +162,13 @@ def _dask(address: str) -> Iterator[Executor]:
     try:
         from distributed import Client
     except ImportError as error:
-        raise FleetError(
+        raise StoreError(
             f"Dask needs {error.name}: install it with pip install 'pytest-tfperf[dask]'"
         ) from error
     try:
         client = Client(f"tcp://{address}", timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
-        raise FleetError(
+        raise StoreError(
             f"no Dask scheduler answers at {DASK}{address} within {_CONNECT_S} s; "
             "is it running, and can its port be reached from here?"
         ) from error

@@ -106,7 +106,7 @@ def check_store(store: FleetStore, rules: LimitRules) -> FleetChecks:
     Check the newest state of every trace of a store.
 
     Raises:
-        FleetError: If the store cannot be read, or has no result.
+        StoreError: If the store cannot be read, or has no result.
     """
     traces, unread = store.seen()
     index = store.index()

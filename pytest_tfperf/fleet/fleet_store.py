@@ -26,12 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import fsspec
-
-from pytest_tfperf.errors import FleetError
-from pytest_tfperf.files import open_regular, replacing
-from pytest_tfperf.fleet.result_tables import read_tables
-from pytest_tfperf.fleet.trace_files import TraceFile, blaming, is_of, without_secret
+from pytest_tfperf.errors import StoreError
+from pytest_tfperf.files import open_regular
+from pytest_tfperf.fleet.trace_files import TraceFile
 from pytest_tfperf.fleet.trace_rows import (
     METRIC_COLUMNS,
     RUN_COLUMNS,
@@ -39,8 +36,8 @@ from pytest_tfperf.fleet.trace_rows import (
     error_row,
 )
 from pytest_tfperf.json_file import plain_strings
-from pytest_tfperf.run_history.duck import rows_as_parquet
-from pytest_tfperf.run_history.object_cache import LocalCopies
+from pytest_tfperf.stores.objects import Objects
+from pytest_tfperf.stores.tables import rows_as_parquet, rows_of_files
 from pytest_tfperf.values import Json
 
 FORMAT = 1
@@ -54,11 +51,8 @@ _COLUMNS = {
     RUNS: RUN_COLUMNS,
 }
 _SEEN = "seen"
-_KIND = re.compile(rf"(?:{METRICS}|{STEPS}|{ERRORS}|{RUNS}|{_SEEN})-(\d{{1,6}})")
 _SEEN_NAME = re.compile(r"([0-9a-f]{32})-([0-9a-f]{64})\.json")
 _MOST_SEEN_BYTES = 100_000
-_AT_A_TIME = 2_000
-"""Tables in one query, so that memory does not grow with the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,30 +99,32 @@ class FleetStore:
         address: A folder, or a URL of fsspec.
 
     Raises:
-        FleetError: If fsspec does not know the scheme, or its package is missing.
+        StoreError: If fsspec does not know the scheme, or its package is missing.
     """
 
     def __init__(self, address: str) -> None:
-        self._address, self.name = address, f"store {without_secret(address)}"
-        with blaming(self.name):
-            self.files, self._root = fsspec.core.url_to_fs(address)
-        self._is_local = is_of(self.files, "file")
-        self._copies = None if self._is_local else LocalCopies(self.files, address)
+        self._objects = Objects(address, "store")
+        self.name = self._objects.name
 
     def __reduce__(self) -> tuple[type[FleetStore], tuple[str]]:
-        return FleetStore, (self._address,)
+        return FleetStore, (self._objects.address,)
+
+    @property
+    def is_of_process(self) -> bool:
+        """True if other processes do not see it."""
+        return self._objects.is_of_process
 
     def index(self) -> StoreIndex:
         """
         List the store.
 
         Raises:
-            FleetError: If it cannot be listed, or a newer version wrote it.
+            StoreError: If it cannot be listed, or a newer version wrote it.
         """
-        with blaming(f"{self.name} cannot be read"):
-            self.files.invalidate_cache()
-            self._refuse_newer()
-            found = (_SEEN_NAME.fullmatch(name) for name in self._names(_SEEN))
+        with self._objects.blaming("cannot be read"):
+            self._objects.refuse_newer((*_COLUMNS, _SEEN), FORMAT)
+            names = self._objects.below(f"{_SEEN}-{FORMAT}", (".json",))
+            found = (_SEEN_NAME.fullmatch(PurePosixPath(name).name) for name in names)
             return StoreIndex(
                 seen={one[1]: one[2] for one in found if one},
                 analysed=self._keys(METRICS),
@@ -137,9 +133,8 @@ class FleetStore:
 
     def has(self, kind: str, key: str) -> bool:
         """Return whether a table is stored."""
-        with blaming(f"{self.name} cannot be read"):
-            self.files.invalidate_cache()
-            return bool(self.files.exists(self._path(kind, f"{key}.parquet")))
+        with self._objects.blaming("cannot be read"):
+            return self._objects.has(_name(kind, key))
 
     def add_table(self, kind: str, key: str, rows: Sequence[Json]) -> None:
         """
@@ -151,16 +146,16 @@ class FleetStore:
             rows: Its rows.
 
         Raises:
-            FleetError: If it cannot be stored; no reader sees a part of it then.
+            StoreError: If it cannot be stored; no reader sees a part of it then.
         """
         if not self.has(kind, key):
-            self._put(self._path(kind, f"{key}.parquet"), rows_as_parquet(rows, _COLUMNS[kind]))
+            self._put(_name(kind, key), rows_as_parquet(rows, _COLUMNS[kind]))
 
     def add_seen(self, trace: TraceFile, sha256: str) -> None:
         """Store that a trace has this content; its result must be stored before."""
         content = {"trace": trace.name, "modified": _changed(trace)}
         key = f"{trace.fingerprint or _key(trace.name, sha256)}-{sha256}"
-        self._put(self._path(_SEEN, f"{key}.json"), json.dumps(content).encode())
+        self._put(f"{_SEEN}-{FORMAT}/{key}.json", json.dumps(content).encode())
         if not trace.fingerprint and self.has(ERRORS, _key(trace.name)):
             self._put_error(_key(trace.name), [])
 
@@ -174,11 +169,11 @@ class FleetStore:
         Return the newest state of each trace, by name, and sentences on damaged objects.
 
         Raises:
-            FleetError: If the store has no result, or cannot be read.
+            StoreError: If the store has no result, or cannot be read.
         """
         index = self.index()
         if not index.analysed and not index.errors:
-            raise FleetError(
+            raise StoreError(
                 f"{self.name} has no result of a trace: tfperf analyze URL --into STORE writes some"
             )
         unread: list[str] = []
@@ -208,20 +203,18 @@ class FleetStore:
             anew: True for tables that may have changed.
 
         Raises:
-            FleetError: If the store cannot be read.
+            StoreError: If the store cannot be read.
         """
-        found: list[dict[str, Any]] = []
-        unread: list[str] = []
         types = _COLUMNS[kind]
         shown = {name: types[name] for name in columns or types}
-        with blaming(f"{self.name} cannot be read"):
-            paths = [self._path(kind, f"{key}.parquet") for key in keys]
-            paths = paths if self._copies is None else self._copies.of(paths, anew)
-            for first in range(0, len(paths), _AT_A_TIME):
-                some, sentences = read_tables(paths[first : first + _AT_A_TIME], shown, metrics)
-                found += some
-                unread += sentences
-        return found, tuple(unread)
+        where = (" WHERE list_contains($metrics, metric)", {"metrics": list(metrics)})
+        with self._objects.blaming("cannot be read"):
+            paths = [f"{self._objects.root}/{_name(kind, key)}" for key in keys]
+            self._objects.forget(paths if anew else ())
+            files = self._objects.local(paths)
+            found, unread = rows_of_files(files, shown, where if metrics else ("", {}))
+            self._objects.forget(unread)
+        return found, tuple(unread.values())
 
     def _failures(self, index: StoreIndex, unread: list[str]) -> list[SeenTrace]:
         """Return the traces that could not be read, and not since."""
@@ -240,10 +233,10 @@ class FleetStore:
 
     def _read_seen(self, unread: list[str]) -> list[SeenTrace]:
         found = []
-        with blaming(f"{self.name} cannot be read"):
-            paths = [self._path(_SEEN, name) for name in self._names(_SEEN)]
-            local = paths if self._copies is None else self._copies.of(paths)
-        for path in local:
+        with self._objects.blaming("cannot be read"):
+            paths = self._objects.below(f"{_SEEN}-{FORMAT}", (".json",))
+            local = self._objects.local(paths)
+        for path in local.values():
             name = _SEEN_NAME.fullmatch(Path(path).name)
             try:
                 with open_regular(Path(path)) as file:
@@ -257,44 +250,20 @@ class FleetStore:
         return found
 
     def _put_error(self, key: str, rows: Sequence[Json]) -> None:
-        path = self._path(ERRORS, f"{key}.parquet")
-        self._put(path, rows_as_parquet(rows, _COLUMNS[ERRORS]))
+        self._put(_name(ERRORS, key), rows_as_parquet(rows, _COLUMNS[ERRORS]))
 
-    def _put(self, path: str, content: bytes) -> None:
-        with blaming(f"{self.name} cannot be written"):
-            if self._is_local:
-                with replacing(Path(path)) as file:
-                    file.write(content)
-            else:
-                self.files.pipe_file(path, content)  # one request, which stores all or nothing
-
-    def _refuse_newer(self) -> None:
-        try:
-            listed = self.files.ls(self._root, detail=False)
-        except FileNotFoundError:
-            return
-        found = (_KIND.fullmatch(PurePosixPath(path.rstrip("/")).name) for path in listed)
-        newest = max((int(one[1]) for one in found if one), default=FORMAT)
-        if newest > FORMAT:
-            raise FleetError(
-                f"{self.name} has rows of format {newest}, and this version reads up to {FORMAT}; "
-                "upgrade pytest-tfperf"
-            )
-
-    def _path(self, kind: str, name: str) -> str:
-        return f"{self._root}/{kind}-{FORMAT}/{name}"
-
-    def _names(self, kind: str) -> list[str]:
-        try:
-            found = self.files.find(f"{self._root}/{kind}-{FORMAT}", maxdepth=1)
-        except FileNotFoundError:
-            return []
-        return [PurePosixPath(path).name for path in found]
+    def _put(self, name: str, content: bytes) -> None:
+        with self._objects.blaming("cannot be written"):
+            self._objects.put(name, content)
 
     def _keys(self, kind: str) -> frozenset[str]:
-        ending = ".parquet"
-        names = self._names(kind)
-        return frozenset(name.removesuffix(ending) for name in names if name.endswith(ending))
+        found = self._objects.below(f"{kind}-{FORMAT}", (".parquet",))
+        return frozenset(PurePosixPath(path).stem for path in found)
+
+
+def _name(kind: str, key: str) -> str:
+    """Return the name of a table."""
+    return f"{kind}-{FORMAT}/{key}.parquet"
 
 
 def _changed(trace: TraceFile) -> float:

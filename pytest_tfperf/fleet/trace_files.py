@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,12 +17,12 @@ from typing import Any
 
 import fsspec
 
-from pytest_tfperf.errors import FleetError
+from pytest_tfperf.errors import StoreError
 from pytest_tfperf.files import open_regular
+from pytest_tfperf.stores.objects import blaming, find, is_of, without_secret
 from pytest_tfperf.trace.logdir import ENDING, PACKED
 
 _RUN = re.compile(r"(.*/plugins/profile/[^/]+)/([^/]+?)\.xplane\.pb(?:\.gz)?")
-_SECRET = re.compile(r"(?<=://)[^/@]*@")
 _GLOB = re.compile(r"[*?\[]")
 _SHARD = re.compile(r"(\d{1,6})/(\d{1,6})")
 # names in file systems of fsspec: local, memory, s3fs, gcsfs, adlfs, http
@@ -77,17 +76,6 @@ def is_glob(url: str) -> bool:
     return _GLOB.search(url) is not None
 
 
-def without_secret(url: str) -> str:
-    """Return an address without user and password."""
-    return _SECRET.sub("", url)
-
-
-def is_of(files: fsspec.AbstractFileSystem, protocol: str) -> bool:
-    """Return whether a file system has a protocol."""
-    names = files.protocol
-    return protocol in ((names,) if isinstance(names, str) else names)
-
-
 def find_trace_files(urls: Sequence[str]) -> list[TraceFile]:
     """
     Find the traces at addresses, each once, in the order of their names.
@@ -96,7 +84,7 @@ def find_trace_files(urls: Sequence[str]) -> list[TraceFile]:
     `s3://bucket/jobs/**/*.xplane.pb`.
 
     Raises:
-        FleetError: If an address has no trace, or cannot be listed.
+        StoreError: If an address has no trace, or cannot be listed.
     """
     found: dict[str, TraceFile] = {}
     for url in urls:
@@ -106,7 +94,7 @@ def find_trace_files(urls: Sequence[str]) -> list[TraceFile]:
             files.invalidate_cache()
             listed = [_trace_file(files, path, info) for path, info in _listed(files, root)]
         if not listed:
-            raise FleetError(
+            raise StoreError(
                 f"no trace at {shown}; give a trace, a folder, or a glob such as "
                 f"'s3://bucket/jobs/**/*{ENDING}'"
             )
@@ -119,11 +107,11 @@ def parse_shard(text: str) -> tuple[int, int]:
     Read `3/64`, the third of 64 parts.
 
     Raises:
-        FleetError: If it is not of that form.
+        StoreError: If it is not of that form.
     """
     found = _SHARD.fullmatch(text)
     if found is None or not 1 <= int(found[1]) <= int(found[2]):
-        raise FleetError(f"shard {text!r} is not of the form 3/64, from 1/64 to 64/64")
+        raise StoreError(f"shard {text!r} is not of the form 3/64, from 1/64 to 64/64")
     return int(found[1]), int(found[2])
 
 
@@ -139,23 +127,6 @@ def of_shard(traces: Sequence[TraceFile], number: int, n_shards: int) -> list[Tr
     return [trace for trace in traces if int(_digest(trace.name), 16) % n_shards == number - 1]
 
 
-@contextmanager
-def blaming(what: str) -> Iterator[None]:
-    """Turn errors of file systems, which have no common class, into one sentence."""
-    try:
-        yield
-    except FleetError:
-        raise
-    except Exception as error:
-        raise FleetError(f"{what}: {reason(error)}") from error
-
-
-def reason(error: BaseException) -> str:
-    """Return the reason that an error gives, on one line and without a password."""
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return without_secret(" ".join(str(text).split()))
-
-
 def _listed(files: fsspec.AbstractFileSystem, root: str) -> Iterator[tuple[str, dict[str, Any]]]:
     if is_glob(root):
         found = files.glob(root, detail=True)
@@ -164,7 +135,7 @@ def _listed(files: fsspec.AbstractFileSystem, root: str) -> Iterator[tuple[str, 
         if info["type"] == "file":
             yield root, info
             return
-        below = files.find(root, detail=True)
+        below = find(files, root)
         found = {path: info for path, info in below.items() if path.endswith((ENDING, PACKED))}
     yield from ((path, info) for path, info in found.items() if info["type"] == "file")
 

@@ -55,8 +55,6 @@ RUN_COLUMNS = {
     "why": "VARCHAR",
 }
 """Columns of runs with several hosts."""
-OPTIONAL = ("value", "modified", "step_skew")
-"""Columns that may be empty."""
 # what checks of limits show of a value, and what of it must be a number
 _KEPT = ("low", "high", "n_steps", "bounds", "where", "try", "corrected", "tpu", "padding")
 _NS = 1e9

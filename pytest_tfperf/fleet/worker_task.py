@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.fleet.fleet_store import ERRORS, METRICS, STEPS, FleetStore
-from pytest_tfperf.fleet.trace_files import TraceFile, reason
+from pytest_tfperf.fleet.trace_files import TraceFile
 from pytest_tfperf.fleet.trace_rows import (
     error_row,
     metric_rows,
     step_rows,
 )
 from pytest_tfperf.metrics.multi_host import analyse_trace
+from pytest_tfperf.stores.objects import reason
 from pytest_tfperf.trace.xspace import decode_trace
 
 MOST_TRACE_BYTES = 2**31
@@ -43,7 +44,7 @@ def analyse_into(trace: TraceFile, store: FleetStore) -> Outcome:
     Analyse a trace, and store its metrics and steps, or its error.
 
     Raises:
-        FleetError: If the store cannot be written.
+        StoreError: If the store cannot be written.
     """
     with _ONE_AT_A_TIME:
         return _analyse_into(trace, store)

@@ -8,12 +8,12 @@ from typing import Any
 
 from pytest_tfperf.baseline.step_time import TimingWords
 from pytest_tfperf.baseline.store import Place, entry_key, machine_slug
-from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.errors import BaselineError, StoreError
 from pytest_tfperf.metric_registry import MACHINE
 from pytest_tfperf.run_history.opening import open_store
 from pytest_tfperf.run_history.queries import recorded_entry
 from pytest_tfperf.run_history.rows import MetricRow
-from pytest_tfperf.run_history.stores import HistoryError, Selection
+from pytest_tfperf.run_history.stores import Selection
 from pytest_tfperf.values import Json
 
 
@@ -33,7 +33,7 @@ class EarlierRuns:
     def __init__(self, address: str, project: str, branch: str) -> None:
         self._address, self._project, self._branch = address, project, branch
         self._rows: dict[tuple[str, str], list[MetricRow]] = {}
-        self._error: HistoryError | None = None
+        self._error: StoreError | None = None
 
     @property
     def words(self) -> TimingWords:
@@ -87,7 +87,7 @@ class EarlierRuns:
             )
             try:
                 self._rows[file, machine_class] = open_store(self._address).rows(wanted)
-            except HistoryError as error:
+            except StoreError as error:
                 self._error = error
                 raise BaselineError(str(error)) from error
         return self._rows[file, machine_class]

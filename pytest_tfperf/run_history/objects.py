@@ -1,33 +1,29 @@
 """
 A history in objects of a file system: a folder, s3://, gs:// and whatever else fsspec reaches.
 
-Each run adds new objects and changes none, so writers need no lock:
+Each run adds new objects and changes none:
 
     runs/project=P/month=M/TIME-COMMIT-RUN.json                 the run file
     rows-1/project=P/class=C/month=M/TIME-COMMIT-RUN.parquet    its rows of one machine class
 
 TIME is the end of the run in UTC, such as 2026-11-24T101530.000000. The number in `rows-1` is the
-format of the rows. A query reads the objects that may have rows for it; of those elsewhere, each is
-copied once into the user's cache.
+format of the rows. A query reads the objects that may have rows for it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from datetime import datetime
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 import duckdb
-import fsspec
 
-from pytest_tfperf.files import replacing
-from pytest_tfperf.run_history.duck import TableOfFiles, first_line, rows_as_parquet
-from pytest_tfperf.run_history.object_cache import LocalCopies
+from pytest_tfperf.errors import StoreError
 from pytest_tfperf.run_history.rows import (
     ROW_COLUMNS,
     ROW_FORMAT,
@@ -35,20 +31,14 @@ from pytest_tfperf.run_history.rows import (
     RunRows,
     time_in_name,
 )
-from pytest_tfperf.run_history.stores import (
-    FIRST_RUN,
-    MOST_ROWS,
-    Answer,
-    HistoryError,
-    Selection,
-)
+from pytest_tfperf.run_history.stores import FIRST_RUN, Answer, Selection
+from pytest_tfperf.stores import MOST_ROWS
+from pytest_tfperf.stores.objects import Objects
+from pytest_tfperf.stores.tables import TableOfFiles, first_line, rows_as_parquet
 
 T = TypeVar("T")
 _ROWS, _RUNS = f"rows-{ROW_FORMAT}", "runs"
-_ENDINGS = (".parquet", ".json")
-_NEWER = re.compile(r"rows-(\d{1,6})")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}\.\d{6}(?=-)")
-_SECRET = re.compile(r"(?<=://)[^/@]*@")
 _TYPES = dict.fromkeys(ROW_COLUMNS, "VARCHAR") | {
     "created": "TIMESTAMP",
     "value": "DOUBLE",
@@ -68,39 +58,35 @@ class ObjectStore:
         address: A folder, or a URL of fsspec.
 
     Raises:
-        HistoryError: If fsspec does not know the scheme, or its package is missing.
+        StoreError: If fsspec does not know the scheme, or its package is missing.
     """
 
     def __init__(self, address: str) -> None:
+        self._objects = Objects(address, "history")
+        self.name = self._objects.name
         self.unread: Sequence[str] = ()
-        self.name = _SECRET.sub("", address)
-        try:
-            self._files, self._root = fsspec.core.url_to_fs(address)
-        except (ImportError, ValueError, OSError) as error:
-            raise HistoryError(f"history {self.name}: {error}") from error
-        self._is_local = "file" in _protocols(self._files)
-        self._copies = None if self._is_local else LocalCopies(self._files, address)
 
     def refuse_missing(self) -> None:
-        """Check that a local folder is there: see `HistoryStore`; buckets have no folders."""
-        if not self._is_local or self._files.isdir(self._root):
-            return
-        if self._files.exists(self._root):
-            raise HistoryError(f"history {self.name}: it is no folder")
-        raise HistoryError(f"history {self.name}: there is no such folder{FIRST_RUN}")
+        """Check that a local folder is there: see `HistoryStore`."""
+        self._objects.refuse_missing(FIRST_RUN)
 
     def append(self, run: RunRows) -> bool:
         """Store a run: see `HistoryStore`."""
         project = f"project={quote(run.project, safe='')}"
         month = f"month={run.month}"
-        with self._blaming("cannot be written"):
+        with self._objects.blaming("cannot be written"):
             # first what nobody counts, so that the rows of a run have its file
-            new = self._put(f"{_RUNS}/{project}/{month}/{run.name}.json", run.text.encode())
+            file = f"{_RUNS}/{project}/{month}/{run.name}.json"
+            is_new = not self._objects.has(file)
+            if is_new:
+                self._objects.put(file, run.text.encode())
             for machine_class, rows in run.rows.items():
-                content = rows_as_parquet([asdict(row) for row in rows], _TYPES)
-                folder = f"{_ROWS}/{project}/class={machine_class}/{month}"
-                new |= self._put(f"{folder}/{run.name}.parquet", content)
-        return new
+                table = f"{_ROWS}/{project}/class={machine_class}/{month}/{run.name}.parquet"
+                if is_new or not self._objects.has(table):
+                    content = rows_as_parquet([asdict(row) for row in rows], _TYPES)
+                    self._objects.put(table, content)
+                    is_new = True
+        return is_new
 
     def rows(self, selection: Selection) -> list[MetricRow]:
         """Return the rows of a selection: see `HistoryStore`."""
@@ -119,41 +105,29 @@ class ObjectStore:
             before: The time, in UTC.
             dry: True to remove nothing.
         """
-        with self._blaming("cannot be pruned"):
+        with self._objects.blaming("cannot be pruned"):
             old = [
                 path
                 for kind in (_ROWS, _RUNS)  # a run is gone when its rows are
-                for path in self._below(f"{kind}/project={quote(project, safe='')}")
+                for path in self._objects.below(
+                    f"{kind}/project={quote(project, safe='')}", (".parquet", ".json")
+                )
                 if _ended(path) < time_in_name(before)
             ]
             for path in () if dry else old:
-                self._files.rm_file(path)
+                self._objects.remove(path)
         return len({PurePosixPath(path).stem for path in old})
 
-    def _put(self, name: str, content: bytes) -> bool:
-        """Write an object unless it is there; others see all of it, or nothing."""
-        path = f"{self._root}/{name}"
-        if self._files.exists(path):
-            return False
-        if self._is_local:
-            with replacing(Path(path)) as file:
-                file.write(content)
-        else:
-            self._files.pipe_file(path, content)  # one request, which stores all or nothing
-        return True
-
     def _ask(self, selection: Selection, query: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
-        with self._blaming("cannot be read"):
-            self._refuse_newer()
+        with self._objects.blaming("cannot be read"):
+            self._objects.refuse_newer(("rows",), ROW_FORMAT)
             paths = self._find(selection)
-            local = paths if self._copies is None else self._copies.of(paths)
-            files = dict(zip(paths, local, strict=True))
+            files = self._objects.local(paths)
             projects = {path: self._project(path) for path in paths}
             table = TableOfFiles(files, _TYPES, _condition(selection), projects)
             with closing(table):
                 self.unread = tuple(table.unread.values())
-                if self._copies is not None:
-                    self._copies.forget(table.unread)
+                self._objects.forget(table.unread)
                 return query(table.base)
 
     def _find(self, selection: Selection) -> list[str]:
@@ -164,55 +138,13 @@ class ObjectStore:
             folder += f"/class={selection.machine_class}" if selection.machine_class else ""
         of_class = f"/class={selection.machine_class}/" if selection.machine_class else ""
         since = "" if selection.since is None else f"{selection.since:%Y-%m}"
-        paths = self._below(folder)
+        paths = self._objects.below(folder, (".parquet",))
         return [path for path in paths if of_class in path and _month(path) >= since]
 
     def _project(self, path: str) -> str | None:
         """Return the project that a path names, if it does."""
-        first = path.removeprefix(f"{self._root}/{_ROWS}/").partition("/")[0]
+        first = path.removeprefix(f"{self._objects.root}/{_ROWS}/").partition("/")[0]
         return unquote(first.removeprefix("project=")) if first.startswith("project=") else None
-
-    def _refuse_newer(self) -> None:
-        for path in self._listed(self._root):
-            found = _NEWER.fullmatch(PurePosixPath(path).name)
-            if found and int(found[1]) > ROW_FORMAT:
-                raise HistoryError(
-                    f"history {self.name}: it has rows of format {found[1]}, and this version "
-                    f"reads up to {ROW_FORMAT}; upgrade pytest-tfperf"
-                )
-
-    def _listed(self, folder: str) -> list[str]:
-        try:
-            return list(self._files.ls(folder, detail=False))
-        except FileNotFoundError:
-            return []
-
-    def _below(self, folder: str) -> list[str]:
-        try:
-            found = self._files.find(f"{self._root}/{folder}")
-        except FileNotFoundError:
-            return []
-        # what another run writes at this moment has another ending
-        return sorted(path for path in found if path.endswith(_ENDINGS))
-
-    @contextmanager
-    def _blaming(self, what: str) -> Iterator[None]:
-        """Turn errors of file systems, which have no common class, into one sentence."""
-        self._files.invalidate_cache()
-        try:
-            yield
-        except HistoryError as error:
-            if str(error).startswith("history "):
-                raise
-            raise HistoryError(f"history {self.name}: {error}") from error
-        except Exception as error:
-            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise HistoryError(f"history {self.name} {what}: {why}") from error
-
-
-def _protocols(files: fsspec.AbstractFileSystem) -> tuple[str, ...]:
-    names = files.protocol
-    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _month(path: str) -> str:
@@ -241,7 +173,7 @@ def _read_rows(base: duckdb.DuckDBPyConnection) -> list[MetricRow]:
     query = f"SELECT {', '.join(ROW_COLUMNS)} FROM runs ORDER BY created, run LIMIT {MOST_ROWS + 1}"  # noqa: S608  # our own names
     found = base.execute(query).fetchall()
     if len(found) > MOST_ROWS:
-        raise HistoryError(f"more than {MOST_ROWS:,} rows; ask for fewer with --since")
+        raise StoreError(f"more than {MOST_ROWS:,} rows; ask for fewer with --since")
     return [MetricRow(**dict(zip(ROW_COLUMNS, row, strict=True))) for row in found]
 
 
@@ -250,12 +182,12 @@ def _select(base: duckdb.DuckDBPyConnection, query: str) -> Answer:
     try:
         statements = duckdb.extract_statements(query)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-            raise HistoryError("SQL: give one SELECT; a history is only read")
+            raise StoreError("SQL: give one SELECT; a history is only read")
         base.execute("SET enable_external_access = false")
         base.execute("SET lock_configuration = true")
         answer = base.execute(query)
         columns = tuple(item[0] for item in answer.description or ())
         rows = answer.fetchmany(MOST_ROWS)
     except duckdb.Error as error:
-        raise HistoryError(f"SQL: {first_line(error)}") from error
+        raise StoreError(f"SQL: {first_line(error)}") from error
     return Answer(columns=columns, rows=tuple(map(tuple, rows)))

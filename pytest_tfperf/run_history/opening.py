@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_tfperf.run_history.stores import HistoryError, HistoryStore
+from pytest_tfperf.errors import StoreError
+from pytest_tfperf.run_history.stores import HistoryStore
 
 _DATABASES = ("postgresql", "postgres")
 
@@ -12,7 +13,7 @@ def open_store(address: str) -> HistoryStore:
     Open the store at an address: a folder, a URL of fsspec, or postgresql://.
 
     Raises:
-        HistoryError: If a package is missing, or nothing can be reached there.
+        StoreError: If a package is missing, or nothing can be reached there.
     """
     scheme = address.partition("://")[0].partition("+")[0] if "://" in address else ""
     if scheme in _DATABASES:
@@ -28,7 +29,7 @@ def open_store(address: str) -> HistoryStore:
     return ObjectStore(address)
 
 
-def _missing(error: ImportError, extra: str) -> HistoryError:
-    return HistoryError(
+def _missing(error: ImportError, extra: str) -> StoreError:
+    return StoreError(
         f"the history needs {error.name}: install it with pip install 'pytest-tfperf[{extra}]'"
     )

@@ -17,14 +17,10 @@ import psycopg
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB, insert
 
+from pytest_tfperf.errors import StoreError
 from pytest_tfperf.run_history.rows import ROW_FORMAT, MetricRow, RunRows
-from pytest_tfperf.run_history.stores import (
-    FIRST_RUN,
-    MOST_ROWS,
-    Answer,
-    HistoryError,
-    Selection,
-)
+from pytest_tfperf.run_history.stores import FIRST_RUN, Answer, Selection
+from pytest_tfperf.stores import MOST_ROWS
 
 _CONNECT_S, _STATEMENT_MS = 15, 120_000
 _LOCK = 0x7466_7065_7266  # of the transaction that makes the tables: "tfperf"
@@ -64,7 +60,7 @@ class PostgresStore:
         address: URL of the database, as libpq and SQLAlchemy write it.
 
     Raises:
-        HistoryError: If it is no such URL.
+        StoreError: If it is no such URL.
     """
 
     unread: Sequence[str] = ()
@@ -73,11 +69,12 @@ class PostgresStore:
         try:
             url = sa.make_url(address).set(drivername="postgresql+psycopg")
         except sa.exc.ArgumentError as error:
-            raise HistoryError(
+            raise StoreError(
                 "history: this is no URL of a PostgreSQL database; write it as "
                 "postgresql://USER@HOST/DATABASE"
             ) from error
-        self.name = url.set(drivername="postgresql").render_as_string(hide_password=True)
+        shown = url.set(drivername="postgresql").render_as_string(hide_password=True)
+        self.name = f"history {shown}"
         self._engine = sa.create_engine(
             url,
             poolclass=sa.pool.NullPool,
@@ -91,7 +88,7 @@ class PostgresStore:
         """Check that the tables are there: see `HistoryStore`."""
         with self._blaming("cannot be read"):
             if not self._has_tables():
-                raise HistoryError(f"history {self.name}: it has no tables{FIRST_RUN}")
+                raise StoreError(f"{self.name}: it has no tables; {FIRST_RUN}")
 
     def append(self, run: RunRows) -> bool:
         """Store a run in one transaction: see `HistoryStore`."""
@@ -125,7 +122,7 @@ class PostgresStore:
                 return []
             found = [MetricRow(**row) for row in connection.execute(query).mappings()]
         if len(found) > MOST_ROWS:
-            raise HistoryError(f"more than {MOST_ROWS:,} rows; ask for fewer with --since")
+            raise StoreError(f"more than {MOST_ROWS:,} rows; ask for fewer with --since")
         return found
 
     def sql(self, query: str, project: str) -> Answer:
@@ -198,4 +195,4 @@ class PostgresStore:
         except (sa.exc.SQLAlchemyError, psycopg.Error) as error:
             cause = getattr(error, "orig", None) or error
             why = " ".join(str(cause).split())
-            raise HistoryError(f"history {self.name} {what}: {why}") from error
+            raise StoreError(f"{self.name} {what}: {why}") from error

@@ -7,18 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.run_history.rows import MetricRow, RunRows
 
-MOST_ROWS = 5_000_000
-"""Rows that are read at most; a hostile object of a few bytes can claim more."""
-
-FIRST_RUN = "; the first run of pytest --tfperf-history makes it"
+FIRST_RUN = "the first run of pytest --tfperf-history makes it"
 """End of the message on a store that is missing."""
-
-
-class HistoryError(TfperfError):
-    """A history that cannot be read or written; its message names the store without a password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +64,7 @@ class HistoryStore(Protocol):
     """A store of runs, which only grows until it is pruned."""
 
     name: str
-    """Address of the store, without a password."""
+    """Name of the store in messages: "history" and its address, without a password."""
     unread: Sequence[str]
     """A sentence for each damaged object that the last query left out."""
 
@@ -81,7 +73,7 @@ class HistoryStore(Protocol):
         Check that the store was made, which its first run does.
 
         Raises:
-            HistoryError: If it was not, or cannot be read.
+            StoreError: If it was not, or cannot be read.
         """
 
     def append(self, run: RunRows) -> bool:
@@ -92,7 +84,7 @@ class HistoryStore(Protocol):
             True if it was not there.
 
         Raises:
-            HistoryError: If it cannot be stored; no reader sees a part of an object then.
+            StoreError: If it cannot be stored; no reader sees a part of an object then.
         """
 
     def rows(self, selection: Selection) -> list[MetricRow]:
@@ -100,7 +92,7 @@ class HistoryStore(Protocol):
         Return the rows of a selection, the latest run last.
 
         Raises:
-            HistoryError: If the store cannot be read.
+            StoreError: If the store cannot be read.
         """
 
     def sql(self, query: str, project: str) -> Answer:
@@ -112,7 +104,7 @@ class HistoryStore(Protocol):
             project: Name of the project whose rows the table has; all if empty.
 
         Raises:
-            HistoryError: If the query is wrong, or the store cannot be read.
+            StoreError: If the query is wrong, or the store cannot be read.
         """
 
     def prune(self, project: str, before: datetime, dry: bool) -> int:
@@ -128,5 +120,5 @@ class HistoryStore(Protocol):
             The number of these runs.
 
         Raises:
-            HistoryError: If one cannot be removed.
+            StoreError: If one cannot be removed.
         """

@@ -32,7 +32,7 @@ LAYERS = (
         "turn",
         "values",
     },
-    {"protobuf", "results"},
+    {"protobuf", "results", "stores"},
     {"frameworks", "hlo", "runs", "stats"},
     {"recording"},
     {"compiler", "machine", "trace"},
@@ -66,7 +66,7 @@ TIMESTAMPS = {
     ("plugin/conclude.py", "now"),  # the date of a run, from which nothing is computed
     ("capture/sessions.py", "time"),  # watched for jumps, since the profiler dates events by it
     ("temporary.py", "time"),  # compared with the times of files, which come from that clock too
-    ("run_history/object_cache.py", "time"),  # the same
+    ("stores/objects.py", "time"),  # the same
     ("capture/blocks.py", "time_ns"),  # compared with the times in TensorFlow's traces
     ("fleet/fleet_store.py", "time"),  # the date of a look, compared with the dates of other traces
 }

@@ -20,8 +20,12 @@ def absent_project(store: HistoryStore, project: str) -> str:
     if project in projects:
         return ""
     if not projects:
-        return f"history {store.name}: it has no runs"
-    return f"history {store.name}: no run of project {project!r}; {nearest(project, projects)}"
+        return f"{store.name}: it has no runs"
+    known = and_more(projects, _NAMED)
+    return (
+        f"{store.name}: it has no run of project {project}{meant(project, projects)}; "
+        f"projects there: {known}"
+    )
 
 
 def why_none(

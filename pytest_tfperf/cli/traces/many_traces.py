@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pytest_tfperf.cli.console import styled_lines, write_out
 from pytest_tfperf.cli.output import FAILED, GOOD, UNKNOWN, USAGE, json_text, silence_libraries
 from pytest_tfperf.cli.phases import shown_progress
-from pytest_tfperf.errors import FleetError, TfperfError
+from pytest_tfperf.errors import StoreError, TfperfError
 from pytest_tfperf.quantities import RATIO, format_quantity
 from pytest_tfperf.report.run_text import TextLine
 from pytest_tfperf.results import Verdict
@@ -79,12 +79,12 @@ def refuse_urls(traces: Iterable[Path | str]) -> list[Path]:
     Return traces of this machine.
 
     Raises:
-        FleetError: If one is a URL.
+        StoreError: If one is a URL.
     """
     found = []
     for trace in traces:
         if isinstance(trace, str):
-            raise FleetError(f"{trace} is a URL: tfperf analyze --into STORE analyses traces there")
+            raise StoreError(f"{trace} is a URL: tfperf analyze --into STORE analyses traces there")
         found.append(trace)
     return found
 
@@ -92,9 +92,9 @@ def refuse_urls(traces: Iterable[Path | str]) -> list[Path]:
 def analyse_many(options: argparse.Namespace) -> int:
     """Analyse traces into a store, print what was found, and return the exit status."""
     if options.into is None:
-        raise FleetError("--executor and --shard need --into STORE")
+        raise StoreError("--executor and --shard need --into STORE")
     if options.output is not None or options.target_step_time is not None:
-        raise FleetError("--into goes with neither -o nor --target-step-time")
+        raise StoreError("--into goes with neither -o nor --target-step-time")
     silence_libraries()
     with _missing_packages():
         from pytest_tfperf.fleet.analyze import analyze_traces
@@ -120,7 +120,7 @@ def check_many(options: argparse.Namespace) -> int:
     from pytest_tfperf.fleet.limit_rules import read_rules
 
     if options.most < 1:
-        raise FleetError("--most must be at least 1")
+        raise StoreError("--most must be at least 1")
     silence_libraries()
     with _missing_packages():
         from pytest_tfperf.fleet.fleet_check import check_store

@@ -15,7 +15,7 @@ import pytest
 from helpers.fleets import different_traces, stored, tables_of, waiting_trace, write_traces
 from helpers.histories import bucket
 
-from pytest_tfperf.errors import FleetError
+from pytest_tfperf.errors import StoreError
 from pytest_tfperf.fleet import analyze_traces, trace_files
 from pytest_tfperf.fleet.executors import LocalProcesses
 from pytest_tfperf.fleet.fleet_store import FleetStore
@@ -164,7 +164,7 @@ class TestWithoutFingerprint:
             with pytest.MonkeyPatch.context() as patch:
                 if content is None:
                     patch.setattr(TraceFile, "read", lambda self: 1 / 0)
-                return analyze_traces(glob, store._address, executor=threads)
+                return analyze_traces(glob, store._objects.address, executor=threads)
 
         return store, analyse
 
@@ -243,7 +243,7 @@ def test_a_trace_that_costs_the_last_worker_has_its_error(tmp_path):
     glob, store = write_traces(tmp_path, {"a": waiting_trace(1), "killer": b""}), tmp_path / "store"
     with (
         Deadly(set(), ends=True) as workers,
-        pytest.raises(FleetError, match="the same command does the rest"),
+        pytest.raises(StoreError, match="the same command does the rest"),
     ):
         analyze_traces(glob, str(store), executor=workers)
     assert rows(store, "errors", "why") == [("4 workers died while analysing it",)]
@@ -257,7 +257,7 @@ def test_an_executor_that_ends_keeps_what_is_done(tmp_path):
                 raise BrokenProcessPool("it ended")
             return super().submit(fn, *args, **kwargs)
 
-    with Ended(1) as workers, pytest.raises(FleetError, match="the same command does the rest"):
+    with Ended(1) as workers, pytest.raises(StoreError, match="the same command does the rest"):
         analyze_traces(
             write_traces(tmp_path, different_traces(4)), str(tmp_path / "store"), executor=workers
         )

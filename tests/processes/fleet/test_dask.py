@@ -9,7 +9,7 @@ import pytest
 from helpers.fleets import different_traces, stored, tables_of, waiting_trace, write_traces
 
 from pytest_tfperf.cli.main import main
-from pytest_tfperf.errors import FleetError
+from pytest_tfperf.errors import StoreError
 from pytest_tfperf.fleet import analyze_traces, executors
 
 pytestmark = [
@@ -113,7 +113,7 @@ def test_a_scheduler_without_workers(tmp_path, monkeypatch):
     glob = write_traces(tmp_path, different_traces(1))
     with (
         LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1") as empty,
-        pytest.raises(FleetError, match="has had no worker for 1 s"),
+        pytest.raises(StoreError, match="has had no worker for 1 s"),
     ):
         analyze_traces(glob, str(tmp_path / "store"), executor=address(empty))
 
@@ -161,6 +161,6 @@ def test_a_cluster_that_loses_its_workers_for_good(cluster, tmp_path, monkeypatc
         if n_done == 5:
             cluster.scale(0)
 
-    with pytest.raises(FleetError, match="has had no worker for 2 s; what was analysed is stored"):
+    with pytest.raises(StoreError, match="has had no worker for 2 s; what was analysed is stored"):
         analyze_traces(glob, str(store), executor=address(cluster), progress=lose_all)
     assert 5 <= len(stored(store, "metrics")) < 60

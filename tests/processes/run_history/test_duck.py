@@ -4,9 +4,10 @@ import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
+import duckdb
 import pytest
 
-from pytest_tfperf.run_history.duck import connect, rows_as_parquet
+from pytest_tfperf.stores.tables import rows_as_parquet
 
 pytestmark = pytest.mark.full
 
@@ -20,7 +21,7 @@ def rows(number):
 def content_of(parquet, folder):
     file = folder / "rows.parquet"
     file.write_bytes(parquet)
-    with closing(connect()) as base:
+    with closing(duckdb.connect()) as base:
         found = base.execute("SELECT * FROM read_parquet($file)", {"file": str(file)}).fetchall()
     return [{"number": number, "text": text} for number, text in found]
 

@@ -7,9 +7,10 @@ from helpers.builders import LAPTOP, SERVER, check, profile, record_of
 from helpers.histories import KINDS, addresses, run_at, store_of
 
 from pytest_tfperf.baseline.store import machine_slug
+from pytest_tfperf.errors import StoreError
 from pytest_tfperf.run_history.opening import open_store
 from pytest_tfperf.run_history.rows import rows_of
-from pytest_tfperf.run_history.stores import HistoryError, Selection
+from pytest_tfperf.run_history.stores import Selection
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
 
@@ -40,7 +41,7 @@ def test_one_that_no_run_has_made_is_missing(address):
         ("postgresql", f": it has no tables; {first}"),
     ):
         store = open_store(address(kind))
-        with pytest.raises(HistoryError, match=f"^history .*{why}$"):
+        with pytest.raises(StoreError, match=f"^history .*{why}$"):
             store.refuse_missing()
         store_of(run_at(0), store=store)
         store.refuse_missing()
@@ -50,7 +51,7 @@ def test_one_that_no_run_has_made_is_missing(address):
 
 def test_a_file_is_no_store(tmp_path):
     (tmp_path / "run.json").write_text("{}")
-    with pytest.raises(HistoryError, match=r"run\.json: it is no folder$"):
+    with pytest.raises(StoreError, match=r"run\.json: it is no folder$"):
         open_store(str(tmp_path / "run.json")).refuse_missing()
 
 
@@ -141,14 +142,14 @@ class TestSql:
             "SELECT FROM WHERE",
             "",
         ):
-            with pytest.raises(HistoryError) as caught:
+            with pytest.raises(StoreError) as caught:
                 filled.sql(query, "demo")
             assert "\n" not in str(caught.value), query
             assert len(filled.rows(Selection(metrics=("step_time",)))) == 3, query
 
     def test_files_of_the_machine_cannot_be_read(self, address):
         store = store_of(run_at(0), store=open_store(address("folder")))
-        with pytest.raises(HistoryError, match="SQL: "):
+        with pytest.raises(StoreError, match="SQL: "):
             store.sql("SELECT * FROM read_text('/etc/passwd')", "demo")
 
 

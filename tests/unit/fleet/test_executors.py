@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from helpers.refusals import refusal
 
-from pytest_tfperf.errors import FleetError
+from pytest_tfperf.errors import StoreError
 from pytest_tfperf.fleet import executors
 
 
@@ -16,7 +16,7 @@ def opened(text):
 
 def test_what_is_no_executor_is_refused():
     for text in ["0", "-1", "many", "1025", "tcp://host:8786", ""]:
-        said = refusal(FleetError, opened, text)
+        said = refusal(StoreError, opened, text)
         assert "neither a number of processes nor dask://host:8786" in said, text
 
 
@@ -32,7 +32,7 @@ def test_an_executor_that_is_given_stays_open():
 def test_a_scheduler_that_is_not_there_is_named_soon(monkeypatch):
     monkeypatch.setattr(executors, "_CONNECT_S", 0.2)
     with (
-        pytest.raises(FleetError, match=r"no Dask scheduler answers at dask://127.0.0.1:9 within"),
+        pytest.raises(StoreError, match=r"no Dask scheduler answers at dask://127.0.0.1:9 within"),
         executors.opened("dask://127.0.0.1:9", 1, in_process=False),
     ):
         pass
@@ -58,7 +58,7 @@ def test_dask_may_be_without_workers_for_two_minutes(at):
     at(1120)
     cluster.check()
     at(1120.1)
-    with pytest.raises(FleetError) as error:
+    with pytest.raises(StoreError) as error:
         cluster.check()
     assert str(error.value) == (
         "the Dask scheduler at dask://host:8786 has had no worker for 120 s; what was analysed is "
@@ -80,5 +80,5 @@ def test_a_scheduler_that_does_not_answer_has_no_workers(at):
     at(120)
     cluster.check()
     at(121)
-    with pytest.raises(FleetError, match="has had no worker for 120 s"):
+    with pytest.raises(StoreError, match="has had no worker for 120 s"):
         cluster.check()

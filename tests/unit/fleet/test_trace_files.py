@@ -7,7 +7,7 @@ import pytest
 from helpers.fleets import different_traces, write_traces
 from helpers.refusals import refusal
 
-from pytest_tfperf.errors import FleetError
+from pytest_tfperf.errors import StoreError
 from pytest_tfperf.fleet.trace_files import (
     find_trace_files,
     of_shard,
@@ -51,7 +51,7 @@ def test_an_address_without_traces_is_refused_in_a_sentence():
         ("/none/such/*.pb", "no trace at /none/such/\\*.pb; give a trace, a folder, or a glob"),
         ("strange://user:secret@host/x", "strange://host/x cannot be listed: .*strange"),
     ]:
-        said = refusal(FleetError, find_trace_files, [url])
+        said = refusal(StoreError, find_trace_files, [url])
         assert re.search(why, said), url
         assert "secret" not in said, url
         assert "\n" not in said, url
@@ -68,7 +68,7 @@ def test_shards_have_each_trace_once_and_always_the_same(tmp_path):
 
 def test_other_shards_are_refused():
     for text in ["0/3", "4/3", "3", "1/0", "a/b", "1/2/3", "-1/2", ""]:
-        assert "is not of the form 3/64" in refusal(FleetError, parse_shard, text), text
+        assert "is not of the form 3/64" in refusal(StoreError, parse_shard, text), text
 
 
 def test_the_run_of_a_trace_is_its_folder_in_the_layout_of_xprof():

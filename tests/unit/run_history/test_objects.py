@@ -9,10 +9,11 @@ from helpers.builders import profile, record_of
 from helpers.histories import run_at, store_of
 
 from pytest_tfperf.cli.main import main
+from pytest_tfperf.errors import StoreError
 from pytest_tfperf.report.run_file import write_run
 from pytest_tfperf.run_history.opening import open_store
 from pytest_tfperf.run_history.rows import rows_of
-from pytest_tfperf.run_history.stores import HistoryError, Selection
+from pytest_tfperf.run_history.stores import Selection
 
 STEP_TIMES = Selection(project="demo", metrics=("step_time",))
 
@@ -89,14 +90,14 @@ def test_an_object_that_claims_too_many_rows_ends_with_an_error(store, tmp_path,
     duckdb.sql(query).project("* EXCLUDE range").write_parquet(
         str(good.with_name("many-x.parquet"))
     )
-    with pytest.raises(HistoryError, match="more than 1,000 rows; ask for fewer with --since"):
+    with pytest.raises(StoreError, match="more than 1,000 rows; ask for fewer with --since"):
         store.rows(Selection(project="demo"))
 
 
 def test_rows_of_a_version_to_come_are_refused(store, tmp_path):
     (tmp_path / "store" / "rows-2").mkdir()
     for call in (lambda: store.rows(STEP_TIMES), lambda: store.sql("SELECT 1", "demo")):
-        with pytest.raises(HistoryError, match=r"rows of format 2, .* upgrade pytest-tfperf"):
+        with pytest.raises(StoreError, match=r"rows of format 2, .* upgrade pytest-tfperf"):
             call()
 
 
@@ -106,13 +107,13 @@ def test_a_folder_whose_name_has_patterns(tmp_path):
 
 
 def test_a_store_that_cannot_be_written_keeps_what_it_has(store, tmp_path, monkeypatch):
-    from pytest_tfperf.run_history import objects as module
+    from pytest_tfperf.stores import objects as module
 
     def fails(path):
         raise FileNotFoundError(2, "No such file or directory", str(path))
 
     monkeypatch.setattr(module, "replacing", fails)
-    with pytest.raises(HistoryError, match="cannot be written: No such file"):
+    with pytest.raises(StoreError, match="cannot be written: No such file"):
         store.append(rows_of(run_at(5), "demo"))
     monkeypatch.undo()
     assert len(store.rows(STEP_TIMES)) == 2

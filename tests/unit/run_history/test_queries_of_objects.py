@@ -12,10 +12,11 @@ from helpers.builders import LAPTOP, SERVER
 from helpers.histories import run_at, store_of
 
 from pytest_tfperf.baseline.store import machine_slug
-from pytest_tfperf.run_history import duck
+from pytest_tfperf.errors import StoreError
 from pytest_tfperf.run_history.opening import open_store
 from pytest_tfperf.run_history.rows import rows_of
-from pytest_tfperf.run_history.stores import HistoryError, Selection
+from pytest_tfperf.run_history.stores import Selection
+from pytest_tfperf.stores import tables
 
 STEP_TIMES = Selection(project="demo", metrics=("step_time",))
 COUNT = "SELECT count(*) FROM runs WHERE metric = 'step_time'"
@@ -133,8 +134,8 @@ class TestReading:
         def fails(*_):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(duck, "TemporaryFolder", fails)
-        with pytest.raises(HistoryError, match=r"cannot be read: No space left on device$"):
+        monkeypatch.setattr(tables, "TemporaryFolder", fails)
+        with pytest.raises(StoreError, match=r"cannot be read: No space left on device$"):
             open_store(address).rows(STEP_TIMES)
 
     def test_remote_objects_are_fetched_once(self, tmp_path, monkeypatch, cache):
@@ -160,7 +161,7 @@ class TestReading:
         assert not list(cache.rglob("bad*"))
 
     def test_more_objects_than_in_one_query(self, address, monkeypatch):
-        monkeypatch.setattr(duck, "_AT_A_TIME", 2)
+        monkeypatch.setattr(tables, "_AT_A_TIME", 2)
         assert len(open_store(address).rows(STEP_TIMES)) == 3
 
     def test_a_renamed_project_has_its_rows(self, address):
@@ -178,7 +179,7 @@ class TestReading:
             "SELECT * FROM glob('{folder}/*')",
             "SELECT * FROM '{folder}/other.csv'",
         ):
-            with pytest.raises(HistoryError, match="SQL: Permission Error"):
+            with pytest.raises(StoreError, match="SQL: Permission Error"):
                 open_store(address).sql(query.format(folder=tmp_path), "demo")
 
 
@@ -225,7 +226,7 @@ class TestObjectsOfOthers:
 
     @pytest.mark.full
     def test_a_small_file_that_needs_much_memory_is_left_out(self, address, monkeypatch):
-        monkeypatch.setattr(duck, "MEMORY_MB", 100)
+        monkeypatch.setattr(tables, "MEMORY_MB", 100)
         query = (
             "SELECT * EXCLUDE range REPLACE (repeat('x', 300) AS why) "
             "FROM read_parquet('{good}'), range(20_000)"
@@ -239,7 +240,7 @@ class TestObjectsOfOthers:
 
     @pytest.mark.full
     def test_files_too_large_together_are_all_read(self, address, monkeypatch):
-        monkeypatch.setattr(duck, "MEMORY_MB", 100)
+        monkeypatch.setattr(tables, "MEMORY_MB", 100)
         for name in "abcdefgh":
             self.beside(
                 address,

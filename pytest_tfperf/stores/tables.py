@@ -12,18 +12,19 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import duckdb
 
-from pytest_tfperf.run_history.stores import HistoryError
+from pytest_tfperf.errors import StoreError
+from pytest_tfperf.stores import MOST_ROWS
 from pytest_tfperf.temporary import TemporaryFolder
+from pytest_tfperf.text import plain
 
-T = TypeVar("T")
 _OPTIONAL = {"value", "ratio", "ratio_low", "ratio_high", "modified", "step_skew"}
 """Columns that may be empty."""
 _ABSENT = {"VARCHAR": "''", "TIMESTAMP": "TIMESTAMP 'epoch'", "BOOLEAN": "false"}
@@ -36,13 +37,7 @@ _AT_A_TIME = 2048
 
 
 def rows_as_parquet(rows: Iterable[Mapping[str, Any]], types: Mapping[str, str]) -> bytes:
-    """
-    Return rows as the content of a Parquet file.
-
-    Args:
-        rows: The rows.
-        types: Type of each column in SQL.
-    """
+    """Return rows as the content of a Parquet file, whose columns have these types of SQL."""
     with tempfile.TemporaryDirectory(prefix="tfperf-") as folder, closing(_cursor()) as base:
         source, target = Path(folder) / "rows.json", Path(folder) / "rows.parquet"
         lines = (json.dumps(row, default=datetime.isoformat, allow_nan=False) for row in rows)
@@ -69,7 +64,7 @@ class TableOfFiles:
         projects: Project of each object, None where its rows name it.
 
     Raises:
-        HistoryError: If the temporary file cannot be written.
+        StoreError: If the temporary file cannot be written.
     """
 
     base: duckdb.DuckDBPyConnection
@@ -81,14 +76,14 @@ class TableOfFiles:
         self,
         files: Mapping[str, str],
         types: Mapping[str, str],
-        where: tuple[str, Mapping[str, Any]] = ("", {}),
+        where: tuple[str, Mapping[str, Any]],
         projects: Mapping[str, str | None] | None = None,
     ) -> None:
         self._files, self._where, self._projects = files, where, projects
         self._folder = TemporaryFolder()
         self._first = str(self._folder.path / "types.parquet")
         self._columns = ", ".join(self._column(*one) for one in types.items())
-        self.base = connect()
+        self.base = _connect()
         try:
             self._load(types)
         except BaseException:
@@ -111,14 +106,30 @@ class TableOfFiles:
             self._add([])  # so that no object is blamed for what this program does
         paths, self.unread = list(self._files), {}
         for first in range(0, len(paths), _AT_A_TIME):
-            self.unread |= without_damaged(paths[first : first + _AT_A_TIME], self._add)[1]
+            self._add_sound(paths[first : first + _AT_A_TIME])
         self.base.execute("DROP TABLE IF EXISTS new_rows")
         self.base.execute("USE stored")
 
-    def _add(self, paths: Sequence[str]) -> Sequence[str]:
+    def _add_sound(self, paths: Sequence[str]) -> None:
+        """
+        Add objects together; if that fails, each half of them, until a single one is left out.
+
+        So files that are too large together are read too.
+        """
+        try:
+            self._add(paths)
+        except duckdb.Error as error:
+            if len(paths) == 1:
+                self.unread[paths[0]] = f"{paths[0]} is left out: {first_line(error)}"
+                return
+            middle = len(paths) // 2
+            self._add_sound(paths[:middle])
+            self._add_sound(paths[middle:])
+
+    def _add(self, paths: Sequence[str]) -> None:
         """Add objects, or none of them if one cannot be read."""
         where, values = self._where
-        asked = {**values, "files": literal([self._first, *(self._files[one] for one in paths)])}
+        asked = {**values, "files": _literal([self._first, *(self._files[one] for one in paths)])}
         if self._projects is not None:
             asked["projects"] = [self._projects[path] for path in paths]
         try:
@@ -129,7 +140,6 @@ class TableOfFiles:
             self._read(where, asked)
         with _blaming_disk():
             self.base.execute("INSERT INTO stored.runs FROM new_rows")
-        return ()
 
     def _read(self, where: str, asked: Mapping[str, Any]) -> None:
         """
@@ -161,44 +171,34 @@ class TableOfFiles:
         return f"coalesce({known if is_known else ''}{name}, {_ABSENT.get(kind, '0')}) AS {name}"
 
 
+def rows_of_files(
+    files: Mapping[str, str], types: Mapping[str, str], where: tuple[str, Mapping[str, Any]]
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """
+    Return the rows of a `TableOfFiles`, whose texts control no terminal, and what is left out.
+
+    Raises:
+        StoreError: If there are too many rows, or the temporary file cannot be written.
+    """
+    text = functools.cache(plain)  # most rows repeat the texts of others
+    with closing(TableOfFiles(files, types, where)) as table:
+        rows = table.base.execute(f"SELECT * FROM runs LIMIT {MOST_ROWS + 1}").fetchall()  # noqa: S608  # our own names
+    if len(rows) > MOST_ROWS:
+        raise StoreError(f"more than {MOST_ROWS:,} rows in {len(files)} tables")
+    cells = ([text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    return [dict(zip(types, row, strict=True)) for row in cells], table.unread
+
+
 @contextmanager
 def _blaming_disk() -> Iterator[None]:
     """Tell errors of the temporary file from those of the objects."""
     try:
         yield
     except duckdb.Error as error:
-        raise HistoryError(f"a temporary file cannot be written: {first_line(error)}") from error
+        raise StoreError(f"a temporary file cannot be written: {first_line(error)}") from error
 
 
-def without_damaged(
-    paths: Sequence[str], read: Callable[[Sequence[str]], Sequence[T]]
-) -> tuple[list[T], dict[str, str]]:
-    """
-    Read files together; if that fails, each half of them, until a single one is left out.
-
-    So files that are too large together are read too.
-
-    Args:
-        paths: The files.
-        read: Reads some of them.
-
-    Returns:
-        What it read, and a sentence for each file that is left out.
-    """
-    if not paths:
-        return [], {}
-    try:
-        return list(read(paths)), {}
-    except duckdb.Error as error:
-        if len(paths) == 1:
-            return [], {paths[0]: f"{paths[0]} is left out: {first_line(error)}"}
-    middle = len(paths) // 2
-    first, first_unread = without_damaged(paths[:middle], read)
-    second, second_unread = without_damaged(paths[middle:], read)
-    return first + second, first_unread | second_unread
-
-
-def connect() -> duckdb.DuckDBPyConnection:
+def _connect() -> duckdb.DuckDBPyConnection:
     """Open a database of this process, with bounded memory and without extensions of others."""
     base = duckdb.connect(
         config={
@@ -219,7 +219,7 @@ def _cursor() -> duckdb.DuckDBPyConnection:
 @functools.cache
 def _database(process: int) -> duckdb.DuckDBPyConnection:  # noqa: ARG001  # its key
     """Return the database of a process; a fork of it cannot use its parent's."""
-    return connect()
+    return _connect()
 
 
 def _quiet(base: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
@@ -227,7 +227,7 @@ def _quiet(base: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     return base
 
 
-def literal(paths: Iterable[str]) -> list[str]:
+def _literal(paths: Iterable[str]) -> list[str]:
     """Return paths in which no character stands for others."""
     return [_PATTERN.sub(r"[\g<0>]", path) for path in paths]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.run_history import object_cache
-from pytest_tfperf.run_history.object_cache import IN_USE_S, LocalCopies
+from pytest_tfperf.stores import objects
+from pytest_tfperf.stores.objects import IN_USE_S, LocalCopies
 
 NAMES = ("a", "b", "c", "d")
 
@@ -34,7 +34,7 @@ def remote():
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(object_cache, "MOST_BYTES", 350)  # of objects of 100 bytes
+    monkeypatch.setattr(objects, "MOST_BYTES", 350)  # of objects of 100 bytes
     return tmp_path / "pytest-tfperf" / "objects"
 
 
@@ -65,7 +65,8 @@ def test_an_object_that_may_have_changed_is_fetched_anew(remote):
     copies.of(["a"])
     remote.objects["a"] = b"new"
     assert Path(copies.of(["a"])[0]).read_bytes() == b"a" * 100
-    assert Path(copies.of(["a"], anew=True)[0]).read_bytes() == b"new"
+    copies.forget(["a", "never fetched"])
+    assert Path(copies.of(["a"])[0]).read_bytes() == b"new"
 
 
 def test_the_copies_not_used_for_longest_are_removed_above_the_limit(remote, cache):
