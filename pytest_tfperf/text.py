@@ -158,7 +158,7 @@ def wrapped(text: str, width: int, deeper: int = 2) -> str:
 
 
 def _parts(line: str, width: int, deeper: int) -> list[str]:
-    if len(line) <= width:
+    if len(line) <= width or not line.strip():
         return [line]
     n = min(len(line) - len(line.lstrip()) + deeper, width // 2)
     # a label stays on the line of what it introduces, and a number beside its percent sign

@@ -9,7 +9,6 @@ from typing import Any
 
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import check_limits
-from pytest_tfperf.cli.console import styled_lines, write_out
 from pytest_tfperf.cli.output import (
     TRACES,
     add_command,
@@ -19,6 +18,7 @@ from pytest_tfperf.cli.output import (
     refuse,
     status_of,
 )
+from pytest_tfperf.cli.terminal import styled_lines, write_out
 from pytest_tfperf.cli.traces.many_traces import add_rules, check_many, refuse_urls
 from pytest_tfperf.cli.traces.trace_analysis import analyse_traces, report_errors
 from pytest_tfperf.errors import LimitError
@@ -131,7 +131,7 @@ def check_traces(paths: Sequence[Path], wanted: Wanted, verbose: int, as_json: b
     if as_json:
         print(profiles_json(profiles))
     elif profiles:
-        write_out(styled_lines(_check_lines(checks, len(profiles) > 1, verbose > 0)))
+        write_out(*styled_lines(_check_lines(checks, len(profiles) > 1, verbose > 0)))
     return report_errors(errors) or status_of(checks)
 
 

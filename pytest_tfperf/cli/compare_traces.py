@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from rich.console import Console, RenderableType
-from rich.text import Text
-
-from pytest_tfperf.cli.console import labelled
-from pytest_tfperf.cli.text_tables import number_table, profile_table
+from pytest_tfperf.cli.terminal import (
+    Line,
+    Screen,
+    labelled,
+    number_table,
+    profile_table,
+)
 from pytest_tfperf.report.comparison import (
     ComparedTrace,
     comparison_notes,
@@ -20,8 +22,8 @@ from pytest_tfperf.report.step_verdict import steps_title
 
 
 def comparison_view(
-    before: ComparedTrace, after: ComparedTrace, verbosity: int, console: Console
-) -> Iterator[RenderableType]:
+    before: ComparedTrace, after: ComparedTrace, verbosity: int, screen: Screen
+) -> Iterator[str | Line]:
     """
     Yield the metrics known in one or both traces, and what differs in the HLO.
 
@@ -29,22 +31,22 @@ def comparison_view(
         before: The first trace.
         after: The second trace.
         verbosity: Above 0 all rows of tables are shown.
-        console: The terminal.
+        screen: What the lines are for.
     """
     both = (("before:", before.profile), ("after:", after.profile))
     for label, profile in both:
-        yield Text(f"{label} {profile.name}: {steps_title(profile)}")
+        yield f"{label} {profile.name}: {steps_title(profile)}"
     names = {profile.name: Path(profile.name).name for _, profile in both}
     for note in comparison_notes(before, after):
         for name, short in names.items():
             note = note.replace(name, short)
-        yield labelled([("note:", note)])
+        yield from labelled([("note:", note)])
     rows = metric_rows(before.profile, after.profile)
     yield ""
-    yield from number_table(["metric", "before", "after", "ratio"], rows, console.width)
+    yield from number_table(["metric", "before", "after", "ratio"], rows, screen.width)
     for key, table in hlo_tables(before, after).items():
         yield ""
         if table.rows:
-            yield from profile_table(key, table, verbosity, console)
+            yield from profile_table(key, table, verbosity, screen)
         else:
-            yield Text(f"{table.title}: none")
+            yield f"{table.title}: none"

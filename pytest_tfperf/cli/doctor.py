@@ -8,13 +8,18 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import RenderableType
-from rich.text import Text
-
-from pytest_tfperf.cli.console import labelled, width, write_out
 from pytest_tfperf.cli.output import FAILED, GOOD, add_command, json_text, refuse
-from pytest_tfperf.cli.phases import shown_progress
-from pytest_tfperf.cli.text_tables import number_table
+from pytest_tfperf.cli.progress import shown_progress
+from pytest_tfperf.cli.terminal import (
+    Line,
+    Screen,
+    Span,
+    labelled,
+    line,
+    number_table,
+    this_screen,
+    write_out,
+)
 
 if TYPE_CHECKING:
     from pytest_tfperf.doctor.sections import Section
@@ -60,30 +65,28 @@ def _doctor(options: argparse.Namespace, rest: Sequence[str]) -> int:
                 progress.hide()
                 if len(found) > 1:
                     write_out("")
-                write_out(*section_view(section))
+                write_out(*section_view(section, this_screen()))
                 sys.stdout.flush()
     if options.json:
         print(json_text(sections_json(found)))
     return FAILED if any(section.failed for section in found) else GOOD
 
 
-def section_view(section: Section) -> Iterator[RenderableType]:
+def section_view(section: Section, screen: Screen) -> Iterator[str | Line]:
     """Yield a section: its title, rows, lines and advice."""
-    yield Text(section.title, style="bold")
+    yield line((section.title, "bold"))
     if section.titles:
-        yield from number_table(section.titles, section.rows, width())
-    else:
-        yield labelled([(f"{_INDENT}{name} ", _answer(value)) for name, value in section.rows])
-    for line in section.lines:
-        yield Text(f"{_INDENT}{line}")
+        yield from number_table(section.titles, section.rows, screen.width)
+    elif section.rows:
+        yield from labelled([(f"{_INDENT}{name} ", _answer(value)) for name, value in section.rows])
+    yield from (f"{_INDENT}{text}" for text in section.lines)
     for advice in section.advice:
-        yield Text.assemble((f"{_INDENT}try: ", "bold yellow"), advice)
+        yield line((f"{_INDENT}try: ", "bold yellow"), advice)
 
 
-def _answer(text: str) -> Text:
+def _answer(text: str) -> Span:
     """Return the answer of a check, coloured."""
-    style = {"FAILED": "bold red", "ok": "green"}.get(text.partition(":")[0], "")
-    return Text(text, style=style)
+    return text, {"FAILED": "bold red", "ok": "green"}.get(text.partition(":")[0], "")
 
 
 def _number_above_zero(text: str) -> float:

@@ -7,12 +7,8 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
-from rich.console import RenderableType
-from rich.text import Text
-
-from pytest_tfperf.cli.console import labelled, width, write_out
 from pytest_tfperf.cli.output import GOOD, add_command, json_text, refuse
-from pytest_tfperf.cli.text_tables import laid_out
+from pytest_tfperf.cli.terminal import Line, labelled, laid_out, line, this_screen, write_out
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.gates import ANY, MOVED, NEVER, RISE, WORSE, gate_of
 from pytest_tfperf.metric_evidence import EVIDENCE
@@ -72,7 +68,7 @@ def _metrics(options: argparse.Namespace, rest: Sequence[str]) -> int:
     if options.json:
         print(json_text({"format": FORMAT, "metrics": [_metric_json(one) for one in chosen]}))
     elif options.name is None:
-        write_out(*_list_view(chosen), "", Text(f"{_GATE}\n{_CUSTOM}", style="dim"))
+        write_out(*_list_view(chosen), "", line((f"{_GATE}\n{_CUSTOM}", "dim")))
     else:
         write_out(*_metric_view(chosen[0]))
     return GOOD
@@ -102,7 +98,7 @@ def _metric_json(metric: Metric) -> Json:
     return {**builtin(metric), "fails": fails, "evidence": EVIDENCE[metric.name].known_from}
 
 
-def _list_view(metrics: Sequence[Metric]) -> Iterator[RenderableType]:
+def _list_view(metrics: Sequence[Metric]) -> Iterator[str | Line]:
     titles = ("metric", "unit", "meaning", "scope", "gate")
     rows = [
         (
@@ -114,18 +110,18 @@ def _list_view(metrics: Sequence[Metric]) -> Iterator[RenderableType]:
         )
         for metric in metrics
     ]
-    return laid_out(TextTable(titles, rows, [False] * len(titles)), width())
+    return laid_out(TextTable(titles, rows, [False] * len(titles)), this_screen().width)
 
 
-def _metric_view(metric: Metric) -> Iterator[RenderableType]:
+def _metric_view(metric: Metric) -> Iterator[str | Line]:
     gate, flag = gate_of(metric), metric.name.replace("_", "-")
     relation = "min" if metric.better == "higher" else "max"
     example = _EXAMPLES[metric.unit]
     written = example if metric.unit in (COUNT, RATE, FLOP) else f'"{example}"'
     unless = f", unless {gate.unless} changed too" if gate.unless else ""
     beyond = f" of more than {bounds}" if (bounds := gate.bounds("and")) else ""
-    yield Text.assemble((metric.name, "bold"), f": {metric.meaning}")
-    yield labelled(
+    yield line((metric.name, "bold"), f": {metric.meaning}")
+    yield from labelled(
         [
             ("  unit:", _UNITS.get(metric.unit, metric.unit)),
             ("  better:", metric.better or "neither higher nor lower"),

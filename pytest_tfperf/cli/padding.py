@@ -6,11 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console, RenderableType
-from rich.text import Text
-
-from pytest_tfperf.cli.console import labelled
-from pytest_tfperf.cli.text_tables import laid_out, profile_table
+from pytest_tfperf.cli.terminal import Line, Screen, labelled, laid_out, line, profile_table
 from pytest_tfperf.errors import LayoutError, TraceError
 from pytest_tfperf.facts.executions import find_xla_use, programs_of
 from pytest_tfperf.facts.steps import find_steps
@@ -95,19 +91,19 @@ def padding_profile(path: Path, tpu: str | None, verbose: bool) -> Profile:
         raise TraceError(f"{path}: an instruction does not fit its operands: {error!r}") from error
 
 
-def padding_view(profile: Profile, verbosity: int, console: Console) -> Iterator[RenderableType]:
+def padding_view(profile: Profile, verbosity: int, screen: Screen) -> Iterator[str | Line]:
     """
     Yield the overheads with their origins, the tables and the advice.
 
     Args:
         profile: Profile from `padding_profile`.
         verbosity: Above 0 all rows of the tables are shown.
-        console: The terminal.
+        screen: What the lines are for.
     """
     values = profile.metrics.items()
-    yield Text(profile.name, style="bold")
+    yield line((profile.name, "bold"))
     for note in profile.notes:
-        yield labelled([("note:", note)])
+        yield from labelled([("note:", note)])
     yield ""
     known = [
         (name, _number(name, value), _origin(value))
@@ -115,17 +111,17 @@ def padding_view(profile: Profile, verbosity: int, console: Console) -> Iterator
         if value.number is not None
     ]
     if known:
-        yield from laid_out(TextTable(("metric", "value", ""), known, _NUMBERS), console.width)
+        yield from laid_out(TextTable(("metric", "value", ""), known, _NUMBERS), screen.width)
     for name, value in values:
         if value.number is None:
-            yield Text(f"{name} is unknown: {value.why}")
+            yield f"{name} is unknown: {value.why}"
     for key, table in profile.tables.items():
         yield ""
-        yield from profile_table(key, table, verbosity, console)
+        yield from profile_table(key, table, verbosity, screen)
     if profile.advice:
         yield ""
     for advice in profile.advice:
-        yield Text(f"{advice.what} ({advice.because})")
+        yield f"{advice.what} ({advice.because})"
 
 
 def _is_text(path: Path) -> bool:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.cells import cell_len
-from rich.console import Console, RenderableType
-from rich.text import Text
-
-from pytest_tfperf.cli.console import labelled
-from pytest_tfperf.cli.text_tables import TIMELINES, number_table, profile_table
+from pytest_tfperf.cli.terminal import (
+    TIMELINES,
+    Line,
+    Screen,
+    Span,
+    labelled,
+    line,
+    number_table,
+    profile_table,
+)
 from pytest_tfperf.metrics.multi_host import AnalysedTrace
 from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.report.step_verdict import (
@@ -40,50 +44,46 @@ _COLOURS = {
 _FEW_ADVICE = 3
 
 
-def profile_view(
-    analysed: AnalysedTrace, verbosity: int, console: Console
-) -> Iterator[RenderableType]:
+def profile_view(analysed: AnalysedTrace, verbosity: int, screen: Screen) -> Iterator[str | Line]:
     """
     Yield what is shown of a trace.
 
     Args:
         analysed: The analysed trace.
         verbosity: 0 for the first screen, 1 for all tables, 2 for all their rows.
-        console: The terminal.
+        screen: What the lines are for.
     """
     profile = analysed.profile
-    yield from _first_screen(analysed, verbosity, console)
+    yield from _first_screen(analysed, verbosity, screen)
     if not verbosity:
-        yield Text(_hidden(profile), style="dim")
+        yield line((_hidden(profile), "dim"))
         return
-    yield from _parts_and_metrics(profile, console)
+    yield from _parts_and_metrics(profile, screen)
     for key, table in profile.tables.items():
         if key in TIMELINES and verbosity < 2:
             continue
         yield ""
-        yield from profile_table(key, table, verbosity, console)
+        yield from profile_table(key, table, verbosity, screen)
     yield from _reasons(profile)
 
 
-def _first_screen(
-    analysed: AnalysedTrace, verbosity: int, console: Console
-) -> Iterator[RenderableType]:
+def _first_screen(analysed: AnalysedTrace, verbosity: int, screen: Screen) -> Iterator[str | Line]:
     profile = analysed.profile
     facts = (analysed.framework, analysed.devices, steps_title(profile), _dropped(profile))
-    yield Text.assemble((profile.name, "bold"), f": {', '.join(filter(None, facts))}")
+    yield line((profile.name, "bold"), f": {', '.join(filter(None, facts))}")
     if parts := parts_of(profile):
-        yield _bar(parts, console)
-        yield _legend(parts, console)
+        yield _bar(parts, screen)
+        yield _legend(parts, screen)
     sentence = verdict(profile, analysed.devices)
-    yield Text.assemble(("Verdict: ", "bold"), (sentence, "bold yellow"))
+    yield line(("Verdict: ", "bold"), (sentence, "bold yellow"))
     yield from _advice(profile.advice, verbosity)
     if figures := key_figures(profile):
-        yield Text(f"Key figures: {' · '.join(figures)}")
+        yield f"Key figures: {' · '.join(figures)}"
     place, ops = top_ops(profile)
     if ops:
-        yield Text(f"Top ops of {place}: {', '.join(ops)}")
+        yield f"Top ops of {place}: {', '.join(ops)}"
     for note in profile.notes:
-        yield labelled([("note:", note)])
+        yield from labelled([("note:", note)])
 
 
 def _dropped(profile: Profile) -> str:
@@ -91,49 +91,46 @@ def _dropped(profile: Profile) -> str:
     return f"{plural(n_dropped, 'other event')} dropped" if n_dropped else ""
 
 
-def _bar(parts: Sequence[Part], console: Console) -> Text:
+def _bar(parts: Sequence[Part], screen: Screen) -> Line:
     """Draw the parts of the mean step side by side."""
-    n_cells = min(_BAR_WIDTH, console.width)
+    n_cells = min(_BAR_WIDTH, screen.width)
     whole = sum(part.share for part in parts)
     exact = [part.share / whole * n_cells for part in parts]
     lengths = [int(cells) for cells in exact]
     by_rest = sorted(range(len(parts)), key=lambda n: lengths[n] - exact[n])
     for n in by_rest[: n_cells - sum(lengths)]:
         lengths[n] += 1
-    bar = Text(no_wrap=True)
-    for n, (part, length) in enumerate(zip(parts, lengths, strict=True)):
-        bar.append(_glyph(n, console) * length, style=_COLOURS[part.key])
-    return bar
+    glyphs = zip(_glyphs(parts, screen), lengths, strict=True)
+    return line(*((glyph * length, style) for (glyph, style), length in glyphs), deeper=None)
 
 
-def _legend(parts: Sequence[Part], console: Console) -> Text:
+def _legend(parts: Sequence[Part], screen: Screen) -> Line:
     """Name the parts of the bar with their shares; a line ends between two parts."""
-    legend, used = Text(), 0
-    for n, part in enumerate(parts):
+    legend: list[str | Span] = []
+    used = 0
+    for glyph, part in zip(_glyphs(parts, screen), parts, strict=True):
         named = f" {part.title} {format_quantity(part.share, '0..1')}"
-        gap = "" if not n else "  " if used + cell_len(named) + 3 <= console.width else "\n"
-        used = (0 if gap == "\n" else used + len(gap)) + 1 + cell_len(named)
-        legend.append(gap)
-        legend.append(_glyph(n, console), style=_COLOURS[part.key])
-        legend.append(named)
-    return legend
+        gap = "" if not legend else "  " if used + len(named) + 3 <= screen.width else "\n"
+        used = (0 if gap == "\n" else used + len(gap)) + 1 + len(named)
+        legend += [gap, glyph, named]
+    return line(*legend, deeper=None)
 
 
-def _glyph(n: int, console: Console) -> str:
-    """Return the mark of the n-th largest part, so that parts differ without colours too."""
-    glyphs = _ASCII_GLYPHS if console.options.ascii_only else _GLYPHS
-    return glyphs[min(n, len(glyphs) - 1)]
+def _glyphs(parts: Sequence[Part], screen: Screen) -> list[Span]:
+    """Return the marks of the parts, which differ without colours too."""
+    glyphs = _ASCII_GLYPHS if screen.ascii_only else _GLYPHS
+    return [(glyphs[min(n, len(glyphs) - 1)], _COLOURS[part.key]) for n, part in enumerate(parts)]
 
 
-def _advice(advice: Sequence[Advice], verbosity: int) -> Iterator[RenderableType]:
+def _advice(advice: Sequence[Advice], verbosity: int) -> Iterator[str | Line]:
     if not advice:
-        yield Text("No advice: nothing exceeds its threshold.")
+        yield "No advice: nothing exceeds its threshold."
         return
     kept = advice if verbosity else advice[:_FEW_ADVICE]
-    yield Text("What to do, by the time that it saves at most:")
-    yield labelled([(f"  {n}.", _advised(one, verbosity)) for n, one in enumerate(kept, 1)])
+    yield "What to do, by the time that it saves at most:"
+    yield from labelled([(f"  {n}.", _advised(one, verbosity)) for n, one in enumerate(kept, 1)])
     if len(kept) < len(advice):
-        yield Text(f"  and {len(advice) - len(kept)} more (-v shows all)", style="dim")
+        yield line((f"  and {len(advice) - len(kept)} more (-v shows all)", "dim"))
 
 
 def _advised(advice: Advice, verbosity: int) -> str:
@@ -152,7 +149,7 @@ def _hidden(profile: Profile) -> str:
     return f"-v shows {shown_too}{unknown if n_unknown else ''}."
 
 
-def _parts_and_metrics(profile: Profile, console: Console) -> Iterator[RenderableType]:
+def _parts_and_metrics(profile: Profile, screen: Screen) -> Iterator[str | Line]:
     """Yield the tables of parts and of known metrics."""
     parts = parts_of(profile)
     rows = [
@@ -163,7 +160,7 @@ def _parts_and_metrics(profile: Profile, console: Console) -> Iterator[Renderabl
         mean_s = sum(step.period_s for step in profile.steps) / len(profile.steps)
         yield ""
         whole = ("step", format_quantity(mean_s, "s"), "100 %")
-        yield from number_table(["part of a step", "mean", "share"], [*rows, whole], console.width)
+        yield from number_table(["part of a step", "mean", "share"], [*rows, whole], screen.width)
     known = [
         (name, format_quantity(value.number, profile.registry[name].unit))
         for name, value in profile.metrics.items()
@@ -171,10 +168,10 @@ def _parts_and_metrics(profile: Profile, console: Console) -> Iterator[Renderabl
     ]
     if known:
         yield ""
-        yield from number_table(["metric", "value"], known, console.width)
+        yield from number_table(["metric", "value"], known, screen.width)
 
 
-def _reasons(profile: Profile) -> Iterator[RenderableType]:
+def _reasons(profile: Profile) -> Iterator[str | Line]:
     """Yield causes and advice of metrics, and the reasons for unknown ones."""
     values = profile.metrics.items()
     causes = [
@@ -190,4 +187,4 @@ def _reasons(profile: Profile) -> Iterator[RenderableType]:
         if rows:
             yield ""
             for row in rows:
-                yield Text(" ".join(row))
+                yield " ".join(row)

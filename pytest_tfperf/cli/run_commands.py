@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.baseline.store import entry_key
-from pytest_tfperf.cli.console import new_console, styled_lines, width, write_out
 from pytest_tfperf.cli.file_kinds import refuse_trace
 from pytest_tfperf.cli.history.project_settings import project_settings
 from pytest_tfperf.cli.output import (
@@ -26,9 +24,10 @@ from pytest_tfperf.cli.output import (
     status_of,
     write_page,
 )
+from pytest_tfperf.cli.terminal import styled_lines, this_screen, write_out
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.report.run_file import find_last_run, read_run, write_run
-from pytest_tfperf.report.run_text import render, shows_unicode
+from pytest_tfperf.report.run_text import render
 from pytest_tfperf.runs import Run
 from pytest_tfperf.text import for_terminal, plural
 
@@ -184,9 +183,9 @@ def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
     else:
         if options.last:
             write_out(_described(run))
-        ascii_only = not shows_unicode(sys.stdout.encoding)
-        lines = render(run, width(), options.verbose, ascii_only=ascii_only)
-        write_out(styled_lines(lines))
+        screen = this_screen()
+        lines = render(run, screen.width, options.verbose, ascii_only=screen.ascii_only)
+        write_out(*styled_lines(lines))
     return status_of(check for test in run.tests for check in test.checks)
 
 
@@ -293,7 +292,7 @@ def _compare(options: argparse.Namespace, rest: Sequence[str]) -> int:
     if options.json:
         print(json_text(compared_json(before, after)))
     else:
-        write_out(*comparison_view(before, after, options.verbose, new_console()))
+        write_out(*comparison_view(before, after, options.verbose, this_screen()))
     return GOOD
 
 
@@ -308,6 +307,6 @@ def _compare_runs(options: argparse.Namespace) -> int:
     if options.json:
         print(json_text(compared_runs_json(before, after, compared)))
     else:
-        verbose = options.verbose > 0
-        write_out(styled_lines(render_compared_runs(before, after, compared, width(), verbose)))
+        columns, verbose = this_screen().width, options.verbose > 0
+        write_out(*styled_lines(render_compared_runs(before, after, compared, columns, verbose)))
     return status_of(check for test in compared.tests for check in test.checks)

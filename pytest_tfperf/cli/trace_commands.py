@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.cli.console import new_console, write_out
 from pytest_tfperf.cli.file_kinds import refuse_run_file
 from pytest_tfperf.cli.output import (
     GOOD,
@@ -23,6 +22,7 @@ from pytest_tfperf.cli.output import (
     refuse_other_ending,
     write_page,
 )
+from pytest_tfperf.cli.terminal import this_screen, write_out
 from pytest_tfperf.cli.traces.many_traces import add_many, analyse_many, refuse_urls
 from pytest_tfperf.cli.traces.trace_analysis import analyse_traces, report_errors
 from pytest_tfperf.errors import ExportError, LimitError
@@ -161,9 +161,9 @@ def _analyze(options: argparse.Namespace, rest: Sequence[str]) -> int:
     elif analysed:
         from pytest_tfperf.cli.profile_view import profile_view  # numpy
 
-        console = new_console()
+        screen = this_screen()
         for n, one in enumerate(analysed):
-            write_out(*([""] if n else []), *profile_view(one, options.verbose, console))
+            write_out(*([""] if n else []), *profile_view(one, options.verbose, screen))
     return report_errors(errors) or GOOD
 
 
@@ -211,7 +211,7 @@ def _padding(options: argparse.Namespace, rest: Sequence[str]) -> int:
     if options.json:
         print(profiles_json([profile]))
     else:
-        write_out(*padding_view(profile, options.verbose, new_console()))
+        write_out(*padding_view(profile, options.verbose, this_screen()))
     return UNKNOWN if profile.value("padding_overhead").number is None else GOOD
 
 

@@ -9,7 +9,7 @@ import pytest
 import pytest_tfperf
 
 pytestmark = pytest.mark.usefixtures("processes")
-HEAVY = {"tensorflow", "keras", "numpy", "jinja2", "tabulate", "filelock", "rich"}
+HEAVY = {"tensorflow", "keras", "numpy", "jinja2", "tabulate", "filelock"}
 LIGHT = {
     f"pytest_tfperf.{name}"
     for name in (

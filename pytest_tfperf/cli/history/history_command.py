@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.cli.console import width, write_out
 from pytest_tfperf.cli.history.project_settings import project_settings
 from pytest_tfperf.cli.history.trend_tables import cell, overview, table_of_runs
 from pytest_tfperf.cli.output import (
@@ -21,7 +20,7 @@ from pytest_tfperf.cli.output import (
     silence_libraries,
     write_page,
 )
-from pytest_tfperf.cli.text_tables import laid_out
+from pytest_tfperf.cli.terminal import laid_out, width, write_out
 from pytest_tfperf.report.text_table import TextTable
 from pytest_tfperf.text import for_terminal, one_line, plural
 

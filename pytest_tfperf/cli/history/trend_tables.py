@@ -6,11 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import RenderableType
-from rich.text import Text
-
-from pytest_tfperf.cli.console import width
-from pytest_tfperf.cli.text_tables import laid_out
+from pytest_tfperf.cli.terminal import Line, laid_out, line, width
 from pytest_tfperf.report.run_text import levels_of, sparkline
 from pytest_tfperf.report.text_table import TextTable
 from pytest_tfperf.text import one_line, plain
@@ -26,7 +22,7 @@ def cell(text: str) -> str:
     return plain(one_line(text))
 
 
-def overview(trends: Sequence[SeriesTrend]) -> Iterator[RenderableType]:
+def overview(trends: Sequence[SeriesTrend]) -> Iterator[str | Line]:
     """Lay out a line for each series."""
     levels = levels_of(sys.stdout.encoding)
     rows = [
@@ -44,11 +40,11 @@ def overview(trends: Sequence[SeriesTrend]) -> Iterator[RenderableType]:
     yield from laid_out(TextTable(titles, rows, [False, False, True, True, False, False]), width())
 
 
-def table_of_runs(trend: SeriesTrend, every: bool) -> Iterator[RenderableType]:
+def table_of_runs(trend: SeriesTrend, every: bool) -> Iterator[str | Line]:
     """Lay out the runs of a series, the latest last, below what is said of all of them."""
-    yield Text(f"{cell(trend.series.name)}: {cell(trend.facts)}", style="bold")
+    yield line((f"{cell(trend.series.name)}: {cell(trend.facts)}", "bold"))
     for sentence in trend.sentences():
-        yield Text(cell(sentence))
+        yield cell(sentence)
     rows = trend.series.rows
     first = 0 if every else max(len(rows) - _SHOWN, 0)
     cells = [
@@ -65,4 +61,4 @@ def table_of_runs(trend: SeriesTrend, every: bool) -> Iterator[RenderableType]:
     titles = ["end of run (UTC)", "commit", cell(rows[-1].metric), "verdict", "counts"]
     yield from laid_out(TextTable(titles, cells, [False, False, True, False, False]), width())
     if first:
-        yield Text(f"and {first} before them (-v shows all)", style="dim")
+        yield line((f"and {first} before them (-v shows all)", "dim"))

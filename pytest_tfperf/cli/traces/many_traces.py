@@ -13,10 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.console import styled_lines, write_out
 from pytest_tfperf.cli.output import FAILED, GOOD, UNKNOWN, USAGE, json_text, silence_libraries
-from pytest_tfperf.cli.phases import shown_progress
-from pytest_tfperf.errors import StoreError, TfperfError
+from pytest_tfperf.cli.progress import shown_progress
+from pytest_tfperf.cli.terminal import styled_lines, write_out
+from pytest_tfperf.errors import FleetError, TfperfError
 from pytest_tfperf.quantities import RATIO, format_quantity
 from pytest_tfperf.report.run_text import TextLine
 from pytest_tfperf.results import Verdict
@@ -110,7 +110,7 @@ def analyse_many(options: argparse.Namespace) -> int:
     if options.json:
         print(json_text({"format": _FORMAT, **asdict(summary)}))
     else:
-        write_out(styled_lines(_summary_lines(summary, options.verbose > 0)))
+        write_out(*styled_lines(_summary_lines(summary, options.verbose > 0)))
     _print_few([f"{_from_here(name)}: {why}" for name, why in summary.errors], _MOST_ERRORS)
     return USAGE if summary.errors else GOOD
 
@@ -135,7 +135,7 @@ def check_many(options: argparse.Namespace) -> int:
         traces = [trace.to_json() for trace in found.traces]
         print(json_text({"format": _FORMAT, "traces": traces}))
     else:
-        write_out(styled_lines(_check_lines(found, options.most)))
+        write_out(*styled_lines(_check_lines(found, options.most)))
     if found.of(Verdict.FAIL):
         return FAILED
     is_sure = not found.of(Verdict.UNKNOWN) and not found.unread

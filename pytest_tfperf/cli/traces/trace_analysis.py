@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli.file_kinds import refuse_run_file
 from pytest_tfperf.cli.output import GOOD, USAGE
-from pytest_tfperf.cli.phases import shown_progress
+from pytest_tfperf.cli.progress import shown_progress
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.text import for_terminal, plural
 

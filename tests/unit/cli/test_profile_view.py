@@ -23,9 +23,9 @@ def of_a_step(tables=None, advice=(), n_steps=1, **more):
 
 
 def shown(of, verbosity=0, width=1_000_000, encoding="utf-8", **fields):
-    console = screen(width, encoding)
+    to = screen(width, encoding)
     analysed = AnalysedTrace(profile=of, step_time=NO_TIME, **fields)
-    return text_of(profile_view(analysed, verbosity, console), console)
+    return text_of(profile_view(analysed, verbosity, to), to)
 
 
 def advised(n):

@@ -5,7 +5,7 @@ from textwrap import dedent
 import pytest
 from helpers.screen import screen, text_of
 
-from pytest_tfperf.cli.text_tables import laid_out, profile_table
+from pytest_tfperf.cli.terminal import laid_out, profile_table
 from pytest_tfperf.report.text_table import TextTable
 from pytest_tfperf.values import Column, Table
 
@@ -41,8 +41,8 @@ def lines_of(cells, width):
 
 
 def shown(key, table, verbosity=0, width=1_000_000, encoding="utf-8"):
-    console = screen(width, encoding)
-    return text_of(profile_table(key, table, verbosity, console), console)
+    to = screen(width, encoding)
+    return text_of(profile_table(key, table, verbosity, to), to)
 
 
 def test_a_file_holds_every_cell_on_its_line():

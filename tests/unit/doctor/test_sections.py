@@ -32,7 +32,7 @@ BAD = replace(GOOD, name="device plane", passed=False, found="none", advice="ask
 
 
 def lines_of(section):
-    return text_of(section_view(section), screen())
+    return text_of(section_view(section, screen()), screen())
 
 
 def turns(pinned, step_s=0.005, off=1.0, n=64):

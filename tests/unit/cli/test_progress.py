@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pytest_tfperf.cli.phases import shown_progress
+from pytest_tfperf.cli.progress import shown_progress
 
 
 class Terminal(io.StringIO):

@@ -3,12 +3,17 @@
 import io
 
 import pytest
-from rich.text import Text
 
-from pytest_tfperf.cli.console import labelled, new_console, styled_lines, write_out
+from pytest_tfperf.cli.terminal import (
+    Screen,
+    has_colours,
+    labelled,
+    line,
+    shown,
+    styled_lines,
+    write_out,
+)
 from pytest_tfperf.report.run_text import TextLine
-
-ESCAPE = "\x1b["
 
 
 class Terminal(io.StringIO):
@@ -42,39 +47,45 @@ def test_colours_are_those_that_the_environment_asks_for(monkeypatch):
         with monkeypatch.context() as patch:
             for name, text in settings.items():
                 patch.setenv(name, text)
-            new_console(written).print(Text("red", style="bold red"))
-        assert (ESCAPE in written.getvalue()) is coloured, (stream, settings)
-        assert "red" in written.getvalue(), (stream, settings)
+            assert has_colours(written) is coloured, (stream, settings)
+
+
+def test_a_line_has_its_styles_wherever_it_wraps():
+    styled = line(("trace name", "bold"), ": a ", ("long b", "bold yellow"), deeper=2)
+    assert shown([styled], Screen(9, has_colours=True)) == (
+        "\x1b[1mtrace\x1b[0m\n  \x1b[1mname\x1b[0m: a\n  \x1b[1;33mlong b\x1b[0m\n"
+    )
+    assert shown([styled], Screen(9)) == "trace\n  name: a\n  long b\n"
 
 
 def test_lines_of_a_run_have_their_colours(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    write_out(styled_lines([TextLine("good", "green"), TextLine("plain")]))
+    write_out(*styled_lines([TextLine("good", "green"), TextLine("plain")]))
     assert capsys.readouterr().out == "\x1b[32mgood\x1b[0m\nplain\n"
 
 
 def test_lines_wrap_at_the_width_of_the_terminal(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "20")
-    write_out(styled_lines([TextLine("FAIL  test: as long as it is", "red", 6)]))
+    write_out(*styled_lines([TextLine("FAIL  test: as long as it is", "red", 6)]))
     assert capsys.readouterr().out == "FAIL  test: as long\n      as it is\n"
 
 
 def test_a_name_that_is_longer_than_the_terminal_is_whole(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "20")
     name = "test_model.py::test_step[a-long-parameter]"
-    write_out(styled_lines([TextLine(f"FAIL  {name}: slow", "red", 6)]))
+    write_out(*styled_lines([TextLine(f"FAIL  {name}: slow", "red", 6)]))
     assert capsys.readouterr().out == f"FAIL  {name}:\n      slow\n"
 
 
 def test_a_file_has_whole_lines(monkeypatch, capsys):
     monkeypatch.delenv("COLUMNS")
-    write_out(Text("word " * 500), labelled([("note:", "word " * 500), ("n", "")]))
+    write_out("word " * 500, *labelled([("note:", "word " * 500), ("n", "")]))
     first, second, third = capsys.readouterr().out.splitlines()
     assert (first, second) == (("word " * 500).rstrip(), ("note: " + "word " * 500).rstrip())
     assert third == "n"
 
 
-def test_wide_characters_wrap(monkeypatch, capsys):
+def test_wide_characters_are_whole(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "20")
-    write_out(labelled([("注:", "畳み込み" * 6)]), styled_lines([TextLine("畳み込み" * 6)]))
+    write_out(*labelled([("注:", "畳み込み" * 6)]), *styled_lines([TextLine("畳み込み" * 6)]))
     assert "".join(capsys.readouterr().out.split()) == "注:" + "畳み込み" * 12
