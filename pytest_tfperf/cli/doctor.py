@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.cli.output import FAILED, GOOD, add_command, json_text, refuse
+from pytest_tfperf.cli.common import FAILED, GOOD, add_command, json_text, refuse
 from pytest_tfperf.cli.progress import shown_progress
 from pytest_tfperf.cli.terminal import (
     Line,

@@ -1,4 +1,4 @@
-"""The command `tfperf`."""
+"""The command `tfperf`, and its completion in shells."""
 
 from __future__ import annotations
 
@@ -8,29 +8,32 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 from pytest_tfperf import __version__
-from pytest_tfperf.cli.output import GOOD, USAGE
+from pytest_tfperf.cli.common import GOOD, USAGE, add_command, path_or_url, refuse
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.metric_registry import nearest
+from pytest_tfperf.metric_registry import METRICS, nearest
 from pytest_tfperf.text import for_terminal
 
 INTERRUPTED = 130  # exit status of shells after SIGINT
+_SHELLS = ("bash", "zsh", "tcsh")
 COMMANDS = {
     "analyze": "trace_commands",
     "padding": "trace_commands",
     "export": "trace_commands",
-    "check": "check_command",
-    "capture": "capture_command",
+    "check": "check",
+    "capture": "capture",
     "show": "run_commands",
     "report": "run_commands",
-    "compare": "run_commands",
     "accept": "run_commands",
-    "bisect": "bisect_command",
+    "bisect": "run_commands",
+    "compare": "compare",
     "history": "history.history_command",
-    "metrics": "metric_list",
+    "metrics": "metrics",
     "doctor": "doctor",
-    "completion": "shell_completion",
+    "completion": "main",
 }
 """The module of each command, which is imported for it alone."""
 
@@ -79,6 +82,48 @@ def command_parser(module: str | None = None) -> argparse.ArgumentParser:
     for name in dict.fromkeys(COMMANDS.values()) if module is None else [module]:
         import_module(f"pytest_tfperf.cli.{name}").add_commands(commands)
     return parser
+
+
+def add_commands(commands: Any) -> None:
+    """Add the command `completion` to the parser."""
+    completion = add_command(
+        commands,
+        "completion",
+        _completion,
+        "print a script for shell completion",
+        (
+            "Print the script that completes commands, options and metrics in a shell. In bash: "
+            'eval "$(tfperf completion bash)" in ~/.bashrc. Needs shtab (pip install shtab). '
+            "Exit status 2 without it."
+        ),
+        "bash",
+    )
+    completion.add_argument("shell", choices=_SHELLS, help="the shell")
+
+
+def _completion(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    refuse(options, rest)
+    try:
+        import shtab
+    except ImportError as error:
+        raise TfperfError("shell completion needs shtab: pip install shtab") from error
+    parser = command_parser()
+    commands = commands_of(parser)
+    for action in commands["metrics"]._actions:
+        if action.dest == "name":
+            action.choices = list(METRICS)
+    for command in commands.values():
+        for action in command._actions:
+            if action.type in (Path, path_or_url):
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+    print(shtab.complete(parser, shell=options.shell))
+    return GOOD
+
+
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of each command."""
+    [found] = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    return dict(found.choices)
 
 
 def _refuse_unknown_command(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:

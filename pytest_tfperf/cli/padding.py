@@ -57,11 +57,10 @@ class _Read:
     """Content of a file."""
 
     modules: Modules
-    """Modules, with the runs of each in a step."""
+    """With the runs of each in a step."""
     trace: Trace | None = None
-    """The trace, None for HLO text."""
     tpu: Generation | None = None
-    """TPU generation of the trace, None if it is unknown."""
+    """The one that the trace names."""
     notes: tuple[str, ...] = ()
     why: str = ""
     """Reason why the padding is unknown."""
@@ -72,11 +71,7 @@ def padding_profile(path: Path, tpu: str | None, verbose: bool) -> Profile:
     Make a profile that holds only the padding of an HLO text or a trace.
 
     The padding is measured if layouts have tiles or a TPU ran the HLO, and predicted otherwise.
-
-    Args:
-        path: The file.
-        tpu: TPU generation to predict for, None for the default.
-        verbose: Whether to add the table of GPU alignment if no GPU ran the HLO.
+    With `verbose` GPU alignment is added where no GPU ran the HLO.
 
     Raises:
         LayoutError: If a layout cannot be understood.
@@ -92,21 +87,18 @@ def padding_profile(path: Path, tpu: str | None, verbose: bool) -> Profile:
 
 
 def padding_view(profile: Profile, verbosity: int, screen: Screen) -> Iterator[str | Line]:
-    """
-    Yield the overheads with their origins, the tables and the advice.
-
-    Args:
-        profile: Profile from `padding_profile`.
-        verbosity: Above 0 all rows of the tables are shown.
-        screen: What the lines are for.
-    """
+    """Yield the overheads with their origins, the tables and the advice."""
     values = profile.metrics.items()
     yield line((profile.name, "bold"))
     for note in profile.notes:
         yield from labelled([("note:", note)])
     yield ""
     known = [
-        (name, _number(name, value), _origin(value))
+        (
+            name,
+            _number(name, value),
+            f"{value.detail.get('padding', '')}, TPU {value.detail.get('tpu', '')}",
+        )
         for name, value in values
         if value.number is not None
     ]
@@ -233,7 +225,3 @@ def _number(name: str, value: Value) -> str:
     )
     likely = format_quantity(value.number, METRICS[name].unit)
     return likely if low == high else f"{likely} ({low} to {high})"
-
-
-def _origin(value: Value) -> str:
-    return f"{value.detail.get('padding', '')}, TPU {value.detail.get('tpu', '')}"

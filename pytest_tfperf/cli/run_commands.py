@@ -1,4 +1,4 @@
-"""Commands for run files: show, report, compare (also for traces), accept."""
+"""Commands for run files: show, report, accept, bisect."""
 
 from __future__ import annotations
 
@@ -6,38 +6,40 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_tfperf.baseline.store import entry_key
-from pytest_tfperf.cli.file_kinds import refuse_trace
-from pytest_tfperf.cli.history.project_settings import project_settings
-from pytest_tfperf.cli.output import (
+from pytest_tfperf.cli.common import (
     FAILED,
     GOOD,
-    TRACES,
     add_command,
     add_output,
-    json_text,
+    is_run_file,
     profiles_json,
+    read_run_file,
     refuse,
-    refuse_other_ending,
     status_of,
-    write_page,
 )
+from pytest_tfperf.cli.history.project_settings import project_settings
 from pytest_tfperf.cli.terminal import styled_lines, this_screen, write_out
-from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.report.run_file import find_last_run, read_run, write_run
+from pytest_tfperf.report.bisect_status import run_for_bisect
+from pytest_tfperf.report.run_file import find_last_run, write_run
 from pytest_tfperf.report.run_text import render
 from pytest_tfperf.runs import Run
-from pytest_tfperf.text import for_terminal, plural
+from pytest_tfperf.text import and_more, for_terminal, plural
+
+if TYPE_CHECKING:
+    from pytest_tfperf.baseline.record import Recorded
+
+_NAMED = 3
 
 
 def add_commands(commands: Any) -> None:
     """Add the commands to the parser."""
     _add_show(commands)
     _add_report(commands)
-    _add_compare(commands)
     _add_accept(commands)
+    _add_bisect(commands)
 
 
 def _add_show(commands: Any) -> None:
@@ -83,43 +85,6 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--last",
         action="store_true",
         help="take the last run that profiled a test, from pytest's cache here or above",
-    )
-
-
-def _add_compare(commands: Any) -> None:
-    compare = add_command(
-        commands,
-        "compare",
-        _compare,
-        "compare two traces or two run files",
-        (
-            "Show the metrics of two traces side by side, and the differences of their HLO: ops, "
-            "fusions and shapes. Of two run files compare every profile as pytest "
-            "--tfperf-baseline does, and show the differences: exit status 1 if a profile is worse "
-            "or missing, 3 if a value is unknown. Exit status 2 if a file cannot be read."
-        ),
-        "before.json after.json -o changes.html",
-    )
-    compare.add_argument(
-        "before",
-        type=Path,
-        metavar="A",
-        help=f"{TRACES}; or a run file (.json) of pytest --tfperf-report",
-    )
-    compare.add_argument(
-        "after", type=Path, metavar="B", help="trace or run file to compare with it"
-    )
-    compare.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="write the comparison: of traces as a page (.html), of run files as tfperf report",
-    )
-    add_output(
-        compare,
-        "all rows of tables for traces; for run files also checks that passed, causes, and more "
-        "differences",
     )
 
 
@@ -169,9 +134,28 @@ def _add_accept(commands: Any) -> None:
     )
 
 
+def _add_bisect(commands: Any) -> None:
+    bisect = add_command(
+        commands,
+        "bisect",
+        _bisect,
+        "run pytest for git bisect run",
+        (
+            "Run python -m pytest ARGS for git bisect run. Exit status 0 if all checks of profiled "
+            "tests are decided and none failed, 1 if one did, 125 if the commit cannot be tested, "
+            "as where a check is undecided, a test fails otherwise, or pytest crashes. The last "
+            "line says why."
+        ),
+        "-- test_speed.py --tfperf-against v1.0",
+    )
+    bisect.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="-- ARGS", help="arguments of pytest"
+    )
+
+
 def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse(options, rest)
-    run = _read_run(_path_of(options))
+    run = read_run_file(_path_of(options))
     if options.json:
         print(
             profiles_json(
@@ -182,7 +166,8 @@ def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
         )
     else:
         if options.last:
-            write_out(_described(run))
+            facts = (plural(len(run.tests), "test"), run.created, run.commit)
+            write_out(f"last run: {', '.join(filter(None, facts))}")
         screen = this_screen()
         lines = render(run, screen.width, options.verbose, ascii_only=screen.ascii_only)
         write_out(*styled_lines(lines))
@@ -191,7 +176,7 @@ def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
 def _report(options: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse(options, rest)
-    write_run(_read_run(_path_of(options)), options.output)
+    write_run(read_run_file(_path_of(options)), options.output)
     return GOOD
 
 
@@ -203,62 +188,55 @@ def _path_of(options: argparse.Namespace) -> Path:
     return path
 
 
-def _read_run(path: Path) -> Run:
-    """
-    Read a run file.
-
-    Raises:
-        TfperfError: If it is a trace, or cannot be read.
-    """
-    refuse_trace(path)
-    return read_run(path)
-
-
-def _described(run: Run) -> str:
-    """Describe the last run: its tests, time and commit."""
-    facts = (plural(len(run.tests), "test"), run.created, run.commit)
-    return f"last run: {', '.join(filter(None, facts))}"
-
-
 def _accept(options: argparse.Namespace, rest: Sequence[str]) -> int:
     # argparse ends the words at the first option
     words = [*options.words, *(word for word in rest if not word.startswith("-"))]
     refuse(options, [word for word in rest if word.startswith("-")])
-    from pytest_tfperf.baseline.record import accept  # numpy
-    from pytest_tfperf.cli.accept import is_accepted, render_accepted
+    from pytest_tfperf.baseline.history import KNOWN  # numpy
+    from pytest_tfperf.baseline.record import accept
 
-    paths = [Path(word) for word in words if _is_run_file(Path(word))]
+    paths = [Path(word) for word in words if is_run_file(Path(word))]
     if not paths:
         options.parser.error(
             f"{words[0]} is not a run file: give at least one .json of pytest --tfperf-report"
         )
-    names = [word for word in words if not _is_run_file(Path(word))]
+    names = [word for word in words if not is_run_file(Path(word))]
     folder = None if options.baseline_dir is None else options.baseline_dir.absolute()
-    runs = [_read_run(path) for path in paths]
+    runs = [read_run_file(path) for path in paths]
     settings = project_settings(options.rootdir)
     address = options.history or settings.history
     recorded = accept(
         runs, names, options.rootdir, folder, options.record_noisy, keeps_times=not address
     )
-    print(for_terminal(render_accepted(recorded, len(paths))))
+    print(for_terminal(_accepted(recorded, len(paths))))
     if address:
         _add_to_history(runs, address, settings.project, options.record_noisy)
-    return GOOD if is_accepted(recorded) else FAILED
+    changed = recorded.entries or recorded.added or recorded.anew
+    is_known = all(change.what.endswith(KNOWN) for change in recorded.left_out)
+    return GOOD if changed or is_known else FAILED
+
+
+def _accepted(recorded: Recorded, n_runs: int) -> str:
+    """Write a line for each entry and history that changed, or was left out with the reason."""
+    n_histories = len(recorded.added) + len(recorded.anew)
+    entries = plural(len(recorded.entries), "entry", "entries")
+    histories = plural(n_histories, "history", "histories")
+    head = f"{plural(n_runs, 'run')}: {entries} and {histories} changed"
+    changes = [
+        f"  {change.what}: {change.key} in {change.path}"
+        for change in (*recorded.entries, *recorded.anew, *recorded.added)
+    ]
+    runs: dict[tuple[str, str], list[str]] = {}
+    for change in recorded.left_out:
+        runs.setdefault((change.key, change.what), []).append(change.run)
+    left_out = [
+        f"  left out: {key}: {what} (run of {and_more(created, _NAMED)})"
+        for (key, what), created in runs.items()
+    ]
+    return "\n".join([head, *changes, *left_out])
 
 
 def _add_to_history(runs: Sequence[Run], address: str, project: str, also_noisy: bool) -> None:
-    """
-    Add runs to a history.
-
-    Args:
-        runs: The runs.
-        address: Address of the store.
-        project: Name of the project.
-        also_noisy: Whether later runs are compared with disturbed times too.
-
-    Raises:
-        TfperfError: If that fails.
-    """
     from pytest_tfperf.run_history.opening import open_store
     from pytest_tfperf.run_history.rows import rows_of
 
@@ -267,46 +245,6 @@ def _add_to_history(runs: Sequence[Run], address: str, project: str, also_noisy:
     print(f"history: {plural(sum(added), 'run')} added, {len(added) - sum(added)} there already")
 
 
-def _is_run_file(path: Path) -> bool:
-    """Return whether an argument names a run file, and not a test."""
-    return path.suffix == ".json" and "::" not in str(path)
-
-
-def _compare(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    refuse(options, rest)
-    runs = [_is_run_file(path) for path in (options.before, options.after)]
-    if all(runs):
-        return _compare_runs(options)
-    if any(runs):
-        run, trace = (options.before, options.after) if runs[0] else (options.after, options.before)
-        raise TfperfError(f"{run} is a run file and {trace} a trace: give two of one kind")
-    refuse_other_ending(options.output, "traces")
-    from pytest_tfperf.cli.compare_traces import comparison_view  # numpy
-    from pytest_tfperf.report.comparison import compared_json, read_compared_trace
-
-    before, after = read_compared_trace(options.before), read_compared_trace(options.after)
-    if options.output is not None:
-        from pytest_tfperf.report.html.trace_pages import render_compared  # jinja2
-
-        write_page(options.output, render_compared(before, after))
-    if options.json:
-        print(json_text(compared_json(before, after)))
-    else:
-        write_out(*comparison_view(before, after, options.verbose, this_screen()))
-    return GOOD
-
-
-def _compare_runs(options: argparse.Namespace) -> int:
-    from pytest_tfperf.baseline.compare_runs import compare_runs  # numpy
-    from pytest_tfperf.report.comparison import compared_runs_json, render_compared_runs
-
-    before, after = _read_run(options.before), _read_run(options.after)
-    compared = compare_runs(before, after)
-    if options.output is not None:
-        write_run(compared, options.output)
-    if options.json:
-        print(json_text(compared_runs_json(before, after, compared)))
-    else:
-        columns, verbose = this_screen().width, options.verbose > 0
-        write_out(*styled_lines(render_compared_runs(before, after, compared, columns, verbose)))
-    return status_of(check for test in compared.tests for check in test.checks)
+def _bisect(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    words = [*rest, *options.arguments]  # without --, argparse stops at options that it knows not
+    return run_for_bisect(words[1:] if words[:1] == ["--"] else words)

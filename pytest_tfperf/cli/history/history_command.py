@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.cli.history.project_settings import project_settings
-from pytest_tfperf.cli.history.trend_tables import cell, overview, table_of_runs
-from pytest_tfperf.cli.output import (
+from pytest_tfperf.cli.common import (
     FAILED,
     GOOD,
     add_command,
@@ -20,6 +18,8 @@ from pytest_tfperf.cli.output import (
     silence_libraries,
     write_page,
 )
+from pytest_tfperf.cli.history.project_settings import project_settings
+from pytest_tfperf.cli.history.trend_tables import cell, overview, table_of_runs
 from pytest_tfperf.cli.terminal import laid_out, width, write_out
 from pytest_tfperf.report.text_table import TextTable
 from pytest_tfperf.text import for_terminal, one_line, plural

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.output import FAILED, GOOD, UNKNOWN, USAGE, json_text, silence_libraries
+from pytest_tfperf.cli.common import FAILED, GOOD, UNKNOWN, USAGE, json_text, silence_libraries
 from pytest_tfperf.cli.progress import shown_progress
 from pytest_tfperf.cli.terminal import styled_lines, write_out
 from pytest_tfperf.errors import FleetError, TfperfError

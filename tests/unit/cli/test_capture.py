@@ -7,8 +7,7 @@ import pytest
 from helpers.paths import TESTS
 from helpers.profiler_server import answers, serving
 
-from pytest_tfperf.cli import capture_command
-from pytest_tfperf.cli.main import main
+from pytest_tfperf.cli.main import command_parser, main
 from pytest_tfperf.remote import job
 
 TRACE = (TESTS / "data/traces/c1_cpu_basic.xplane.pb").read_bytes()
@@ -144,4 +143,5 @@ def test_what_misses_its_counterpart_is_refused(server, logdir, capsys):
 
 def test_times_may_be_long():
     for text, seconds in [("10m", 600), ("10min", 600), ("2h", 7200), ("30s", 30), ("1.5 s", 1.5)]:
-        assert capture_command._seconds(text) == seconds, text
+        words = ["capture", "worker:6009", "-o", "log", "--delay", text]
+        assert command_parser("capture").parse_args(words).delay == seconds, text

@@ -1,5 +1,4 @@
-from pytest_tfperf.cli.main import COMMANDS, command_parser
-from pytest_tfperf.cli.shell_completion import commands_of
+from pytest_tfperf.cli.main import COMMANDS, command_parser, commands_of
 
 
 def test_a_module_has_the_commands_that_are_listed_for_it():

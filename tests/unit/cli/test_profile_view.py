@@ -7,7 +7,7 @@ import pytest
 from helpers.builders import profile, value
 from helpers.screen import screen, text_of
 
-from pytest_tfperf.cli.profile_view import profile_view
+from pytest_tfperf.cli.trace_commands import profile_view
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.metrics.multi_host import AnalysedTrace
 from pytest_tfperf.values import PARTS, Advice, Column, Step, Table, Value

@@ -1,8 +1,10 @@
 """`tfperf analyze` and `tfperf check` on a trace made by hand."""
 
 import gzip
+import io
 import json
 import re
+import sys
 import textwrap
 
 import pytest
@@ -10,8 +12,8 @@ from helpers.builders import profile, record_of, run_of
 from helpers.hlo import encoded, module, op, parameters
 from helpers.xspace import at, field, line, plane, space
 
+from pytest_tfperf.cli import progress
 from pytest_tfperf.cli.main import main
-from pytest_tfperf.cli.traces import trace_analysis
 from pytest_tfperf.report.run_file import write_run
 
 
@@ -217,20 +219,18 @@ def test_other_json_is_no_run_file(tmp_path, capsys):
 
 
 def test_many_traces_show_how_many_are_done(trace, tmp_path, monkeypatch, capsys):
-    """Without a terminal nothing is shown of an analysis that ends soon."""
     other = tmp_path / "b.xplane.pb"
     other.write_bytes((tmp_path / "host.xplane.pb").read_bytes())
-    work = trace_analysis._Work([tmp_path / "host.xplane.pb", other])
-    assert (work.text, work.left_s, work.is_large) == (
-        "analysing: 0 of 2 traces, 0 MB",
-        None,
-        False,
-    )
-    work.done(other)
-    assert work.text.startswith("analysing: 1 of 2 traces")
-    assert work.left_s >= 0
     assert main(["analyze", trace, str(other)]) == 0
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == ""  # it ends soon
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress, "_LARGE", 0)
+    monkeypatch.setattr(sys, "stderr", terminal := io.StringIO())
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    assert main(["analyze", trace, str(other)]) == 0
+    said = terminal.getvalue()
+    for n_done in range(3):
+        assert f"tfperf: analysing: {n_done} of 2 traces, 0 MB, " in said, n_done
 
 
 def test_what_cannot_be_read_is_status_2_and_named(tmp_path, capsys):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
-from pytest_tfperf.cli.output import GOOD, add_command, json_text, refuse
+from pytest_tfperf.cli.common import GOOD, add_command, json_text, refuse
 from pytest_tfperf.cli.terminal import Line, labelled, laid_out, line, this_screen, write_out
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.gates import ANY, MOVED, NEVER, RISE, WORSE, gate_of

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.cli.check_command import add_limits, check_traces, read_limits
-from pytest_tfperf.cli.output import GOOD, UNKNOWN, USAGE, add_command, json_text, refuse
-from pytest_tfperf.cli.traces.trace_analysis import report_errors
+from pytest_tfperf.cli.check import add_limits, check_traces, read_limits
+from pytest_tfperf.cli.common import GOOD, UNKNOWN, USAGE, add_command, json_text, refuse
+from pytest_tfperf.cli.progress import report_errors
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.quantities import SECONDS, parse_quantity
 from pytest_tfperf.remote.profiler_service import TraceOptions, check_duration, read_workers

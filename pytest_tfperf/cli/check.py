@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import check_limits
-from pytest_tfperf.cli.output import (
+from pytest_tfperf.cli.common import (
     TRACES,
     add_command,
     add_output,
@@ -18,15 +18,17 @@ from pytest_tfperf.cli.output import (
     refuse,
     status_of,
 )
+from pytest_tfperf.cli.progress import analyse_traces, report_errors
 from pytest_tfperf.cli.terminal import styled_lines, write_out
 from pytest_tfperf.cli.traces.many_traces import add_rules, check_many, refuse_urls
-from pytest_tfperf.cli.traces.trace_analysis import analyse_traces, report_errors
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metric_evidence import TRACED_TIMES
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.report.run_text import TextLine, colour
 from pytest_tfperf.results import BROKEN, Check, Verdict
+
+_TRACED = ("traced", "the profiler ran in these steps and slows them down")
 
 
 def add_commands(commands: Any) -> None:
@@ -111,20 +113,14 @@ def _check(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
 
 def check_traces(paths: Sequence[Path], wanted: Wanted, verbose: int, as_json: bool) -> int:
-    """
-    Check traces, print what was found, and return the exit status.
-
-    Args:
-        paths: Traces or logdirs.
-        wanted: The limits.
-        verbose: Above 0 checks that passed are printed too.
-        as_json: True to print the profiles as JSON instead.
-    """
+    """Check traces, print what was found or the profiles as JSON, and return the exit status."""
     analysed, errors = analyse_traces(paths, wanted.target_step_time)
     traced = wanted.asks_for(TRACED_TIMES)
     profiles = [one.with_traced_times() if traced else one.profile for one in analysed]
     checks = [
-        _with_origin(check)
+        check.with_details(_TRACED)
+        if check.metric in TRACED_TIMES and check.verdict is not Verdict.UNKNOWN
+        else check
         for profile in profiles
         for check in check_limits(profile, wanted.limits, None, False)
     ]
@@ -150,22 +146,8 @@ def read_limits(options: argparse.Namespace) -> Wanted:
     return wanted
 
 
-def _with_origin(check: Check) -> Check:
-    """Say that a time is that of traced steps."""
-    if check.metric not in TRACED_TIMES or check.verdict is Verdict.UNKNOWN:
-        return check
-    return check.with_details(("traced", "the profiler ran in these steps and slows them down"))
-
-
 def _check_lines(checks: Sequence[Check], named: bool, verbose: bool) -> list[TextLine]:
-    """
-    Return the checks that did not pass, and with `verbose` all; `PASS` if all passed.
-
-    Args:
-        checks: The checks.
-        named: Whether to begin each with its trace.
-        verbose: Whether to return passed checks too.
-    """
+    """Return the checks that did not pass, and with `verbose` all; `PASS` if all passed."""
     lines = []
     for check in checks:
         is_shown = verbose or check.verdict in BROKEN

@@ -1,0 +1,140 @@
+"""The command `tfperf compare`, of two traces or of two run files."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_tfperf.cli.common import (
+    GOOD,
+    TRACES,
+    add_command,
+    add_output,
+    is_run_file,
+    json_text,
+    read_run_file,
+    refuse,
+    refuse_other_ending,
+    status_of,
+    write_page,
+)
+from pytest_tfperf.cli.terminal import (
+    Line,
+    Screen,
+    labelled,
+    number_table,
+    profile_table,
+    styled_lines,
+    this_screen,
+    write_out,
+)
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.report.run_file import write_run
+from pytest_tfperf.report.step_verdict import steps_title
+
+if TYPE_CHECKING:
+    from pytest_tfperf.report.comparison import ComparedTrace
+
+
+def add_commands(commands: Any) -> None:
+    """Add the command to the parser."""
+    compare = add_command(
+        commands,
+        "compare",
+        _compare,
+        "compare two traces or two run files",
+        (
+            "Show the metrics of two traces side by side, and the differences of their HLO: ops, "
+            "fusions and shapes. Of two run files compare every profile as pytest "
+            "--tfperf-baseline does, and show the differences: exit status 1 if a profile is worse "
+            "or missing, 3 if a value is unknown. Exit status 2 if a file cannot be read."
+        ),
+        "before.json after.json -o changes.html",
+    )
+    compare.add_argument(
+        "before",
+        type=Path,
+        metavar="A",
+        help=f"{TRACES}; or a run file (.json) of pytest --tfperf-report",
+    )
+    compare.add_argument(
+        "after", type=Path, metavar="B", help="trace or run file to compare with it"
+    )
+    compare.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write the comparison: of traces as a page (.html), of run files as tfperf report",
+    )
+    add_output(
+        compare,
+        "all rows of tables for traces; for run files also checks that passed, causes, and more "
+        "differences",
+    )
+
+
+def _compare(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    refuse(options, rest)
+    runs = [is_run_file(path) for path in (options.before, options.after)]
+    if all(runs):
+        return _compare_runs(options)
+    if any(runs):
+        run, trace = (options.before, options.after) if runs[0] else (options.after, options.before)
+        raise TfperfError(f"{run} is a run file and {trace} a trace: give two of one kind")
+    refuse_other_ending(options.output, "traces")
+    from pytest_tfperf.report.comparison import compared_json, read_compared_trace  # numpy
+
+    before, after = read_compared_trace(options.before), read_compared_trace(options.after)
+    if options.output is not None:
+        from pytest_tfperf.report.html.trace_pages import render_compared  # jinja2
+
+        write_page(options.output, render_compared(before, after))
+    if options.json:
+        print(json_text(compared_json(before, after)))
+    else:
+        write_out(*_compared_traces(before, after, options.verbose, this_screen()))
+    return GOOD
+
+
+def _compared_traces(
+    before: ComparedTrace, after: ComparedTrace, verbosity: int, screen: Screen
+) -> Iterator[str | Line]:
+    """Yield the metrics known in one or both traces, and what differs in the HLO."""
+    from pytest_tfperf.report.comparison import comparison_notes, hlo_tables, metric_rows
+
+    both = (("before:", before.profile), ("after:", after.profile))
+    for label, profile in both:
+        yield f"{label} {profile.name}: {steps_title(profile)}"
+    names = {profile.name: Path(profile.name).name for _, profile in both}
+    for note in comparison_notes(before, after):
+        for name, short in names.items():
+            note = note.replace(name, short)
+        yield from labelled([("note:", note)])
+    rows = metric_rows(before.profile, after.profile)
+    yield ""
+    yield from number_table(["metric", "before", "after", "ratio"], rows, screen.width)
+    for key, table in hlo_tables(before, after).items():
+        yield ""
+        if table.rows:
+            yield from profile_table(key, table, verbosity, screen)
+        else:
+            yield f"{table.title}: none"
+
+
+def _compare_runs(options: argparse.Namespace) -> int:
+    from pytest_tfperf.baseline.compare_runs import compare_runs  # numpy
+    from pytest_tfperf.report.comparison import compared_runs_json, render_compared_runs
+
+    before, after = read_run_file(options.before), read_run_file(options.after)
+    compared = compare_runs(before, after)
+    if options.output is not None:
+        write_run(compared, options.output)
+    if options.json:
+        print(json_text(compared_runs_json(before, after, compared)))
+    else:
+        columns, verbose = this_screen().width, options.verbose > 0
+        write_out(*styled_lines(render_compared_runs(before, after, compared, columns, verbose)))
+    return status_of(check for test in compared.tests for check in test.checks)
