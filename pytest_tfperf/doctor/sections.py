@@ -1,4 +1,4 @@
-"""The sections that `tfperf doctor` prints: the machine, the profiler and the conditions."""
+"""The sections that `tfperf doctor` prints, from the machine to what it is fit for."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 
-from pytest_tfperf.doctor.profiler_check import SelfCheck
+from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
+from pytest_tfperf.doctor.checks import SelfCheck
+from pytest_tfperf.doctor.turns import BUDGET_S, SameCodeTurns
+from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity, format_ratio
 from pytest_tfperf.results import FORMAT
+from pytest_tfperf.stats.detectable_change import Noise, Resolution
 from pytest_tfperf.text import plural
-from pytest_tfperf.values import Json
+from pytest_tfperf.values import Json, Unknown
 
 _NEEDS_STOPPING = (
     "--tfperf-against needs SIGSTOP: Linux or macOS, in a sandbox that lets signals through"
@@ -18,6 +22,23 @@ _PINNING_HELPS = (
     "a Linux machine with two cores or more: "
     "pinned to the same cores, two processes of the same code differ less"
 )
+_WIDE = 0.04
+"""Twice the spread of pairs of pinned turns on a quiet machine."""
+_ELSEWHERE = "structural limits and baselines (--tfperf-only structural) hold on any machine"
+_VARIES = (
+    "individual measurements vary widely even when pinned: "
+    "stop other processes or use another machine"
+)
+_NOISE_ROWS = (
+    "step",
+    "over time",
+    "pairs of turns",
+    "a pair of turns takes",
+    "spread of single pairs",
+    "ratio, should be 1",
+    "its interval",
+)
+_STRUCTURAL = "This machine is fit for limits and structural baselines"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +74,7 @@ def sections_json(sections: Iterable[Section]) -> Json:
 
 
 def machine_section(environment: Json, others: Mapping[str, str] = MappingProxyType({})) -> Section:
-    """
-    Return the machine class, the platform and the setting of `description.describe`.
-
-    Args:
-        environment: That description.
-        others: A remark on each further framework, by its name.
-    """
+    """Return what `description.describe` tells, and a remark on each further framework."""
     set_values = [f"{name} {value}" for name, value in environment["setting"].items() if value]
     rows = [(name, str(value)) for name, value in environment["machine"].items()]
     rows += [("platform", environment["platform"]), ("setting", ", ".join(set_values))]
@@ -92,35 +107,30 @@ def profiler_section(checks: Sequence[SelfCheck]) -> Section:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineConditions:
-    """Interference on the machine, and its ability to stop and pin processes."""
+def conditions_section(
+    load: tuple[float, int] | None,
+    remarks: Sequence[str],
+    *,
+    watched_s: float,
+    can_stop: bool,
+    can_pin: bool,
+) -> Section:
+    """
+    Return what else the machine does, and whether turns can be taken on it.
 
-    load: tuple[float, int] | None = None
-    """Load average of the last minute before, and the cores; None where the system has none."""
-    remarks: Sequence[str] = ()
-    """Interference that was noticed while steps ran."""
-    watched_s: float
-    """Seconds of these steps."""
-    can_stop: bool
-    """True if SIGSTOP works."""
-    can_pin: bool
-    """True if processes keep to their cores."""
-
-
-def conditions_section(conditions: MachineConditions) -> Section:
-    """Return what else the machine does, and whether turns can be taken on it."""
+    The load is that of the last minute before, with the number of cores. Remarks are of the seconds
+    that were watched.
+    """
     rows = []
-    if conditions.load:
-        load, n_cores = conditions.load
-        rows.append(("load average", f"{load:.2f} on {plural(n_cores, 'core')}, before"))
-    quiet = f"not detected in {conditions.watched_s:.0f} s (load, clocks, heat, quotas)"
-    rows += [("interference", remark) for remark in conditions.remarks or (quiet,)]
+    if load:
+        rows.append(("load average", f"{load[0]:.2f} on {plural(load[1], 'core')}, before"))
+    quiet = f"not detected in {watched_s:.0f} s (load, clocks, heat, quotas)"
+    rows += [("interference", remark) for remark in remarks or (quiet,)]
     pausing = "ok: SIGSTOP and SIGCONT work"
     pinning = "ok: processes keep to their cores"
-    if not conditions.can_stop:
+    if not can_stop:
         pausing = "FAILED: a process cannot be paused with SIGSTOP"
-    if not conditions.can_pin:
+    if not can_pin:
         pinning = "not possible: one core, or a system without sched_setaffinity"
     rows += [("pause and resume", pausing), ("CPU affinity", pinning)]
     return Section(
@@ -128,14 +138,178 @@ def conditions_section(conditions: MachineConditions) -> Section:
         title="conditions",
         rows=rows,
         data={
-            "load": conditions.load[0] if conditions.load else None,
-            "remarks": list(conditions.remarks),
-            "can_stop": conditions.can_stop,
-            "can_pin": conditions.can_pin,
+            "load": load[0] if load else None,
+            "remarks": list(remarks),
+            "can_stop": can_stop,
+            "can_pin": can_pin,
         },
         advice=(
-            *([] if conditions.can_stop else [_NEEDS_STOPPING]),
-            *([] if conditions.can_pin else [_PINNING_HELPS]),
+            *([] if can_stop else [_NEEDS_STOPPING]),
+            *([] if can_pin else [_PINNING_HELPS]),
         ),
-        failed=not conditions.can_stop,
+        failed=not can_stop,
     )
+
+
+def noise_section(kinds: Sequence[SameCodeTurns]) -> Section:
+    """Return how much turns of the same code differ."""
+    lines: list[str] = []
+    advice: list[str] = []
+    turns = []
+    for kind in kinds:
+        unknown = kind.noise.why if isinstance(kind.noise, Unknown) else ""
+        lines += [f"{kind.label}: {text}" for text in (*kind.remarks, unknown) if text]
+        if not isinstance(kind.noise, Unknown):
+            advice += _noise_advice(kind, kind.noise)
+        turns.append(
+            {
+                "pinned": kind.pinned,
+                "why": unknown,
+                "remarks": list(kind.remarks),
+                "noise": None if isinstance(kind.noise, Unknown) else asdict(kind.noise),
+            }
+        )
+    return Section(
+        key="noise",
+        title="present noise, in turns",
+        titles=["two processes of the same code", *(kind.label for kind in kinds)],
+        rows=list(zip(_NOISE_ROWS, *map(_noise_cells, kinds), strict=True)),
+        lines=lines,
+        data={"turns": turns},
+        advice=advice,
+        failed=any(isinstance(kind.noise, Unknown) for kind in kinds),
+    )
+
+
+def resolution_section(kinds: Sequence[SameCodeTurns]) -> Section:
+    """Return the slow-down that one test can find, and the tolerance that the same code passes."""
+    tolerances = list(dict.fromkeys(tolerance for kind in kinds for tolerance in kind.resolutions))
+    names = [f"at tolerance {_share(tolerance)}" for tolerance in tolerances]
+    names.append("tolerance that the same code passes")
+    columns, turns = [], []
+    for kind in kinds:
+        cells = [_resolution_cell(kind.resolutions.get(tolerance)) for tolerance in tolerances]
+        columns.append([*cells, _share(kind.needed)])
+        found = [asdict(one) for one in kind.resolutions.values() if one]
+        turns.append({"pinned": kind.pinned, "needed_tolerance": kind.needed, "resolutions": found})
+    return Section(
+        key="resolution",
+        title=f"smallest slow-down detectable in {BUDGET_S:.0f} s of turns (90 % power)",
+        titles=["of one test with such a step", *(kind.label for kind in kinds)],
+        rows=list(zip(names, *columns, strict=True)),
+        data={"budget_s": BUDGET_S, "turns": turns},
+        advice=_tolerance_advice(kinds),
+    )
+
+
+def _noise_cells(kind: SameCodeTurns) -> list[str]:
+    noise = kind.noise
+    if isinstance(noise, Unknown):
+        return ["unknown", *[""] * (len(_NOISE_ROWS) - 1)]
+    interval = "too few turns"
+    if noise.low is not None and noise.high is not None:
+        interval = f"{format_ratio(noise.low)} to {format_ratio(noise.high)}"
+    return [
+        format_quantity(noise.step_s, SECONDS),
+        ", ".join(f"{seconds * 1e3:.3g}" for seconds in noise.over_time) + " ms",
+        str(noise.n),
+        format_quantity(noise.pair_s, SECONDS),
+        _share(noise.pair_sd),
+        format_ratio(noise.ratio),
+        interval,
+    ]
+
+
+def _noise_advice(kind: SameCodeTurns, noise: Noise) -> list[str]:
+    advice = []
+    if noise.holds_one is False:
+        advice.append(
+            f"{kind.label}: two processes of the same code differ by more than decisions allow "
+            "for; run tfperf doctor again, and if that stays, no times can be compared here: "
+            f"{_ELSEWHERE}"
+        )
+    if noise.trend is not None:
+        what = "rose" if noise.trend > 0 else "fell"
+        advice.append(
+            f"{kind.label}: the step {what} by {_share(abs(noise.trend))} over these turns "
+            "(heat, a CPU quota, other load)"
+        )
+    if kind.pinned and noise.pair_sd is not None and noise.pair_sd > _WIDE:
+        advice.append(_VARIES)
+    return advice
+
+
+def _resolution_cell(found: Resolution | None) -> str:
+    if found is None:
+        return "too few turns"
+    change = _share(found.minimum_detectable_change)
+    if found.effective_tolerance <= found.tolerance:
+        return change
+    return f"{change} (effective: {_share(found.effective_tolerance)})"
+
+
+def _tolerance_advice(kinds: Sequence[SameCodeTurns]) -> list[str]:
+    """Return what to do if the default tolerance is too small here, or not known to suffice."""
+    known = [kind.needed for kind in kinds if kind.needed is not None]
+    if not known:
+        return ["more seconds of turns (--seconds), to know what can be resolved"]
+    if min(known) <= DEFAULT_TOLERANCE:
+        return []
+    return [
+        f"max_regression={_share(min(known))!r} or more: at less, verdicts are often "
+        f"INCONCLUSIVE; {_ELSEWHERE}"
+    ]
+
+
+def _share(share: float | None) -> str:
+    return "unknown" if share is None else format_quantity(share, RATIO)
+
+
+def fitness_section(profiler: Section, kinds: Sequence[SameCodeTurns]) -> Section:
+    """Return what the machine is fit for; without turns it cannot pause processes."""
+    change = None
+    if profiler.failed:
+        sentence = "This machine is not fit to profile: a check of the profiler failed."
+    elif smallest := _smallest_change(kinds):
+        change, label = smallest
+        sentence = (
+            "This machine is fit for limits, baselines and --tfperf-against: a test with "
+            f"{BUDGET_S:.0f} s of turns finds slow-downs from {_share(change)} on "
+            f"({label}, 90 % power)."
+        )
+    else:
+        sentence = f"{_STRUCTURAL}{_restriction(kinds)}."
+    data = {"sentence": sentence, "minimum_detectable_change": change}
+    return Section(key="fit", title=sentence, data=data)
+
+
+def _restriction(kinds: Sequence[SameCodeTurns]) -> str:
+    if not kinds:
+        return ", not for --tfperf-against, which must pause processes"
+    unknown = [kind.noise.why for kind in kinds if isinstance(kind.noise, Unknown)]
+    if len(unknown) == len(kinds):
+        return f", not for --tfperf-against: {unknown[0]}"
+    steady = [kind for kind in kinds if _agrees(kind)]
+    if not steady:
+        return ", not for step times: processes of the same code differ too much"
+    needed = [kind.needed for kind in steady if kind.needed is not None]
+    if not needed:
+        return "; more turns (--seconds) would show how well it compares step times"
+    return f", and for step times at max_regression={_share(min(needed))!r} or more"
+
+
+def _smallest_change(kinds: Sequence[SameCodeTurns]) -> tuple[float, str] | None:
+    """Return the smallest slow-down found at a tolerance that the same code passes, and where."""
+    found = [
+        (one.minimum_detectable_change, kind.label)
+        for kind in kinds
+        if _agrees(kind) and kind.needed is not None
+        for tolerance, one in kind.resolutions.items()
+        if one is not None and kind.needed <= tolerance
+    ]
+    return min(found, default=None)
+
+
+def _agrees(kind: SameCodeTurns) -> bool:
+    """Return whether the two processes of the same code do not differ noticeably."""
+    return not isinstance(kind.noise, Unknown) and kind.noise.holds_one is not False

@@ -7,16 +7,17 @@ import pytest
 from helpers.screen import screen, text_of
 
 from pytest_tfperf.cli.doctor import section_view
-from pytest_tfperf.doctor.fitness import fitness_section
-from pytest_tfperf.doctor.profiler_check import SelfCheck
+from pytest_tfperf.doctor.checks import SelfCheck
 from pytest_tfperf.doctor.sections import (
-    MachineConditions,
     conditions_section,
+    fitness_section,
     machine_section,
+    noise_section,
     profiler_section,
+    resolution_section,
     sections_json,
 )
-from pytest_tfperf.doctor.turn_sections import SameCodeTurns, noise_section, resolution_section
+from pytest_tfperf.doctor.turns import SameCodeTurns
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
 from pytest_tfperf.stats.process_spread import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD
 from pytest_tfperf.stats.sequential import StoppingRule
@@ -97,11 +98,12 @@ def test_good_checks_are_no_failure():
 
 
 def conditions(**fields):
-    return MachineConditions(**{"watched_s": 2.0, "can_stop": True, "can_pin": True, **fields})
+    quiet = {"load": None, "remarks": (), "watched_s": 2.0, "can_stop": True, "can_pin": True}
+    return conditions_section(**{**quiet, **fields})
 
 
 def test_the_conditions_of_a_quiet_machine():
-    section = conditions_section(conditions(load=(0.5, 2)))
+    section = conditions(load=(0.5, 2))
     assert lines_of(section) == [
         "conditions",
         "  load average      0.50 on 2 cores, before",
@@ -113,14 +115,14 @@ def test_the_conditions_of_a_quiet_machine():
 
 
 def test_what_is_noticed_stands_for_itself_and_only_stopping_is_needed():
-    section = conditions_section(conditions(remarks=["other processes used 40%"], can_pin=False))
+    section = conditions(remarks=["other processes used 40%"], can_pin=False)
     text = "\n".join(lines_of(section))
     assert "load average" not in text
     assert "interference      other processes used 40%" in text
     assert "CPU affinity      not possible: one core" in text
     assert "two cores or more" in section.advice[0]
     assert not section.failed
-    section = conditions_section(conditions(can_stop=False))
+    section = conditions(can_stop=False)
     assert section.failed
     assert "needs SIGSTOP" in section.advice[0]
 
@@ -184,7 +186,7 @@ def test_a_step_that_gets_slower_and_wild_pairs_are_advised_upon():
 
 
 def test_what_can_be_resolved():
-    section = resolution_section([turns(True), turns(False)], 30)
+    section = resolution_section([turns(True), turns(False)])
     assert section.title == "smallest slow-down detectable in 30 s of turns (90 % power)"
     assert [name for name, *_ in section.rows] == [
         "at tolerance 1 %",
@@ -202,7 +204,7 @@ def test_what_can_be_resolved():
 
 
 def test_a_machine_that_cannot_hold_the_default_tolerance_says_which_it_can():
-    section = resolution_section([turns(False)], 30)
+    section = resolution_section([turns(False)])
     assert len(section.advice) == 1
     assert section.advice[0].startswith(
         "max_regression='5.75 %' or more"
@@ -213,7 +215,7 @@ def test_a_machine_that_cannot_hold_the_default_tolerance_says_which_it_can():
     "kinds", [[turns(True, n=3)], [SameCodeTurns(pinned=False, noise=Unknown("died"))]]
 )
 def test_too_few_turns_resolve_nothing(kinds):
-    section = resolution_section(kinds, 30)
+    section = resolution_section(kinds)
     assert section.rows[-1][-1] == "unknown"
     assert "--seconds" in section.advice[0]
 
@@ -223,7 +225,7 @@ def test_one_object_for_machines():
         machine_section(ENVIRONMENT),
         profiler_section([GOOD, BAD]),
         noise_section([turns(True)]),
-        resolution_section([turns(True)], 30),
+        resolution_section([turns(True)]),
     ]
     data = json.loads(json.dumps(sections_json(sections), allow_nan=False))
     assert (data["format"], data["good"]) == (2, False)
@@ -243,7 +245,7 @@ def test_one_object_for_machines():
 
 
 def fit(*kinds, profiler=GOOD):
-    section = fitness_section(profiler_section([profiler]), kinds, 30)
+    section = fitness_section(profiler_section([profiler]), kinds)
     assert not section.failed
     assert section.data["sentence"] == section.title
     return section

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pytest_tfperf.doctor.turn_sections import SameCodeTurns
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine.conditions import Conditions, read_cpu, remarks
 from pytest_tfperf.machine.cores import pinned
-from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
+from pytest_tfperf.stats.detectable_change import (
+    Noise,
+    Resolution,
+    needed_tolerance,
+    noise_of,
+    resolution,
+)
 from pytest_tfperf.stats.process_spread import (
     constant_spread,
     for_other_tests,
@@ -39,16 +44,35 @@ BUDGET_S = 30.0
 _SHOWN = 500  # characters of a failure
 _FILE, _TEST = "test_doctor.py", "test_step"
 _TEST_FILE = f"""\
-from pytest_tfperf.doctor.sample_steps import convolution_step
+from pytest_tfperf.doctor.checks import convolution_step
 
 
 def {_TEST}(tf_profile):
     tf_profile(convolution_step("{{}}"), warmup=10, steps=20, trace_steps=2)
 """
-
-
 Say = Callable[[str, "float | None"], None]
 """Called when a phase begins: its name, and the seconds that it takes if that is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SameCodeTurns:
+    """Turns of two processes of the same code."""
+
+    pinned: bool
+    """True if the processes were pinned to cores."""
+    noise: Noise | Unknown
+    """Noise of the turns, or why there were none."""
+    resolutions: Mapping[float, Resolution | None] = field(default_factory=dict)
+    """What can be resolved, by tolerance; None with too few turns."""
+    needed: float | None = None
+    """The tolerance that the same code passes; None with too few turns."""
+    remarks: Sequence[str] = ()
+    """Interference that was noticed meanwhile."""
+
+    @property
+    def label(self) -> str:
+        """Name of the kind of turns."""
+        return "pinned" if self.pinned else "any core"
 
 
 def same_code_turns(
@@ -57,12 +81,7 @@ def same_code_turns(
     """
     Run turns of two fresh processes of the same code.
 
-    Args:
-        framework: Name of the framework that runs the step.
-        cores: One core for this process, and those for the two; empty for any.
-        seconds: Time for all turns.
-        cleanup: Holds the processes and their files.
-        say: Called with each phase.
+    The first core is for this process, and the others for the two; without cores they use any.
     """
     constant = constant_spread(bool(cores))
     process_sd = process_spread(constant, stored_residuals(cores[1:]), ()).sd
@@ -100,12 +119,7 @@ def _conditions() -> Conditions:
 def _run_turns(
     framework: str, cores: Sequence[int], seconds: float, cleanup: Cleanup, say: Say
 ) -> PairedTurns:
-    """
-    Run turns of two fresh processes.
-
-    Raises:
-        PairedError: If a process cannot start, ends, hangs, or has no turns.
-    """
+    """Run the turns, or raise PairedError if a process cannot start, ends, hangs or has none."""
     time = TurnTime(seconds=seconds, most_s=seconds)
     folder = _suite(cleanup.folder / "step", framework)
     kind = "pinned" if cores else "on any core"

@@ -2,7 +2,7 @@
 
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.doctor.profiler_check import check_traces, reads_admin_only
+from pytest_tfperf.doctor.checks import check_traces, reads_admin_only
 from pytest_tfperf.trace.xspace import decode_trace
 
 KERNELS = plane("/device:GPU:0", line("Stream #7", at("gemm", 1, 2), id=7))
