@@ -30,7 +30,7 @@ Each metric is an attribute of a profile (`profile.step_time`), and has the limi
 - *TensorFlow*, *JAX*, *PyTorch*: the devices on which a step in pytest makes the metric known, also under Keras. *yes* is every device, a CPU too.
   *tf.data*: if a `tf.data.Dataset` feeds the step. *latency*: with `latency=True`. –: the metric is UNKNOWN, and a limit on it fails. Steps of PyTorch
   are timed and not traced.
-- °: experimental on GPUs. These values are held to stored traces, of an [H200](../evidence/gpu.md) too.
+- °: experimental on GPUs. These values are held to stored traces, of an [H200](../evidence/index.md#a-gpu) too.
 - `padding_overhead`, `mxu_padding_overhead` and `op_guide_findings` are about TPUs. They are computed, recorded and compared only if `tpu=` or
   `tfperf_tpu` is set, a limit asks for them, or the step ran on a TPU.
 
