@@ -21,11 +21,7 @@ def absent_project(store: HistoryStore, project: str) -> str:
         return ""
     if not projects:
         return f"{store.name}: it has no runs"
-    known = and_more(projects, _NAMED)
-    return (
-        f"{store.name}: it has no run of project {project}{meant(project, projects)}; "
-        f"projects there: {known}"
-    )
+    return f"{store.name}: no run of project {project!r}; {nearest(project, projects)}"
 
 
 def why_none(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pytest_tfperf.cli.common import FAILED, GOOD, UNKNOWN, USAGE, json_text, silence_libraries
 from pytest_tfperf.cli.progress import shown_progress
 from pytest_tfperf.cli.terminal import styled_lines, write_out
-from pytest_tfperf.errors import FleetError, TfperfError
+from pytest_tfperf.errors import StoreError, TfperfError
 from pytest_tfperf.quantities import RATIO, format_quantity
 from pytest_tfperf.report.run_text import TextLine
 from pytest_tfperf.results import Verdict
