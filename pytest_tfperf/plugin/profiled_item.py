@@ -309,11 +309,12 @@ class ProfiledItem:
         crash = getattr(report.longrepr, "reprcrash", None)
         if self.is_broken and crash is not None:  # the letter P and the word PERF tell of failure
             message = crash.message.removeprefix("Failed: ").removeprefix(f"{item.name}: ")
+            message = message.removeprefix(f"{item.name} is ")  # of the step time
             short = message.removeprefix(f"{item.name}/")
             crash.message = message if short[:1].isdecimal() else short  # a number needs its test
             crash.path, crash.lineno = str(item.path), (item.location[1] or 0) + 1
         if report.passed and {"A", "P"} & set(item.config.option.reportchars):
-            from pytest_tfperf.report.run_text import results_table
+            from pytest_tfperf.report.results_table import results_table
 
             lines = "\n".join(text for text, _ in results_table([record], width=0))
             report.sections.append(("tfperf", lines))

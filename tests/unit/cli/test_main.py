@@ -44,7 +44,7 @@ def test_show_prints_what_pytest_showed(run_file, capsys):
     assert main(["show", run_file(FAILED, PASSED)]) == 1
     assert capsys.readouterr() == (
         dedent("""\
-            test       metric         value  limit  margin
+            test       metric         value  limit  result
             ---------  -----------  -------  -----  ------
             test_step  step_time    12.5 ms
                        input_bound     19 %  ≤ 5 %    FAIL
@@ -97,7 +97,7 @@ def test_show_verbose_adds_causes_notes_and_what_passed(run_file, capsys):
     for flag in ("-v", "--verbose"):
         assert main(["show", flag, run_file(FAILED, PASSED)]) == 1
         assert capsys.readouterr().out == dedent("""\
-            test       metric         value  limit  margin
+            test       metric         value  limit  result
             ---------  -----------  -------  -----  ------
             test_step  step_time    12.5 ms
                        input_bound     19 %  ≤ 5 %    FAIL
@@ -113,7 +113,7 @@ def test_show_verbose_adds_causes_notes_and_what_passed(run_file, capsys):
 
 
 def test_show_keeps_to_the_width_of_the_terminal(run_file, capsys, monkeypatch):
-    for columns, head in (("80", "test metric value limit margin"), ("35", "metric value limit")):
+    for columns, head in (("80", "test metric value limit result"), ("35", "metric value result")):
         monkeypatch.setenv("COLUMNS", columns)
         main(["show", run_file(FAILED)])
         assert capsys.readouterr().out.splitlines()[0].split() == head.split()

@@ -385,7 +385,7 @@ def check_both(done, folder):
         [
             "*tokens is 32/s, below the limit of 100/s (min_tokens=100)",
             "*words is 8/s, above the limit of 7/s (max_words='7/s')",
-            "test *metric *value *limit *margin",
+            "test *metric *value *limit *result",
         ]
     )
     run = json.loads((folder / "run.json").read_text())

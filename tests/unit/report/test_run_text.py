@@ -9,7 +9,8 @@ from helpers.golden import assert_golden
 from helpers.sample_run import FAILED, PASSED
 from helpers.sample_run import a_run as shown_run
 
-from pytest_tfperf.report.run_text import count_line, render, results_table
+from pytest_tfperf.report.results_table import results_table
+from pytest_tfperf.report.run_text import count_line, render
 from pytest_tfperf.runs import Run
 from pytest_tfperf.values import COMPARISON, Table, titled_columns
 
@@ -73,6 +74,26 @@ EVERYTHING = dedent(f"""\
 
 def measured(run, width):
     return "".join(f"{text}\n" for text, _ in results_table(run.tests, width))
+
+
+def test_what_is_left_out_of_the_table_is_counted():
+    limits = [replace(PASSED, metric=name) for name in ("retraces", "eager_ops", "xla_compiles")]
+    change = check("PASS", "graph_ops", kind="baseline", detail={"gates": False})
+    tests = tuple(
+        record_of(
+            profile(step_time=0.01, retraces=0, eager_ops=0, xla_compiles=0),
+            checks=[*limits, change],
+            key=f"test_{n}",
+        )
+        for n in range(9)
+    )
+    lines = shown(Run(created="", tests=tests), 80, 0).splitlines()
+    assert lines[-2:] == [
+        "-v shows 9 changes that do not gate and 27 more rows",
+        "tfperf: 36 checks passed",
+    ]
+    assert len(lines) == 13
+    assert "-v shows" not in shown(Run(created="", tests=tests), 80, 1)
 
 
 @pytest.mark.parametrize("width", [80, 160])
