@@ -191,25 +191,18 @@ def _write_baselines(run: Run, options: Options) -> tuple[Recorded | None, list[
 
 def _update_lines(recorded: Recorded, n_passed: int, rootdir: Path) -> list[Line]:
     """Describe an update: entries that changed, histories that start anew, what was left out."""
-    lines: list[Line] = [
-        (
-            f"tfperf: baseline: {plural(len(recorded.entries), 'entry', 'entries')} written for "
-            f"{plural(n_passed, 'passing test')}",
-            None,
-        )
-    ]
+    n_written, of = len(recorded.entries), plural(n_passed, "passing test")
+    written = f"{plural(n_written, 'entry', 'entries')} written for {of}"
+    found = written if n_written or not n_passed else f"as it was for {of}"
+    lines: list[Line] = [(f"tfperf: baseline: {found}", None)]
     for changes, colour in ((recorded.entries, None), (recorded.anew, "yellow")):
         for path in dict.fromkeys(change.path for change in changes):
             lines.append((f"  in {short_path(path, rootdir)}:", None))
             of_file = ((change.key, change.what) for change in changes if change.path == path)
             lines += [(f"    {named(keys)}: {what}", colour) for keys, what in alike(of_file)]
     if recorded.added:
-        lines.append(
-            (
-                f"  times: a run added to the history of {plural(len(recorded.added), 'profile')}",
-                None,
-            )
-        )
+        added = plural(len(recorded.added), "profile")
+        lines.append((f"  times: a run added to the history of {added}", None))
     for keys, why in alike((change.key, change.what) for change in recorded.left_out):
         lines.append((f"  not recorded: {named(keys)}: {why}", "yellow"))
     return lines
