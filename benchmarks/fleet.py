@@ -24,10 +24,9 @@ import pytest
 from distributed import Client, LocalCluster
 from tabulate import tabulate
 
-from pytest_tfperf.fleet import analyze_traces
-from pytest_tfperf.fleet.fleet_store import FleetStore
-from pytest_tfperf.fleet.host_alignment import skew_of
 from pytest_tfperf.machine.memory import read_resident
+from pytest_tfperf.stores.trace_results import TraceResults
+from pytest_tfperf.stores.traces import analyze_traces, skew_of
 
 EVENTS_PER_MB = 37_500  # of large_trace.py; the sizes that result are measured
 HOSTNAMES = 4  # field of XSpace in xplane.proto
@@ -123,7 +122,7 @@ def overhead_s(n_tasks=2000):
 
 def alignment_s(store, n_hosts):
     """Seconds to read the step tables of a run and to align its hosts."""
-    opened = FleetStore(str(store))
+    opened = TraceResults(str(store))
     contents = sorted(opened.index().analysed)
     start = time.perf_counter()
     skew_of(opened, {str(n): content for n, content in enumerate(contents)})

@@ -32,7 +32,7 @@ LAYERS = (
         "turn",
         "values",
     },
-    {"protobuf", "results", "stores"},
+    {"protobuf", "results"},
     {"frameworks", "hlo", "runs", "stats"},
     {"recording"},
     {"compiler", "machine", "trace"},
@@ -43,8 +43,10 @@ LAYERS = (
     {"differences"},
     {"baseline", "export"},
     {"turns"},
-    {"report", "run_history", "variants"},
-    {"doctor", "fleet", "plugin"},
+    {"report", "variants"},
+    {"stores"},
+    {"run_history"},
+    {"doctor", "plugin"},
     {"cli"},
 )
 LAYER = {name: number for number, layer in enumerate(LAYERS) for name in layer}
@@ -68,7 +70,7 @@ TIMESTAMPS = {
     ("temporary.py", "time"),  # compared with the times of files, which come from that clock too
     ("stores/objects.py", "time"),  # the same
     ("capture/blocks.py", "time_ns"),  # compared with the times in TensorFlow's traces
-    ("fleet/fleet_store.py", "time"),  # the date of a look, compared with the dates of other traces
+    ("stores/trace_files.py", "time"),  # the date of a look, compared with those of other traces
 }
 
 

@@ -23,10 +23,9 @@ from pytest_tfperf.results import Verdict
 from pytest_tfperf.text import for_terminal, plural
 
 if TYPE_CHECKING:
-    from pytest_tfperf.fleet.analyze import FleetSummary
-    from pytest_tfperf.fleet.fleet_check import FleetChecks
-    from pytest_tfperf.fleet.fleet_store import FleetStore
-    from pytest_tfperf.fleet.host_alignment import AlignedRun
+    from pytest_tfperf.stores.checks import FleetChecks
+    from pytest_tfperf.stores.trace_results import TraceResults
+    from pytest_tfperf.stores.traces import AlignedRun, FleetSummary
 
 MOST_LINES = 20
 """Traces that a check names by default."""
@@ -97,7 +96,7 @@ def analyse_many(options: argparse.Namespace) -> int:
         raise StoreError("--into goes with neither -o nor --target-step-time")
     silence_libraries()
     with _missing_packages():
-        from pytest_tfperf.fleet.analyze import analyze_traces
+        from pytest_tfperf.stores.traces import analyze_traces
 
         with _shown() as progress:
             summary = analyze_traces(
@@ -117,13 +116,11 @@ def analyse_many(options: argparse.Namespace) -> int:
 
 def check_many(options: argparse.Namespace) -> int:
     """Check the traces of a store or of an address, print the worst, and return the status."""
-    from pytest_tfperf.fleet.limit_rules import read_rules
-
     if options.most < 1:
         raise StoreError("--most must be at least 1")
     silence_libraries()
     with _missing_packages():
-        from pytest_tfperf.fleet.fleet_check import check_store
+        from pytest_tfperf.stores.checks import check_store, read_rules
 
         rules = read_rules(options.rules)
         with _store_of(str(options.traces[0])) as store:
@@ -143,20 +140,20 @@ def check_many(options: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _store_of(address: str) -> Iterator[FleetStore]:
+def _store_of(address: str) -> Iterator[TraceResults]:
     """Give the store at an address, or one of the traces that lie there."""
-    from pytest_tfperf.fleet.analyze import analyze_traces
-    from pytest_tfperf.fleet.fleet_store import FleetStore
-    from pytest_tfperf.fleet.trace_files import is_glob
+    from pytest_tfperf.stores.trace_files import is_glob
+    from pytest_tfperf.stores.trace_results import TraceResults
+    from pytest_tfperf.stores.traces import analyze_traces
     from pytest_tfperf.trace.logdir import ENDING, PACKED
 
     if not is_glob(address) and not address.endswith((ENDING, PACKED)):
-        yield FleetStore(address)
+        yield TraceResults(address)
         return
     with tempfile.TemporaryDirectory(prefix="tfperf-") as folder:
         with _shown() as progress:
             analyze_traces(address, folder, progress=progress)
-        yield FleetStore(folder)
+        yield TraceResults(folder)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 from helpers.fleets import different_traces, stored, waiting_trace, write_traces
 
 from pytest_tfperf.cli.main import main
-from pytest_tfperf.fleet import analyze_traces
+from pytest_tfperf.stores.traces import analyze_traces
 
 
 @pytest.fixture(autouse=True)
@@ -20,8 +20,8 @@ def long_lines(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def in_threads(monkeypatch):
-    """Let threads analyse what processes would: `tests/processes/fleet` has those."""
-    monkeypatch.setattr("pytest_tfperf.fleet.executors.LocalProcesses", ThreadPoolExecutor)
+    """Let threads analyse what processes would: `tests/processes/stores` has those."""
+    monkeypatch.setattr("pytest_tfperf.stores.workers.LocalProcesses", ThreadPoolExecutor)
 
 
 def analysed(store, *urls):
@@ -62,6 +62,13 @@ def rules(tmp_path):
 
 
 RULES = 'max_input_bound = "15%"\n[[rules]]\nmatch = "*/eval/*"\nmax_input_bound = 1\n'
+
+
+def rewrite(path, columns):
+    """Replace the rows of a table by others."""
+    other = path.with_suffix(".other")
+    duckdb.sql(f"COPY (SELECT {columns} FROM '{path}') TO '{other}' (FORMAT parquet)")
+    other.replace(path)
 
 
 def test_the_worst_traces_come_first(traces, store, rules, capsys):
@@ -146,8 +153,9 @@ def test_damaged_objects_of_a_store_are_named_and_no_pass(store, rules, capsys):
     shown = capsys.readouterr()
     assert f"{damaged} is left out: " in shown.err
     assert "UNKNOWN: its result cannot be read" in shown.out
-    (store / "seen-1" / f"{'0' * 32}-{'1' * 64}.json").write_text("[" * 100_000)
+    (store / "traces-1" / f"{'0' * 32}-{'1' * 64}.parquet").write_bytes(b"half")
     assert main(["check", str(store), *limits]) == 3
+    assert f"{'1' * 64}.parquet is left out: " in capsys.readouterr().err
 
 
 def test_rows_that_others_wrote_pass_nothing(prepared, tmp_path, rules, capsys):
@@ -166,9 +174,7 @@ def test_rows_that_others_wrote_pass_nothing(prepared, tmp_path, rules, capsys):
     ):
         store = shutil.copytree(prepared / "store", tmp_path / str(n))
         for path in (store / "metrics-1").iterdir():
-            other = path.with_suffix(".other")
-            duckdb.sql(f"COPY (SELECT {changed} FROM '{path}') TO '{other}' (FORMAT parquet)")
-            other.replace(path)
+            rewrite(path, changed)
         assert main(["check", str(store), *rules('max_input_bound = "50%"')]) == 3, changed
         shown = capsys.readouterr()
         assert why in shown.err + shown.out, changed
@@ -176,8 +182,9 @@ def test_rows_that_others_wrote_pass_nothing(prepared, tmp_path, rules, capsys):
 
 
 def test_text_of_a_store_controls_no_terminal(store, rules, capsys):
-    for path in (store / "seen-1").iterdir():
-        path.write_text(json.dumps({"trace": f"\x1b[31m{path.name}\n::error::x", "modified": 1}))
+    text = "* REPLACE (concat(chr(27), '[31m', trace, chr(10), '::error::x') AS trace)"
+    for path in (store / "traces-1").iterdir():
+        rewrite(path, text)
     assert main(["check", str(store), *rules('max_input_bound = "1%"')]) == 1
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
@@ -272,7 +279,8 @@ def test_compressed_traces_are_those_that_they_hold(tmp_path, rules, capsys, end
     shown = capsys.readouterr()
     assert shown.out == "4 traces: 3 analysed, 1 cannot be read\n"
     assert shown.err == f"tfperf: {cut}: {why}\n"
-    errors = duckdb.sql(f"SELECT trace, why FROM '{store}/errors-1/*.parquet'").fetchall()
+    query = f"SELECT trace, why FROM '{store}/traces-1/*.parquet' WHERE why != ''"
+    errors = duckdb.sql(query).fetchall()
     assert errors == [(str(cut), why)]
     assert len(stored(store, "metrics")) == 3
     assert main(check) == 1

@@ -4,13 +4,13 @@ import os
 import signal
 import threading
 
-import duckdb
 import pytest
 from helpers.fleets import different_traces, stored, tables_of, waiting_trace, write_traces
 
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.errors import StoreError
-from pytest_tfperf.fleet import analyze_traces, executors
+from pytest_tfperf.stores import workers
+from pytest_tfperf.stores.traces import analyze_traces
 
 pytestmark = [
     pytest.mark.full,
@@ -22,7 +22,7 @@ pytestmark = [
 DEADLY = """
 import os, signal
 
-from pytest_tfperf.fleet.trace_files import TraceFile
+from pytest_tfperf.stores.trace_files import TraceFile
 
 def deadly(read):
     def read_or_die(self):
@@ -81,10 +81,9 @@ def test_a_worker_is_killed_in_the_middle(cluster, tmp_path):
 
     found = analyze_traces(glob, str(store), executor=address(cluster), progress=kill_one)
     assert killed
-    assert (found.n_traces, found.errors) == (60, ())
+    assert (found.n_traces, found.errors) == (60, ())  # Dask gives them to the other worker
     assert stored(store, "metrics") == stored(store, "steps") == tables_of(contents.values())
-    assert len(stored(store, "seen")) == 60
-    assert stored(store, "errors") == []
+    assert len(stored(store, "traces")) == 60
 
 
 @pytest.mark.nightly
@@ -109,7 +108,7 @@ def test_two_runs_into_one_store_at_once(cluster, tmp_path):
 def test_a_scheduler_without_workers(tmp_path, monkeypatch):
     from distributed import LocalCluster
 
-    monkeypatch.setattr(executors, "_WORKER_S", 1)
+    monkeypatch.setattr(workers, "_WORKER_S", 1)
     glob = write_traces(tmp_path, different_traces(1))
     with (
         LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1") as empty,
@@ -137,23 +136,25 @@ def deadly_cluster(tmp_path):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("n", [3, 12])
-def test_a_trace_that_kills_all_its_workers_costs_itself_alone(deadly_cluster, tmp_path, n):
+@pytest.mark.parametrize("n", [3, 40])
+def test_a_trace_that_kills_its_workers_costs_those_that_they_had(deadly_cluster, tmp_path, n):
     """Dask counts a death for each trace that a worker has, also for those that wait for the killer."""
-    contents = different_traces(n)
-    glob = write_traces(tmp_path / "traces", contents | {"killer": b"", "z": waiting_trace(3)})
-    store = tmp_path / "store"
+    contents = different_traces(n) | {"z": waiting_trace(3)}
+    glob = write_traces(tmp_path / "traces", contents | {"killer": b""})
+    store, killer = tmp_path / "store", f"{tmp_path}/traces/killer.xplane.pb"
     found = analyze_traces(glob, str(store), executor=address(deadly_cluster))
-    killer, why = f"{tmp_path}/traces/killer.xplane.pb", "4 workers died while analysing it"
-    assert found.errors == ((killer, why),)
-    assert stored(store, "metrics") == tables_of([*contents.values(), waiting_trace(3)])
-    errors = duckdb.sql(f"SELECT trace, why FROM '{store}/errors-1/*.parquet'").fetchall()
-    assert errors == [(killer, why)]
+    assert {why for _, why in found.errors} == {"its worker died; the next run tries it again"}
+    assert killer in {name for name, _ in found.errors}
+    assert len(found.errors) <= 4  # two workers have two traces each
+    assert len(stored(store, "metrics")) == len(contents) + 1 - len(found.errors)
+    (tmp_path / "traces/killer.xplane.pb").unlink()
+    assert analyze_traces(glob, str(store), executor=address(deadly_cluster)).errors == ()
+    assert stored(store, "metrics") == tables_of(contents.values())
 
 
 @pytest.mark.nightly
 def test_a_cluster_that_loses_its_workers_for_good(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(executors, "_WORKER_S", 2)
+    monkeypatch.setattr(workers, "_WORKER_S", 2)
     glob = write_traces(tmp_path / "traces", different_traces(60))
     store = tmp_path / "store"
 

@@ -6,7 +6,7 @@ import os
 import signal
 import uuid
 from collections import Counter
-from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 import duckdb
@@ -16,10 +16,11 @@ from helpers.fleets import different_traces, stored, tables_of, waiting_trace, w
 from helpers.histories import bucket
 
 from pytest_tfperf.errors import StoreError
-from pytest_tfperf.fleet import analyze_traces, trace_files
-from pytest_tfperf.fleet.executors import LocalProcesses
-from pytest_tfperf.fleet.fleet_store import FleetStore
-from pytest_tfperf.fleet.trace_files import TraceFile
+from pytest_tfperf.stores import trace_files, traces
+from pytest_tfperf.stores.trace_files import TraceFile
+from pytest_tfperf.stores.trace_results import TraceResults
+from pytest_tfperf.stores.traces import analyze_traces
+from pytest_tfperf.stores.workers import LocalProcesses
 
 pytestmark = pytest.mark.full
 
@@ -44,46 +45,24 @@ def no_reading(monkeypatch):
 
 
 class Mortal(ThreadPoolExecutor):
-    """Workers of which one dies each time that it analyses a trace, as often as its name says."""
+    """Workers of which one dies with each trace that is named, each time that it has it."""
 
-    def __init__(self, deaths):
+    def __init__(self, deadly, error=BrokenExecutor):
         super().__init__(2)
-        self.deaths, self.calls = deaths, Counter()
+        self.deadly, self.error, self.calls = deadly, error, Counter()
 
     def submit(self, fn, /, *args, **kwargs):
         name = args[0].name.rpartition("/")[2].removesuffix(".xplane.pb")
         self.calls[name] += 1
-        if self.calls[name] > self.deaths.get(name, 0):
+        if name not in self.deadly:
             return super().submit(fn, *args, **kwargs)
         future = Future()
-        future.set_exception(BrokenExecutor("it died"))
+        future.set_exception(self.error("it died"))
         return future
 
 
-class Killed(Exception):
-    """Stands for Dask's KilledWorker, of a trace that was on each of four workers that died."""
-
-    allowed_failures = 3
-
-
-class Deadly(ThreadPoolExecutor):
-    """Workers that die of `killer`, the first time with the traces that they have besides."""
-
-    def __init__(self, besides, ends=False):
-        super().__init__(2)
-        self.calls, self._besides, self._ends = [], besides, ends
-
-    def submit(self, fn, /, *args, **kwargs):
-        name = args[0].name.rpartition("/")[2].removesuffix(".xplane.pb")
-        is_again = name in self.calls
-        if is_again and self._ends:
-            raise BrokenProcessPool("it ended")
-        self.calls.append(name)
-        if name != "killer" and (is_again or name not in self._besides):
-            return super().submit(fn, *args, **kwargs)
-        future = Future()
-        future.set_exception(Killed("it died"))
-        return future
+class KilledWorker(Exception):
+    """Stands for Dask's error of a trace that was on each of several workers that died."""
 
 
 def rows(store, kind, columns="*"):
@@ -98,7 +77,7 @@ def test_each_trace_has_its_metrics_and_steps_by_its_content(tmp_path, threads):
     )
     assert (found.n_traces, found.n_analysed, found.errors) == (3, 2, ())
     assert stored(store, "metrics") == stored(store, "steps") == tables_of({*contents.values()})
-    assert len(stored(store, "seen")) == 3
+    assert len(stored(store, "traces")) == 3
     bounds = duckdb.sql(
         f"SELECT value FROM '{store}/metrics-1/*.parquet' WHERE metric = 'input_bound' ORDER BY 1"
     ).fetchall()
@@ -127,7 +106,8 @@ def test_a_second_run_reads_only_what_changed(tmp_path, threads, no_reading):
     assert again.errors == first.errors
     assert name.endswith("/bad.xplane.pb")
     assert why.startswith("is not an XSpace trace")
-    assert rows(store, "errors", "metric, value, why") == [("", None, why)]
+    assert rows(store, "traces", "why")[-1] == (why,)
+    assert len(stored(store, "traces")) == 6
 
 
 def test_a_trace_that_cannot_be_read_is_tried_again(tmp_path, threads, monkeypatch):
@@ -140,9 +120,31 @@ def test_a_trace_that_cannot_be_read_is_tried_again(tmp_path, threads, monkeypat
         patch.setattr(TraceFile, "read", read)
         found = analyze_traces(glob, str(store), executor=threads)
     assert [why for _, why in found.errors] == ["cannot be read: Permission denied"] * 2
-    assert len(stored(store, "errors")) == 2
+    assert [name[-14:] for name in stored(store, "traces")] == ["failed.parquet"] * 2
     assert analyze_traces(glob, str(store), executor=threads).errors == ()
     assert len(stored(store, "metrics")) == 2
+    assert {trace.why for trace in traces_of(TraceResults(str(store)))} == {""}
+
+
+def test_an_analysis_that_fails_is_tried_again(tmp_path, threads, monkeypatch):
+    glob, store = write_traces(tmp_path / "traces", different_traces(2)), str(tmp_path / "store")
+    for error, why in ((MemoryError("no room"), "MemoryError: no room"), (ValueError(), "Value")):
+        with monkeypatch.context() as patch:
+            patch.setattr(traces, "analyse_trace", lambda trace, error=error: _raise(error))
+            found = analyze_traces(glob, store, executor=threads)
+        assert all(f"the analysis failed: {why}" in one for _, one in found.errors)
+        assert len(found.errors) == 2
+    assert analyze_traces(glob, store, executor=threads).errors == ()
+
+
+def _raise(error):
+    raise error
+
+
+def traces_of(store):
+    found, unread = store.traces(store.index())
+    assert unread == ()
+    return found
 
 
 class TestWithoutFingerprint:
@@ -157,34 +159,34 @@ class TestWithoutFingerprint:
     def fleet(self, request, tmp_path, threads):
         """A store, and a function that analyses one trace into it, whose content or error is given."""
         folder = request.param == "folder"
-        store = FleetStore(str(tmp_path / "s") if folder else f"memory://{uuid.uuid4().hex}")
+        store = str(tmp_path / "s") if folder else f"memory://{uuid.uuid4().hex}"
 
         def analyse(content):
             glob = write_traces(tmp_path / "traces", {"a": content or b""})
             with pytest.MonkeyPatch.context() as patch:
                 if content is None:
                     patch.setattr(TraceFile, "read", lambda self: 1 / 0)
-                return analyze_traces(glob, store._objects.address, executor=threads)
+                return analyze_traces(glob, store, executor=threads)
 
-        return store, analyse
+        return TraceResults(store), analyse
 
     def test_a_failure_ends_with_the_next_result(self, fleet):
         store, analyse = fleet
         for _ in range(2):  # also a second time
             assert analyse(None).errors[0][1] == "cannot be read: division by zero"
-            [failed], _ = store.seen()
+            [failed] = traces_of(store)
             assert failed.why == "cannot be read: division by zero"
             assert analyse(waiting_trace(1)).errors == ()
-            [seen], unread = store.seen()
-            assert (seen.why, unread) == ("", ())
-            assert seen.key in store.index().analysed
+            [seen] = traces_of(store)
+            assert seen.why == ""
+            assert seen.sha256 in store.index().analysed
 
     def test_the_newest_content_counts(self, fleet):
         store, analyse = fleet
         for content in (waiting_trace(1), waiting_trace(2), waiting_trace(3)):
             analyse(content)
-            [seen], _ = store.seen()
-            assert seen.key == hashlib.sha256(content).hexdigest()
+            [seen] = traces_of(store)
+            assert seen.sha256 == hashlib.sha256(content).hexdigest()
 
 
 def test_a_huge_trace_is_refused_unread(tmp_path, threads):
@@ -211,43 +213,25 @@ def test_hosts_of_a_run_are_aligned_by_step(tmp_path, threads):
     assert rows(store, "runs", "slowest") == [("host_2",)]
 
 
-def test_a_trace_whose_worker_dies_is_given_to_another(tmp_path):
+@pytest.mark.parametrize("error", [BrokenExecutor, KilledWorker])
+def test_a_worker_that_dies_costs_the_traces_that_it_had(tmp_path, error):
     contents = different_traces(4)
     glob, store = write_traces(tmp_path, contents), tmp_path / "store"
-    with Mortal({"trace_001": 2, "trace_002": 99}) as workers:
+    with Mortal({"trace_001", "trace_002"}, error) as workers:
         found = analyze_traces(glob, str(store), executor=workers)
-    assert workers.calls == {"trace_000": 1, "trace_001": 3, "trace_002": 3, "trace_003": 1}
-    [(name, why)] = found.errors
-    assert name.endswith("trace_002.xplane.pb")
-    assert why == "3 workers died while analysing it"
-    others = [content for name, content in contents.items() if name != "trace_002"]
-    assert stored(store, "metrics") == tables_of(others)
-    assert len(stored(store, "errors")) == 1
-
-
-def test_a_trace_whose_workers_died_is_tried_again_on_its_own(tmp_path):
-    contents = different_traces(4)
-    glob = write_traces(tmp_path, contents | {"killer": waiting_trace(5)})
-    store = tmp_path / "store"
-    with Deadly({"trace_001", "trace_003"}) as workers:
+    assert set(workers.calls.values()) == {1}
+    why = "its worker died; the next run tries it again"
+    assert [(name[-19:-10], one) for name, one in found.errors] == [
+        ("trace_001", why),
+        ("trace_002", why),
+    ]
+    assert len(stored(store, "metrics")) == 2
+    assert [row for row in rows(store, "traces", "why") if row[0]] == [(why,), (why,)]
+    with Mortal({"trace_002"}, error) as workers:
         found = analyze_traces(glob, str(store), executor=workers)
-    assert sorted(workers.calls[:5]) == ["killer", *contents]
-    assert sorted(workers.calls[5:]) == ["killer", "trace_001", "trace_003"]
-    killer, why = f"{tmp_path}/killer.xplane.pb", "4 workers died while analysing it"
-    assert found.errors == ((killer, why),)
-    assert stored(store, "metrics") == tables_of(contents.values())
-    assert rows(store, "errors", "trace, why") == [(killer, why)]
-
-
-def test_a_trace_that_costs_the_last_worker_has_its_error(tmp_path):
-    glob, store = write_traces(tmp_path, {"a": waiting_trace(1), "killer": b""}), tmp_path / "store"
-    with (
-        Deadly(set(), ends=True) as workers,
-        pytest.raises(StoreError, match="the same command does the rest"),
-    ):
-        analyze_traces(glob, str(store), executor=workers)
-    assert rows(store, "errors", "why") == [("4 workers died while analysing it",)]
-    assert len(stored(store, "metrics")) == 1
+    assert workers.calls == {"trace_001": 1, "trace_002": 1}
+    assert [name[-19:-10] for name, _ in found.errors] == ["trace_002"]
+    assert len(stored(store, "metrics")) == 3
 
 
 def test_an_executor_that_ends_keeps_what_is_done(tmp_path):
@@ -277,9 +261,28 @@ def test_local_processes_of_which_one_is_killed(tmp_path):
     glob = write_traces(tmp_path / "traces", contents)
     found = analyze_traces(glob, str(store), executor=2, progress=kill_one)
     assert killed
-    assert (found.n_traces, found.errors) == (8, ())
+    assert found.n_traces == 8
+    assert len(found.errors) <= 1  # of the trace that it had, if it had one
+    assert len(stored(store, "metrics")) >= 7
+    assert analyze_traces(glob, str(store), executor=2).errors == ()
     assert stored(store, "metrics") == tables_of(contents.values())
     assert multiprocessing.active_children() == []
+
+
+@pytest.mark.usefixtures("processes")
+def test_a_pool_that_is_given_breaks_whole_and_keeps_what_is_done(tmp_path):
+    contents = different_traces(6)
+    glob, store = write_traces(tmp_path / "traces", contents), str(tmp_path / "store")
+
+    def kill_all(n_done, n_traces):
+        for child in multiprocessing.active_children():
+            os.kill(child.pid, signal.SIGKILL)
+
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        found = analyze_traces(glob, store, executor=pool, progress=kill_all)
+    assert {why for _, why in found.errors} == {"its worker died; the next run tries it again"}
+    assert len(found.errors) + found.n_analysed == 6
+    assert analyze_traces(glob, store, executor=1).errors == ()
 
 
 @pytest.mark.usefixtures("processes")
@@ -301,10 +304,9 @@ def test_remote_traces_into_a_remote_store(kind, no_reading, threads):
         urls, store = [f"{base}/job/**/*.xplane.pb"], f"{base}/store"
         found = analyze_traces(urls, store, executor=executor)
         assert (found.n_traces, found.n_analysed, found.errors) == (3, 3, ())
-        traces, unread = FleetStore(store).seen()
         prefix = f"{kind}://"
-        assert [trace.name.startswith(prefix) for trace in traces] == [True] * 3
-        assert unread == ()
+        named = [trace.name.startswith(prefix) for trace in traces_of(TraceResults(store))]
+        assert named == [True] * 3
         no_reading()
         assert analyze_traces(urls, store, executor=executor).n_analysed == 0
 

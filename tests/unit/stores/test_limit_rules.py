@@ -6,7 +6,7 @@ import pytest
 from helpers.refusals import refusal
 
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.fleet.limit_rules import read_rules
+from pytest_tfperf.stores.checks import read_rules
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 Traces at URLs of any file system that fsspec reaches, and their shards.
 
 A trace is known by a fingerprint of what its file system tells: address, size, time and checksum.
+Of a web server that tells neither time nor checksum, each look at a trace has its own.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -43,9 +45,9 @@ class TraceFile:
     size: int
     """Size in bytes."""
     fingerprint: str
-    """Hash of what the file system tells; empty if that need not change with the content."""
-    modified: float | None
-    """Time of the last change in seconds since 1970; None if it is unknown."""
+    """Hash of what the file system tells, which changes with the content."""
+    modified: float
+    """Time of the last change in seconds since 1970, or of the look if that is unknown."""
 
     @property
     def is_local(self) -> bool:
@@ -53,12 +55,7 @@ class TraceFile:
         return is_of(self.files, "file")
 
     def read(self) -> bytes:
-        """
-        Return the whole content.
-
-        Raises:
-            Exception: Of any class that the file system has.
-        """
+        """Return the whole content, or raise an error of any class that the file system has."""
         if self.is_local:
             with open_regular(Path(self.path)) as file:
                 return file.read()
@@ -116,14 +113,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def of_shard(traces: Sequence[TraceFile], number: int, n_shards: int) -> list[TraceFile]:
-    """
-    Return the traces of one shard, by a hash of their addresses that is the same everywhere.
-
-    Args:
-        traces: All traces.
-        number: Number of the shard, from 1.
-        n_shards: Number of shards.
-    """
+    """Return the traces of a shard from 1 on, by a hash of their addresses."""
     return [trace for trace in traces if int(_digest(trace.name), 16) % n_shards == number - 1]
 
 
@@ -143,28 +133,29 @@ def _listed(files: fsspec.AbstractFileSystem, root: str) -> Iterator[tuple[str, 
 def _trace_file(files: fsspec.AbstractFileSystem, path: str, info: dict[str, Any]) -> TraceFile:
     name = path if is_of(files, "file") else without_secret(files.unstrip_protocol(path))
     facts = {key: str(info[key]) for key in (*_TIMES, *_SUMS) if info.get(key) is not None}
-    size = int(info.get("size") or 0)
-    told = json.dumps([name, size, facts], sort_keys=True)
+    size, now = int(info.get("size") or 0), time.time()
+    told = json.dumps([name, size, facts or now], sort_keys=True)
+    modified = next((_seconds(info[key]) for key in _TIMES if info.get(key)), None)
     return TraceFile(
         name=name,
         files=files,
         path=path,
         size=size,
-        fingerprint=_digest(told) if facts else "",
-        modified=next((_seconds(info[key]) for key in _TIMES if info.get(key)), None),
+        fingerprint=_digest(told),
+        modified=now if modified is None else modified,
     )
 
 
-def _seconds(time: Any) -> float | None:
+def _seconds(told: Any) -> float | None:
     """Return a time of a file system in seconds; None for a form that is not known."""
-    if isinstance(time, str):
+    if isinstance(told, str):
         try:
-            time = datetime.fromisoformat(time.replace("Z", "+00:00"))
+            told = datetime.fromisoformat(told.replace("Z", "+00:00"))
         except ValueError:
             return None
-    if isinstance(time, datetime):
-        return time.timestamp()
-    return float(time) if isinstance(time, (int, float)) else None
+    if isinstance(told, datetime):
+        return told.timestamp()
+    return float(told) if isinstance(told, (int, float)) else None
 
 
 def _digest(text: str) -> str:

@@ -8,7 +8,7 @@ from helpers.fleets import different_traces, write_traces
 from helpers.refusals import refusal
 
 from pytest_tfperf.errors import StoreError
-from pytest_tfperf.fleet.trace_files import (
+from pytest_tfperf.stores.trace_files import (
     find_trace_files,
     of_shard,
     parse_shard,

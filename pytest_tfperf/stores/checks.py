@@ -1,23 +1,146 @@
-"""Check of all traces of a store against limits: a line for each that does not keep them."""
+"""
+Check of all traces of a store against limits, which come from a TOML file.
+
+    max_input_bound = "5%"
+
+    [[rules]]
+    match = "*/eval_*/*"
+    max_input_bound = "20%"
+
+Limits at the top hold for every trace. Those of a section hold for the traces whose address its
+glob matches; they take the place of limits of the same name above.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
 
-from pytest_tfperf.checks.limits import check_limits
-from pytest_tfperf.fleet.fleet_store import ERRORS, METRICS, FleetStore, SeenTrace, StoreIndex
-from pytest_tfperf.fleet.host_alignment import runs_of, skew_of
-from pytest_tfperf.fleet.limit_rules import LimitRules
-from pytest_tfperf.fleet.trace_files import run_and_host
-from pytest_tfperf.fleet.trace_rows import value_of
+from pytest_tfperf.checks.arguments import Wanted, parse_limit_lines
+from pytest_tfperf.checks.limits import Limit, check_limits
+from pytest_tfperf.errors import LimitError
+from pytest_tfperf.files import open_regular
+from pytest_tfperf.json_file import plain_strings
 from pytest_tfperf.results import BROKEN, WORST_FIRST, Check, Profile, Verdict
+from pytest_tfperf.stores.trace_files import run_and_host
+from pytest_tfperf.stores.trace_results import METRICS, TraceResults, value_of
+from pytest_tfperf.stores.traces import runs_of, skew_of
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import Json, Value
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pytest needs it there
+
+_SECTIONS, _MATCH = "rules", "match"
+_MOST_BYTES = 1_000_000
 _SKEW = "step_skew"
 _OF_ZERO = 1e9
 """Ratio for a limit of zero, to which the value is added: larger values come first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitSection:
+    """Limits of the traces that a glob matches."""
+
+    glob: str
+    """Glob of addresses; `*` is for any characters, slashes too."""
+    arguments: Mapping[str, str]
+    """Limits by the name of the marker's argument."""
+
+    def matches(self, name: str) -> bool:
+        """Return whether the limits hold for a trace."""
+        return fnmatchcase(name, self.glob)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitRules:
+    """The sections of a file of limits; a later one takes the place of an earlier one."""
+
+    sections: tuple[LimitSection, ...]
+    """The sections; that of the top comes first and matches every trace."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics that have a limit."""
+        found = (
+            limit.metric.name
+            for section in self.sections
+            for limit in Wanted.read(section.arguments).limits
+        )
+        return tuple(dict.fromkeys(found))
+
+    def limits_of(self, name: str) -> tuple[Limit, ...]:
+        """Return the limits of a trace."""
+        arguments: dict[str, str] = {}
+        for section in self.sections:
+            if section.matches(name):
+                arguments |= section.arguments
+        return Wanted.read(arguments).limits
+
+    def unused(self, names: Iterable[str]) -> list[str]:
+        """Return the globs that match none of these traces."""
+        known = list(names)
+        return [
+            section.glob
+            for section in self.sections
+            if section.arguments and not any(map(section.matches, known))
+        ]
+
+
+def read_rules(path: Path) -> LimitRules:
+    """
+    Read a file of limits.
+
+    Raises:
+        LimitError: If it cannot be read, or has something else than limits, or none.
+    """
+    try:
+        with open_regular(path) as file:
+            content = tomllib.loads(file.read(_MOST_BYTES).decode("utf-8"))
+    except OSError as error:
+        raise LimitError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError, TOMLDecodeError
+        raise LimitError(f"{path}: not TOML: {' '.join(str(error).split())}") from error
+    content = plain_strings(content)
+    sections = content.pop(_SECTIONS, [])
+    if not isinstance(sections, list) or not all(isinstance(one, dict) for one in sections):
+        raise LimitError(f"{path}: write [[rules]], with two brackets, above each section")
+    found = [
+        LimitSection(glob="*", arguments=_arguments(content, str(path))),
+        *(_section(one, f"{path}: rule {n}") for n, one in enumerate(sections, 1)),
+    ]
+    if not any(section.arguments for section in found):
+        raise LimitError(f'{path}: no limit; write some, such as max_input_bound = "5%"')
+    return LimitRules(sections=tuple(found))
+
+
+def _section(content: Mapping[str, Any], where: str) -> LimitSection:
+    glob = content.get(_MATCH)
+    if not isinstance(glob, str) or not glob:
+        raise LimitError(f'{where}: give the glob of its traces, such as match = "*/eval_*/*"')
+    limits = {name: value for name, value in content.items() if name != _MATCH}
+    if not limits:
+        raise LimitError(f'{where}: no limit; write some, such as max_input_bound = "5%"')
+    return LimitSection(glob=glob, arguments=_arguments(limits, where))
+
+
+def _arguments(content: Mapping[str, Any], where: str) -> dict[str, str]:
+    """Read limits by name; errors name their origin."""
+    return parse_limit_lines([_line(*one, where) for one in content.items()], where)
+
+
+def _line(name: str, value: object, where: str) -> str:
+    """Return a limit as a line of text, and refuse other values than a number or a text."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number and (not isinstance(value, str) or "," in value):
+        raise LimitError(f'{where}: {name} needs one number or text, such as "5%", not {value!r}')
+    return f"{name} = {value}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,40 +224,32 @@ class FleetChecks:
         return f"{plural(len(self.traces), 'trace')}: {shown}"
 
 
-def check_store(store: FleetStore, rules: LimitRules) -> FleetChecks:
+def check_store(store: TraceResults, rules: LimitRules) -> FleetChecks:
     """
     Check the newest state of every trace of a store.
 
     Raises:
         StoreError: If the store cannot be read, or has no result.
     """
-    traces, unread = store.seen()
     index = store.index()
-    reasons, sentences = _reasons(store, index, traces)
-    analysed = {trace.key for trace in traces if trace.key in index.analysed}
-    values, more = _values(store, analysed, rules.metrics)
-    skews = _skews(store, traces, index) if _SKEW in rules.metrics else {}
+    traces, unread = store.traces(index)
+    analysed = {trace.name: trace.sha256 for trace in traces if trace.sha256 in index.analysed}
+    values, more = _values(store, set(analysed.values()), rules.metrics)
+    skews = _skews(store, analysed) if _SKEW in rules.metrics else {}
     found = []
     for trace in traces:
-        known = values.get(trace.key)
+        known = values.get(trace.sha256)
         if known is None:
-            why = trace.why or reasons.get(trace.key, "its result cannot be read")
+            why = trace.why or "its result cannot be read"
             found.append(TraceChecks(name=trace.name, checks=(), why=why))
             continue
         skew = {_SKEW: skews[trace.name]} if trace.name in skews else {}
         found.append(_checked(trace.name, {**known, **skew}, rules))
-    return FleetChecks(traces=tuple(sorted(found, key=_rank)), unread=(*unread, *sentences, *more))
+    return FleetChecks(traces=tuple(sorted(found, key=_rank)), unread=(*unread, *more))
 
 
 def _checked(name: str, values: Mapping[str, Value], rules: LimitRules) -> TraceChecks:
-    """
-    Check one trace.
-
-    Args:
-        name: Its name.
-        values: Its values by metric.
-        rules: The limits.
-    """
+    """Check one trace, whose values are by metric."""
     limits = rules.limits_of(name)
     absent = "the version that analysed the trace stored no such value"
     metrics = {
@@ -168,33 +283,10 @@ def _excess(check: Check, value: Value) -> float:
     return over / under if under > 0 else _OF_ZERO + over
 
 
-def _reasons(
-    store: FleetStore, index: StoreIndex, traces: Sequence[SeenTrace]
-) -> tuple[dict[str, str], tuple[str, ...]]:
-    """
-    Return the stored reasons of damaged traces, by content, and sentences on damaged objects.
-
-    Args:
-        store: The store.
-        index: Its objects.
-        traces: The traces.
-    """
-    wanted = {trace.key for trace in traces if trace.key in index.errors}
-    rows, unread = store.rows(ERRORS, sorted(wanted))
-    return {str(row["sha256"]): str(row["why"]) for row in rows}, unread
-
-
 def _values(
-    store: FleetStore, contents: Iterable[str], metrics: Sequence[str]
+    store: TraceResults, contents: Iterable[str], metrics: Sequence[str]
 ) -> tuple[dict[str, dict[str, Value]], tuple[str, ...]]:
-    """
-    Return values by metric for each content, and sentences on damaged objects.
-
-    Args:
-        store: The store.
-        contents: The contents.
-        metrics: The metrics.
-    """
+    """Return values by metric for each content, and sentences on damaged objects."""
     rows, unread = store.rows(METRICS, sorted(contents), metrics=metrics)
     found: dict[str, dict[str, Value]] = {}
     wrong = []
@@ -206,16 +298,8 @@ def _values(
     return found, (*unread, *wrong)
 
 
-def _skews(store: FleetStore, traces: Sequence[SeenTrace], index: StoreIndex) -> dict[str, Value]:
-    """
-    Return the skew between hosts, for each trace of a run that has several.
-
-    Args:
-        store: The store.
-        traces: The traces.
-        index: Objects of the store.
-    """
-    contents = {trace.name: trace.key for trace in traces if trace.key in index.analysed}
+def _skews(store: TraceResults, contents: Mapping[str, str]) -> dict[str, Value]:
+    """Return the skew between hosts, for each trace of a run that has several."""
     skews = {run: skew_of(store, hosts) for run, hosts in runs_of(contents).items()}
     runs = {name: run_and_host(name)[0] for name in contents}
     return {name: skews[run] for name, run in runs.items() if run in skews}
