@@ -15,6 +15,8 @@ _IN_TIMES = 2.0
 _LARGE = 999.5
 _IN_WHOLE = 9.95
 """Percentage from which a change is written in whole percent."""
+_LEAST, _NO_CHANGE = 0.01, 1e-4
+"""Smallest percentage that is written, and the one up to which times count as equal."""
 
 
 # `::error::` at the start of a line, after any space, and `##[error]` anywhere in it: TryParseV2
@@ -104,10 +106,12 @@ def format_slowdowns(low: float, high: float) -> str:
 
 def _slowdown(ratio: float) -> tuple[str, str, str]:
     """Return number, unit and direction of a change."""
-    times, percent = max(ratio, 1 / ratio), round(100 * abs(ratio - 1), 2)
-    direction = "faster" if ratio < 1 and percent else "slower"
+    times, percent = max(ratio, 1 / ratio), 100 * abs(ratio - 1)
+    direction = "faster" if ratio < 1 and percent > _NO_CHANGE else "slower"
     if times >= _IN_TIMES:
         return f"{times:.3g}" if times < _LARGE else f"{times:,.0f}", "times", direction
+    if percent < _LEAST:
+        return f"<{_LEAST}" if percent > _NO_CHANGE else "0", "%", direction
     return f"{percent:.2g}" if percent < _IN_WHOLE else f"{percent:.0f}", "%", direction
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.facts.stages import ASYNC, Stage, asynchronous_above, nearest_above, stage_type
-from pytest_tfperf.quantities import BYTES, format_quantity
+from pytest_tfperf.quantities import BYTES, SHARE, format_quantity
 from pytest_tfperf.recording import ENDLESS, UNSEEN, PipelineStage
 from pytest_tfperf.values import Unknown
 
@@ -48,7 +48,8 @@ def remedies(stage: Stage, pipeline: Pipeline) -> list[str]:
     stages, found = pipeline.stages, []
     parallel = "num_parallel_calls=tf.data.AUTOTUNE"
     if kept := _kept_of(stage, stages):
-        found.append(f"filter before it: the filter behind it keeps {kept:.0%} of its elements")
+        share = format_quantity(kept, SHARE)
+        found.append(f"filter before it: the filter behind it keeps {share} of its elements")
     if stage.name == "Generator" and _rows(stage) > 1:
         found.append(
             f"yield whole batches: Python runs for each of the {_rows(stage):.0f} rows of an "

@@ -39,6 +39,7 @@ from pytest_tfperf.hlo.products import (
 from pytest_tfperf.hlo.traffic import traffic
 from pytest_tfperf.hlo.trip_counts import with_trip_counts
 from pytest_tfperf.hlo.walk import bodies
+from pytest_tfperf.quantities import SHARE, format_quantity
 
 _NO_FLOPS = frozenset(
     [
@@ -399,10 +400,10 @@ class Costs:
         """The reason why `half_flops` is None, else an empty text."""
         if not self.work.unsure_flops:
             return ""
-        share = self.work.unsure_flops / self.work.matmul_flops
+        share = format_quantity(self.work.unsure_flops / self.work.matmul_flops, SHARE)
         return (
             "the CPU's compiler widens 16-bit matrix multiplications to float32, and the compiled "
-            f"module does not show the types that {share:.0%} of the matmul FLOPs were written with"
+            f"module does not show the types that {share} of the matmul FLOPs were written with"
         )
 
 

@@ -24,6 +24,7 @@ from typing import Any
 
 from pytest_tfperf.frameworks.in_use import n_gpus
 from pytest_tfperf.machine.cores import load_average, pinnable_cores, usable_cores
+from pytest_tfperf.quantities import SHARE, format_quantity
 
 _MOST_CORES = 16  # whose clocks are read: one file each
 _ROOT = Path("/")
@@ -264,7 +265,8 @@ def _loaded(before: Conditions, after: Conditions) -> str | None:
     share = other_load(before, after)
     if share is None:
         return None
-    return f"other processes used {share:.0%} of the {_cores(after)} in the timed window: {_QUIET}"
+    used = format_quantity(share, SHARE)
+    return f"other processes used {used} of the {_cores(after)} in the timed window: {_QUIET}"
 
 
 def _stolen(before: Conditions, after: Conditions) -> str | None:
@@ -274,9 +276,10 @@ def _stolen(before: Conditions, after: Conditions) -> str | None:
     share = stolen / _available(before, after)
     if stolen < _TICKS_S or share < _MATTERS:
         return None
+    given = format_quantity(min(share, 1), SHARE)
     return (
-        f"the hypervisor gave {min(share, 1):.0%} of the {_cores(after)} to other machines in the "
-        "timed window: times of this machine are comparable in pairs only (--tfperf-against)"
+        f"the hypervisor gave {given} of the {_cores(after)} to other machines in the timed "
+        "window: times of this machine are comparable in pairs only (--tfperf-against)"
     )
 
 

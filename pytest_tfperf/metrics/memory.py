@@ -22,7 +22,7 @@ from pytest_tfperf.facts.memory import (
 from pytest_tfperf.metrics.counts import retrace_cause
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.timing import NO_TIMES
-from pytest_tfperf.quantities import BYTES, format_quantity
+from pytest_tfperf.quantities import BYTES, SHARE, format_quantity
 from pytest_tfperf.recording import Kept, MemorySamples, Recording
 from pytest_tfperf.stats.slope import FEWEST, Slope, slope_with_interval
 from pytest_tfperf.text import plural
@@ -97,7 +97,7 @@ def _growth(recording: Recording) -> Value:
         Source.TIMED,
         low=low + least - _CACHED / n_steps,
         high=max(used.high, estimate) + most,
-        bounds=f"{_CONFIDENCE:.0%} interval over {n_steps} steps",
+        bounds=f"{format_quantity(_CONFIDENCE, SHARE)} interval over {n_steps} steps",
         n_steps=n_steps,
         **_cause(settled, recording, estimate + most),
     )

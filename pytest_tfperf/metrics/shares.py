@@ -227,9 +227,9 @@ def _input_bound(evidence: Evidence, trace: Trace) -> Value:
         detail |= _bounds(evidence, share)
     if source is Source.CORRECTED:
         detail["corrected"] = (
-            f"buffers gave {1 - drain.kept:.0%} of the elements while the steps were traced; "
-            "without them the steps wait longer than "
-            f"the {observed:.1%} seen"
+            f"buffers gave {format_quantity(1 - drain.kept, SHARE)} of the elements while the "
+            "steps were traced; without them the steps wait longer than the "
+            f"{format_quantity(observed, SHARE)} seen"
         )
     return Value.of("input_bound", share, source, **detail)
 

@@ -11,7 +11,7 @@ import numpy as np
 from pytest_tfperf.advice.step_remedies import gap_cause
 from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.metrics.evidence import Evidence, Findings
-from pytest_tfperf.quantities import SECONDS, format_quantity
+from pytest_tfperf.quantities import RATIO, SECONDS, SHARE, format_quantity
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import INTERFERENCE
 from pytest_tfperf.stats.steady_state import find_trend, slow_start
@@ -151,9 +151,12 @@ def _unsteady(recording: Recording) -> tuple[str, ...]:
             ),
         )
     )
+    by, a_block = (
+        format_quantity(abs(change), RATIO) for change in (trend.in_all, trend.per_block)
+    )
     return (
-        f"step_time is not steady: over {len(counted)} blocks it {what} by {abs(trend.in_all):.0%} "
-        f"({abs(trend.per_block):.2%} a block): {why}",
+        f"step_time is not steady: over {len(counted)} blocks it {what} by {by} "
+        f"({a_block} a block): {why}",
     )
 
 
@@ -171,7 +174,9 @@ def _between_epochs(recording: Recording) -> tuple[str, ...]:
     if not steps or gaps < _LONG_GAPS * (gaps + steps):
         return ()
     value = _epoch_gap(recording)
-    what = [f"{gaps / (gaps + steps):.0%} of the timed window passed between epochs"]
+    what = [
+        f"{format_quantity(gaps / (gaps + steps), SHARE)} of the timed window passed between epochs"
+    ]
     what += [f"epoch_gap is {format_quantity(value.number or 0.0, SECONDS)}"]
     longest = max(recording.epoch_gaps_s)
     if 2 * longest > gaps and len(recording.epoch_gaps_s) > 2:

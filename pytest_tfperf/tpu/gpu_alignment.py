@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pytest_tfperf.hlo.module import HloModule, source_line
 from pytest_tfperf.hlo.products import Matmul, matmul_of
-from pytest_tfperf.quantities import COUNT, FLOP, RATIO
+from pytest_tfperf.quantities import COUNT, FLOP, RATIO, format_quantity
 from pytest_tfperf.text import plural
 from pytest_tfperf.tpu.tiles import good_size
 from pytest_tfperf.trace.devices import gpus
@@ -234,7 +234,7 @@ def _waves(matmul: Matmul, gpus: dict[str, int]) -> str:
         counts = [matmul.batch * tiles_of(matmul.rows, matmul.columns, tile) for tile in TILES]
         found = [wave_overhead(count, sms) for count in counts if count >= sms]
         if found:
-            low, high = f"{min(found):.1%}", f"{max(found):.1%}"
+            low, high = (format_quantity(end, RATIO) for end in (min(found), max(found)))
             ranges.append(f"{name} {low}" + (f" to {high}" if high != low else ""))
     return ", ".join(ranges).strip()
 

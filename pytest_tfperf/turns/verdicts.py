@@ -20,7 +20,7 @@ from pytest_tfperf.differences.profiles import (
     with_differences,
     workload_differences,
 )
-from pytest_tfperf.quantities import RATIO, format_quantity
+from pytest_tfperf.quantities import RATIO, SHARE, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.stats.process_spread import (
     ProcessSpread,
@@ -79,7 +79,7 @@ _DRAINING = (
     "give it more time (tfperf_max_seconds) or data"
 )
 _LOADED = (
-    "other processes used {:.0%} of the cores meanwhile, "
+    "other processes used {} of the cores meanwhile, "
     "which makes the turns differ more: stop what else runs there"
 )
 
@@ -425,7 +425,7 @@ def _circumstances(
         yield "", f"two processes of the same code differ by {differ}: {spread.source}"
     load = [one.other_load for one in (turns, *later.turns) if one.other_load is not None]
     if load:
-        yield "", _LOADED.format(max(load))
+        yield "", _LOADED.format(format_quantity(max(load), SHARE))
 
 
 def _is_draining(profile: Profile) -> bool:

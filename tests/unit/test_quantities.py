@@ -1,11 +1,15 @@
 """Quantities: how limits are written, and how numbers are shown."""
 
+import ast
 import re
+from pathlib import Path
 
 import pytest
+from helpers.sources import tree
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pytest_tfperf
 from pytest_tfperf.quantities import (
     format_alike,
     format_change,
@@ -219,6 +223,18 @@ def test_only_zero_is_written_as_zero_and_nothing_in_powers(number, unit):
 @given(st.floats(0, 2), st.sampled_from(["0..1", "ratio"]))
 def test_only_all_is_100_percent(share, unit):
     assert (format_quantity(share, unit) == "100 %") == (share == 1)
+
+
+def test_no_output_rounds_a_share_by_itself():
+    """Python writes 0.4 % as `0%` and 99.6 % as `100%`; `format_quantity` does not."""
+    form = re.compile(r"\A\.\d%\Z|\{[^{}]*:\.\d%\}")
+    found = [
+        path.name
+        for path in sorted(Path(pytest_tfperf.__file__).parent.rglob("*.py"))
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant) and form.search(str(node.value))
+    ]
+    assert found == []
 
 
 def test_what_is_written_is_read_as_the_same_number():

@@ -55,6 +55,8 @@ def test_a_ratio_of_times_is_a_change():
     for ratio, text in [
         (1.0, "0 % slower"),
         (1 - 1e-9, "0 % slower"),
+        (1.00001, "<0.01 % slower"),
+        (0.99999, "<0.01 % faster"),
         (1.0004, "0.04 % slower"),
         (1.083, "8.3 % slower"),
         (0.935, "6.5 % faster"),

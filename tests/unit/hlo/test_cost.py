@@ -261,7 +261,7 @@ def test_wide_products_in_a_cpus_program_with_16_bits_make_the_share_unknown():
     )
     assert costs.why == (
         "the CPU's compiler widens 16-bit matrix multiplications to float32, and the compiled "
-        "module does not show the types that 50% of the matmul FLOPs were written with"
+        "module does not show the types that 50 % of the matmul FLOPs were written with"
     )
 
 

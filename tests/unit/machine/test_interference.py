@@ -40,11 +40,11 @@ def test_other_load_is_remarked_from_a_twentieth_of_the_cores():
 
 def test_remark_on_other_load_has_its_share_and_advice():
     assert remarks(BEFORE, after(busy_s=55.24)) == (
-        "other processes used 31% of the 2 cores in the timed window: step_time is "
+        "other processes used 31 % of the 2 cores in the timed window: step_time is "
         "longer for it; stop what else runs there, children of the test too, or compare with --tfperf-against",
     )
     assert (
-        "used 100% of the 2 cores in the timed window: " in remarks(BEFORE, after(busy_s=99.0))[0]
+        "used 100 % of the 2 cores in the timed window: " in remarks(BEFORE, after(busy_s=99.0))[0]
     )
 
 
@@ -57,7 +57,7 @@ def test_window_of_a_few_ticks_has_no_remark_on_load():
 def test_stolen_time_is_remarked():
     assert remarks(BEFORE, after(stolen_s=1.19)) == ()
     assert remarks(BEFORE, after(stolen_s=1.6)) == (
-        "the hypervisor gave 15% of the 2 cores to other machines in the timed window: times of this machine are comparable in pairs "
+        "the hypervisor gave 15 % of the 2 cores to other machines in the timed window: times of this machine are comparable in pairs "
         "only (--tfperf-against)",
     )
 

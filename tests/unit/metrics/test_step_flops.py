@@ -32,7 +32,7 @@ def test_what_is_not_known_is_said():
         (Unknown("nothing was lowered"), "flops", "nothing was lowered"),
         (Unknown("nothing was lowered"), "half_precision", "nothing was lowered"),
         ([(costs(100), 1.0)], "half_precision", "no matrix multiplication"),
-        ([(costs(100, 80, 0, unsure=40), 1.0)], "half_precision", "50% of the matmul FLOPs"),
+        ([(costs(100, 80, 0, unsure=40), 1.0)], "half_precision", "50 % of the matmul FLOPs"),
         (
             [(costs(100, 80, uncounted=("__cudnn$fmhaSoftmax",)), 1.0)],
             "flops",

@@ -82,11 +82,11 @@ def test_steps_that_never_get_steady_are_said_with_what_to_do():
     (note,) = noted(*(0.110 - 0.001 * i for i in range(21)))
     assert (
         note
-        == "step_time is not steady: over 21 blocks it fell by 20% (1.00% a block): give it more warm-up (warmup=)"
+        == "step_time is not steady: over 21 blocks it fell by 20 % (1 % a block): give it more warm-up (warmup=)"
     )
     (note,) = noted(*(0.090 + 0.001 * i for i in range(21)))
     assert note == (
-        "step_time is not steady: over 21 blocks it rose by 20% (1.00% a block): "
+        "step_time is not steady: over 21 blocks it rose by 20 % (1 % a block): "
         "the machine slows down (heat, a CPU quota, other load), or what the step works on grows"
     )
     assert noted(0.1, *(0.1 + 0.001 * (i % 2) for i in range(20))) == ()
@@ -257,7 +257,7 @@ def test_gaps_of_a_fifth_of_the_window_are_noted():
     assert noted(1.0, 1.0, epoch_gaps_s=(0.4, 0.599)) == ()
     (note,) = noted(1.0, 1.0, epoch_gaps_s=(0.4, 0.6), epoch_iters_s=(0.45, 0.45))
     assert note.startswith(
-        "20% of the timed window passed between epochs, which step_time leaves out: epoch_gap is "
+        "20 % of the timed window passed between epochs, which step_time leaves out: epoch_gap is "
         "500 ms; freeing the iterator of an epoch and iter() of the data take 450 ms of it; repeat() the dataset"
     )
     (note,) = noted(1.0, 1.0, epoch_gaps_s=(0.4, 0.4, 0.8))
