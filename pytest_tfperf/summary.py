@@ -40,12 +40,20 @@ def summary_metrics() -> tuple[str, ...]:
 
 
 def shown_value(value: Value | None, unit: str) -> str:
-    """Write a number with its unit, its range where steps differ, or `?` if it is unknown."""
+    """
+    Write a number with its unit, its range where steps differ, or `?` if it is unknown.
+
+    Of a number that is known within bounds, only those that say something: `≤ 671 MiB`.
+    """
     if value is None or value.number is None:
         return UNKNOWN_CELL
     low, high = value.low(), value.high()
     if low == high:
         return format_quantity(value.number, unit)
+    if value.detail.get("at_least"):
+        return f"≥ {format_quantity(low, unit)}"
+    if low == 0 and value.detail.get("bounds"):
+        return f"≤ {format_quantity(high, unit)}"
     return f"{format_quantity(low, unit)}…{format_quantity(high, unit)}"
 
 
