@@ -18,8 +18,9 @@ from pytest_tfperf.facts.executions import Program, programs_of_run
 from pytest_tfperf.json_file import plain_strings
 from pytest_tfperf.metrics.multi_host import analyse_job
 from pytest_tfperf.metrics.timing import TRACED_NOTE
-from pytest_tfperf.quantities import format_alike, format_factor, format_quantity
+from pytest_tfperf.quantities import format_alike, format_factor
 from pytest_tfperf.report.run_text import TextLine, render
+from pytest_tfperf.report.text_table import cell
 from pytest_tfperf.results import FORMAT, Profile
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import plural
@@ -48,16 +49,14 @@ def compared_metrics(old: Profile, new: Profile) -> Json:
     """Return `{name: {"unit", "before", "after", "ratio"}}` of metrics known in one or both."""
     return {
         name: {
-            "unit": old.metrics[name].unit,
-            "before": pair[0],
-            "after": pair[1],
-            "ratio": ratio_of(pair),
+            "unit": value.unit,
+            "before": value.number,
+            "after": (after := new.metrics[name].number),
+            "ratio": after / value.number if value.number and after is not None else None,
         }
-        for name, pair in metric_pairs(old, new).items()
+        for name, value in old.metrics.items()
+        if name in new.metrics and (value.number, new.metrics[name].number) != (None, None)
     }
-
-
-Pair = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,42 +112,17 @@ def comparison_notes(before: ComparedTrace, after: ComparedTrace) -> list[str]:
     return notes + [f"the HLO is not compared: {why}" for why in whys]
 
 
-def metric_pairs(old: Profile, new: Profile) -> dict[str, Pair]:
-    """Return the numbers of each metric that at least one trace has."""
-    pairs = {
-        name: (value.number, new.metrics[name].number)
-        for name, value in old.metrics.items()
-        if name in new.metrics
-    }
-    return {name: pair for name, pair in pairs.items() if pair != (None, None)}
-
-
 def metric_rows(old: Profile, new: Profile) -> list[tuple[str, str, str, str]]:
     """Return name, value before, value after and ratio of these metrics, as texts."""
-    return [
-        (name, *_cells(pair, old.metrics[name].unit), _factor(pair))
-        for name, pair in metric_pairs(old, new).items()
-    ]
-
-
-def _cells(pair: Pair, unit: str) -> tuple[str, str]:
-    old, new = pair
-    if old is None or new is None:
-        return ("" if old is None else format_quantity(old, unit)), (
-            "" if new is None else format_quantity(new, unit)
+    rows = []
+    for name, one in compared_metrics(old, new).items():
+        before, after, unit, ratio = (one[key] for key in ("before", "after", "unit", "ratio"))
+        known = before is not None and after is not None
+        cells = (
+            format_alike(before, after, unit) if known else (cell(before, unit), cell(after, unit))
         )
-    return format_alike(old, new, unit)
-
-
-def _factor(pair: Pair) -> str:
-    ratio = ratio_of(pair)
-    return "" if ratio is None else format_factor(ratio)
-
-
-def ratio_of(pair: Pair) -> float | None:
-    """Return after ÷ before."""
-    old, new = pair
-    return new / old if old and new is not None else None
+        rows.append((name, *cells, "" if ratio is None else format_factor(ratio)))
+    return rows
 
 
 def compared_runs_json(before: Run, after: Run, compared: Run) -> Json:

@@ -10,32 +10,12 @@ from typing import Any
 from pytest_tfperf.results import Check, Profile
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import plain
-from pytest_tfperf.values import Value
 
 _FORMULA = ("=", "+", "-", "@", "\t")
 COLUMNS = (
-    "created",
-    "commit",
-    "platform",
-    "file",
-    "test",
-    "profile",
-    "outcome",
-    "metric",
-    "value",
-    "unit",
-    "scope",
-    "better",
-    "source",
-    "low",
-    "high",
-    "why",
-    "limit",
-    "limit_verdict",
-    "before",
-    "ratio",
-    "ratio_low",
-    "ratio_high",
+    *("created", "commit", "platform", "file", "test", "profile", "outcome"),
+    *("metric", "value", "unit", "scope", "better", "source", "low", "high", "why"),
+    *("limit", "limit_verdict", "before", "ratio", "ratio_low", "ratio_high"),
     "comparison_verdict",
 )
 """
@@ -88,7 +68,7 @@ def _metrics(test: ProfiledTest, profile: Profile) -> Iterator[list[Any]]:
             metric.scope if metric else "",
             metric.better or "" if metric else "",
             value.source.value if value.source else "",
-            *_over_steps(value),
+            *((None, None) if value.number is None else (value.low(), value.high())),
             value.why or "",
             limit.wanted if limit else "",
             limit.verdict.value if limit else "",
@@ -107,7 +87,3 @@ def _check(test: ProfiledTest, profile: Profile, metric: str, is_limit: bool) ->
         if (one.profile, one.metric, one.kind == "limit") == (profile.name, metric, is_limit)
     ]
     return next((one for one in found if one.verdict.value != "PASS"), found[0] if found else None)
-
-
-def _over_steps(value: Value) -> tuple[float | None, float | None]:
-    return (None, None) if value.number is None else (value.low(), value.high())

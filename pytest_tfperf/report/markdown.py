@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.differences.difference import Difference
 from pytest_tfperf.metric_registry import METRICS
-from pytest_tfperf.quantities import format_quantity, format_ratio
 from pytest_tfperf.report.run_text import counted, describe_other_python
+from pytest_tfperf.report.text_table import compared_cells
 from pytest_tfperf.results import (
     BROKEN,
     DECIDED,
@@ -75,12 +75,16 @@ def render_markdown(run: Run, most: int = MOST) -> str:
         run: The run.
         most: Largest number of characters; each section has a fixed share of them.
     """
-    head = _head(run)
+    found = [(test, check) for test in run.tests for check in most_telling_first(test.checks)]
+    found.sort(key=lambda one: WORST_FIRST.index(one[1].verdict))
+    compared = [(test, check) for test, check in found if check.kind != "limit"]
+    own = {id(check) for test in run.tests for check in causes(test.checks)}
+    head = _head(run, [check for _, check in found])
     sections = (
-        _changed(run),
-        _why(run),
-        _limits(run),
-        _undecided(run),
+        _changed(compared),
+        _why(compared, own),
+        _limits(found, own),
+        _undecided(found),
         _measured(run),
         _noise(run),
     )
@@ -90,8 +94,8 @@ def render_markdown(run: Run, most: int = MOST) -> str:
     return "\n".join([head, *texts])
 
 
-def _head(run: Run) -> str:
-    title = f"# {_sign_of(run)} tfperf: {counted(check for _, check in _checks(run))}"
+def _head(run: Run, checks: Sequence[Check]) -> str:
+    title = f"# {_sign_of(run, checks)} tfperf: {counted(checks)}"
     if n_failed := sum(map(_failed_otherwise, run.tests)):
         title += f"; {plural(n_failed, 'test')} failed for another reason"
     if n_unchecked := sum(test.n_unchecked for test in run.tests):
@@ -116,19 +120,8 @@ def _head(run: Run) -> str:
     return f"{title}\n\n{' · '.join(filter(None, facts))}\n{missed}{against}"
 
 
-def _checks(run: Run) -> Iterator[_Found]:
-    """All checks with their tests, the worst first, of equal ones the most telling."""
-    found = [(test, check) for test in run.tests for check in most_telling_first(test.checks)]
-    return iter(sorted(found, key=lambda one: WORST_FIRST.index(one[1].verdict)))
-
-
-def _compared(run: Run) -> list[_Found]:
-    return [(test, check) for test, check in _checks(run) if check.kind != "limit"]
-
-
-def _changed(run: Run) -> _Section:
+def _changed(compared: Sequence[_Found]) -> _Section:
     """Return a row for each value that changed, and for each step time."""
-    compared = _compared(run)
     shown = [
         (test, check)
         for test, check in compared
@@ -136,10 +129,10 @@ def _changed(run: Run) -> _Section:
     ]
     rows = []
     for test, check in shown:
-        figures = _figures(check, _unit(test, check))
-        rows.append(
-            _row(_verdict(check), _name(test, check.profile), _code(check.metric), *figures)
-        )
+        before, after, ratio, interval = compared_cells(check, _unit(test, check))
+        change = f"{ratio} ({interval})" if ratio and interval else ratio
+        name, metric = _name(test, check.profile), _code(check.metric)
+        rows.append(_row(_verdict(check), name, metric, before, after, change))
     n_same = len(compared) - len(shown)
     same = f"{n_same:,} {'value is as it was' if n_same == 1 else 'values are as they were'}."
     return _Section(
@@ -151,42 +144,18 @@ def _changed(run: Run) -> _Section:
     )
 
 
-def _unit(test: ProfiledTest, check: Check) -> str | None:
+def _unit(test: ProfiledTest, check: Check) -> str:
     """Return the unit of a check's metric, from its profile or, if that is gone, the registry."""
     for profile in test.profiles:
         if profile.name == check.profile and check.metric in profile.metrics:
             return profile.metrics[check.metric].unit
-    return METRICS[check.metric].unit if check.metric in METRICS else None
+    return METRICS[check.metric].unit if check.metric in METRICS else ""
 
 
-def _figures(check: Check, unit: str | None) -> tuple[str, str, str]:
-    """Before, after, and after ÷ before with its interval."""
-    detail = check.detail
-    before, after = detail.get("before"), detail.get("after")
-    old, new = (
-        "" if number is None or unit is None else format_quantity(number, unit)
-        for number in (before, after)
-    )
-    if check.ratio is None:
-        return old, new, ""
-    low, high = detail.get("low"), detail.get("high")
-    interval = (
-        f" ({format_ratio(low)} to {format_ratio(high)})"
-        if low is not None and high is not None
-        else ""
-    )
-    return old, new, f"{format_ratio(check.ratio)}{interval}"
-
-
-def _own(run: Run) -> set[int]:
-    """Return the identities of checks with a message of their own."""
-    return {id(check) for test in run.tests for check in causes(test.checks)}
-
-
-def _why(run: Run) -> _Section:
+def _why(compared: Sequence[_Found], own: Container[int]) -> _Section:
     """Return the message of each cause among the comparisons, and every list of differences."""
-    own, blocks = _own(run), []
-    for test, check in _compared(run):
+    blocks = []
+    for test, check in compared:
         differences = check.detail.get("differences")
         if check.verdict is Verdict.PASS or not (check.verdict in BROKEN or differences):
             continue
@@ -206,11 +175,10 @@ def _differences(check: Check) -> str:
     return f"\n<details>{summary}\n\n{lines}\n\n</details>\n"
 
 
-def _limits(run: Run) -> _Section:
-    own = _own(run)
+def _limits(found: Sequence[_Found], own: Container[int]) -> _Section:
     broken = [
         _message(test, check)
-        for test, check in _checks(run)
+        for test, check in found
         if check.kind == "limit" and check.verdict in BROKEN and id(check) in own
     ]
     return _Section(title="Limits", share=0.2, blocks=tuple(broken))
@@ -220,10 +188,10 @@ def _message(test: ProfiledTest, check: Check) -> str:
     return f"{_verdict(check)} {_name(test, check.profile)}\n\n{_fenced(check.message)}\n"
 
 
-def _undecided(run: Run) -> _Section:
+def _undecided(found: Sequence[_Found]) -> _Section:
     """Return a line for each undecided check whose message is not in another section."""
     lines = []
-    for test, check in _checks(run):
+    for test, check in found:
         if check.verdict not in DECIDED | BROKEN:
             sentence = _code(check.sentence.partition("\n")[0], _SENTENCE_WIDTH)
             lines.append(f"- {check.verdict.value} {_name(test, check.profile)}: {sentence}")
@@ -262,11 +230,11 @@ def _cell(profile: Profile, name: str) -> str:
     return "?" if value is None else shown_value(value, value.unit)
 
 
-def _sign_of(run: Run) -> str:
+def _sign_of(run: Run, checks: Sequence[Check]) -> str:
     """Return a sign for the worst of the verdicts, of other failures, and of what was left out."""
     if any(map(_failed_otherwise, run.tests)):
         return "❌"
-    sign = _sign(check.verdict for _, check in _checks(run))
+    sign = _sign(check.verdict for check in checks)
     is_whole = not run.not_checked and not any(test.n_unchecked for test in run.tests)
     return sign if is_whole or sign != "✅" else "⚠️"
 

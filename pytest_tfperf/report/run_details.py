@@ -183,6 +183,11 @@ _COLUMNS: Mapping[str, Mapping[str, Any]] = {
     "device_parts": _DEVICES,
     "job_device_parts": _DEVICES,
     "padding": {"array": list[str], "bytes": list[float], "padded_bytes": list[float]},
+    "roofline": {"op": list[str], "bound_by": list[str | None]}
+    | dict.fromkeys(
+        ("self_s", "flop_rate", "bandwidth", "flop_per_byte", "share_of_the_roof"),
+        list[float | None],
+    ),
     "memory_over_step": {"into_step_s": list[float], "held": list[float | None]},
 }
 """Columns that comparisons and pages read; those that may be empty may be missing too."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from pytest_tfperf.quantities import format_quantity
+from pytest_tfperf.quantities import format_quantity, format_ratio
+from pytest_tfperf.results import Check
 from pytest_tfperf.text import one_line
 from pytest_tfperf.values import Column, Table
 
@@ -35,6 +37,22 @@ class TextTable:
     is_tree: bool = False
     """Whether indentation shows a tree, so that the rows must not be sorted."""
 
+    @classmethod
+    def of(
+        cls, columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]], **more: Any
+    ) -> TextTable:
+        """
+        Make a table without the columns that are empty in all rows, but for the first one.
+
+        Args:
+            columns: Titles, and whether the column holds numbers.
+            rows: Cells of each row.
+            more: Other fields.
+        """
+        kept = [n for n in range(len(columns)) if not n or any(row[n] for row in rows)]
+        titles, numbers = zip(*(columns[n] for n in kept), strict=True)
+        return cls(titles, [[row[n] for n in kept] for row in rows], numbers, **more)
+
 
 def text_table(key: str, table: Table, n_rows: int | None = None) -> TextTable:
     """
@@ -49,11 +67,9 @@ def text_table(key: str, table: Table, n_rows: int | None = None) -> TextTable:
         [cell(value, column.unit) for value, column in zip(row, table.columns, strict=True)]
         for row in table.rows[:n_rows]
     ]
-    kept = [n for n in range(len(table.columns)) if not n or any(row[n] for row in rows)]
-    return TextTable(
-        columns=[_title(key, table.columns[n]) for n in kept],
-        rows=[[row[n] for n in kept] for row in rows],
-        numbers=[bool(table.columns[n].unit) for n in kept],
+    return TextTable.of(
+        [(_title(key, column), bool(column.unit)) for column in table.columns],
+        rows,
         title=table.title,
         n_more=table.n_more + len(table.rows) - len(rows),
         is_tree=key in _TREES,
@@ -71,6 +87,22 @@ def cell(value: object, unit: str = "") -> str:
 
 def _title(key: str, column: Column) -> str:
     return _SHARES.get(key, column.title) if column.key == "share" else column.title
+
+
+def compared_cells(check: Check, unit: str) -> tuple[str, str, str, str]:
+    """
+    Return the values before and after of a comparison, their ratio, and its interval.
+
+    Args:
+        check: The comparison.
+        unit: Unit of its metric.
+    """
+    detail = check.detail
+    before, low, high = (detail.get(name) for name in ("before", "low", "high"))
+    after = cell(detail.get("after"), unit) or ("unknown" if before is not None else "")
+    ratio = "" if check.ratio is None else format_ratio(check.ratio)
+    interval = "" if low is None or high is None else f"{format_ratio(low)} to {format_ratio(high)}"
+    return cell(before, unit), after, ratio, interval
 
 
 def grid(table: TextTable) -> tuple[list[str], list[str]]:

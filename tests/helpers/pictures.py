@@ -1,13 +1,33 @@
 """Pictures of pages as trees of elements, to be read by what they show."""
 
-from xml.etree import ElementTree
+from html.parser import HTMLParser
+from xml.etree.ElementTree import TreeBuilder
+
+
+class _Tree(HTMLParser):
+    """Builds a tree of elements."""
+
+    def __init__(self, markup):
+        super().__init__()
+        self.builder = TreeBuilder()
+        self.feed(f"<div>{markup}</div>")
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.builder.start(tag, {name: value or "" for name, value in attrs})
+
+    def handle_endtag(self, tag):
+        self.builder.end(tag)
+
+    def handle_data(self, data):
+        self.builder.data(data)
 
 
 class Picture:
     """Elements of a picture, with the text in each."""
 
     def __init__(self, markup):
-        self.root = ElementTree.fromstring(f"<div>{markup}</div>")
+        self.root = _Tree(markup).builder.close()
 
     def all(self, tag, **attributes):
         return [

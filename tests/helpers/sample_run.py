@@ -56,8 +56,14 @@ TRAIN = replace(
     tables={
         "stages": Table.of(
             "input pipeline",
-            [Column("stage", "stage"), Column("self_s", "self time a step", "s")],
-            [("Map", 0.003), ("Batch", None)],
+            [
+                Column("stage", "stage"),
+                Column("name", "name"),
+                Column("calls", "calls", "count"),
+                Column("self_s", "self time a step", "s"),
+                Column("blocking_s", "the step waits", "s"),
+            ],
+            [("Map", "", 1, 0.003, 0.002), ("Batch", "", 1, 0.0001, 0.0)],
         )
     },
     advice=(

@@ -276,15 +276,15 @@ def _trends(store: HistoryStore, options: argparse.Namespace) -> list[SeriesTren
 
 
 def _write_page(trends: Sequence[SeriesTrend], options: argparse.Namespace) -> None:
-    from pytest_tfperf.report.html.charts import RecordedRuns
+    from pytest_tfperf.report.html.charts import History
     from pytest_tfperf.report.html.trace_pages import band_of, render_trends
 
     shown = [
         (
             one.series.name,
             one.facts,
-            RecordedRuns(
-                runs=one.series.values,
+            History(
+                values=one.series.values,
                 commits=one.series.commits,
                 metric=options.metric,
                 unit=one.unit,

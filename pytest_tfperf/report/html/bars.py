@@ -7,13 +7,16 @@ Parts of the step have a hatching each, so that no two differ by their colour al
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
 
+from pytest_tfperf.differences.difference import Difference
 from pytest_tfperf.quantities import BYTES, SECONDS, SHARE, format_quantity, scale_of
 from pytest_tfperf.report.html.svg import (
+    BOX_HEIGHT,
+    ENDS,
     across,
     box,
     digits_of,
@@ -24,10 +27,10 @@ from pytest_tfperf.report.html.svg import (
     hatching,
     path,
     readable,
+    short,
     text,
     tick_texts,
     ticks_between,
-    title,
 )
 from pytest_tfperf.text import elide, plural
 from pytest_tfperf.values import PARTS, Table
@@ -37,9 +40,10 @@ WATERFALL = "median_step"
 OF_JOB = "job_device_parts"
 """Key of the table of the devices of all hosts."""
 _NAME_WIDTH, _WHOLE_WIDTH, _REMARK_WIDTH = 100, 300, 200  # characters
+_NAMED = 3  # percent, from which a box has a name without zoom
 _Record = Mapping[str, Any]
-_Title = Callable[[str], str]
-"""Gives the title of a part of the step."""
+_Titles = Mapping[str, str]
+"""Titles of the parts of the step."""
 
 
 def _time(seconds: float) -> str:
@@ -49,14 +53,14 @@ def _time(seconds: float) -> str:
 # the timeline of the median step
 
 
-def waterfall(table: Table | None, most: int, title_of: _Title) -> Markup | None:
+def waterfall(table: Table | None, most: int, titles: _Titles) -> Markup | None:
     """
     Draw the median step: a strip of its parts, and lanes of events below it.
 
     Args:
         table: The table of its events; there is no picture without one.
         most: Largest number of boxes in a lane.
-        title_of: Gives the title of a part of the step.
+        titles: Titles of the parts of the step.
     """
     records = table.records() if table is not None else []
     strip = [record for record in records if record["lane"] == _STEP]
@@ -74,7 +78,7 @@ def waterfall(table: Table | None, most: int, title_of: _Title) -> Markup | None
         n_more += 0 if is_strip else len(own) - len(drawn)
         first = top + _TITLE_HEIGHT
         lanes.append(text(elide(str(name), 40), 2, top + 11, "lane"))
-        lanes += (_event(one, seconds, first + row * _ROW_HEIGHT, title_of) for one, row in drawn)
+        lanes += (_event(one, seconds, first + row * _ROW_HEIGHT, titles) for one, row in drawn)
         if is_strip:
             shades = _shades([record for record, _ in drawn], seconds)
         top = first + (max((row for _, row in drawn), default=0) + 1) * _ROW_HEIGHT + _LANE_GAP
@@ -85,16 +89,15 @@ def waterfall(table: Table | None, most: int, title_of: _Title) -> Markup | None
         across(
             "fall",
             top,
-            f"{table.title}: {_time(seconds)}, {_shares(strip, seconds, title_of)}",
+            f"{table.title}: {_time(seconds)}, {_shares(strip, seconds, titles)}",
             shades,
             *_ticks(seconds, top),
             *lanes,
         ),
         element("p", class_="pointed faint", hidden=""),
-        keys=((hatched(part), title_of(part)) for part in PARTS if part in shown),
+        keys=((hatched(part), titles[part]) for part in PARTS if part in shown),
         class_="waterfall",
-        data_seconds=repr(seconds),
-        data_ticks=_zoomed_ticks(seconds),
+        data_zoom=_zoom(seconds),
     )
 
 
@@ -111,15 +114,13 @@ def _ticks(seconds: float, height: int) -> list[Markup]:
     drawn = []
     for n, (tick, words) in enumerate(zip(ticks, tick_texts(ticks), strict=True)):
         x, kind = (2, None) if n == 0 else (-2, "end") if tick is ticks[-1] else (0, "middle")
-        line = element("path", d=f"M.5,16V{height}")
-        place = f"{100 * tick / seconds:.5g}%"
         drawn.append(
             element(
                 "svg",
-                line,
+                element("path", d=f"M.5,16V{height}"),
                 text(words, x, 12, kind),
                 class_="tick",
-                x=place,
+                x=f"{100 * tick / seconds:.5g}%",
                 width=1,
                 height=height,
             )
@@ -127,14 +128,15 @@ def _ticks(seconds: float, height: int) -> list[Markup]:
     return drawn
 
 
-def _zoomed_ticks(seconds: float) -> str:
-    """Return what a zoomed axis may look like: seconds between ticks, digits, scale and unit."""
+def _zoom(seconds: float) -> str:
+    """Return what the script needs for zoom: seconds between ticks, their digits, widths, names."""
     scale, unit = scale_of(seconds, SECONDS)
     choices, apart = [], distance(seconds * _DEEPEST / _N_TICKS)
     while apart < seconds:
         choices.append([float(f"{apart:.6g}"), digits_of(apart / scale)])
         apart = distance(apart * 1.5)
-    return json.dumps({"apart": choices, "scale": scale, "unit": unit, "n": _N_TICKS})
+    axis = {"apart": choices, "scale": scale, "unit": unit, "n": _N_TICKS, "deepest": _DEEPEST}
+    return json.dumps({**axis, "seconds": seconds, "named": _NAMED, "ends": ENDS})
 
 
 def _longest(records: Sequence[_Record], most: int) -> list[_Record]:
@@ -178,33 +180,29 @@ def _rows(records: Iterable[_Record]) -> list[int]:
     return rows
 
 
-def _event(record: _Record, seconds: float, top: int, title_of: _Title) -> Markup:
+def _event(record: _Record, seconds: float, top: int, titles: _Titles) -> Markup:
     start, length, part = record["start_s"], record["length_s"], str(record["part"])
-    is_part, name = record["lane"] == _STEP, str(record["name"] or "")
-    shown = name or (title_of(part) if is_part else "")
-    width = 100 * length / seconds
-    kind = part if part in PARTS else "other"
-    words = f"{elide(shown or 'all events', _WHOLE_WIDTH)}: {_time(length)}, from {_time(start)}"
-    named = elide(shown, _NAME_WIDTH) if width > _NAMED else ""
-    fill = readable(kind) if shown else hatching(kind)
-    return box(100 * start / seconds, width, top, fill, words, named)
-
-
-_NAMED = 3  # percent, from which a box has a name without zoom
+    unnamed = titles.get(part, part) if record["lane"] == _STEP else "all events"
+    shown, width = str(record["name"] or unnamed), 100 * length / seconds
+    return box(
+        100 * start / seconds,
+        width,
+        top,
+        readable(part if part in PARTS else "other"),
+        f"{elide(shown, _WHOLE_WIDTH)}: {_time(length)}, from {_time(start)}",
+        elide(shown, _NAME_WIDTH) if width > _NAMED else "",
+    )
 
 
 def _shades(strip: Iterable[_Record], seconds: float) -> Markup:
     """Shade the times without work of a device or an op, over all lanes."""
     idle = [record for record in strip if record["part"] in ("input", "other")]
+    areas = (
+        f"M{one['start_s']:.6g},0h{one['length_s']:.6g}v1h-{one['length_s']:.6g}z" for one in idle
+    )
     return element(
         "svg",
-        path(
-            "gap",
-            *(
-                f"M{one['start_s']:.6g},0h{one['length_s']:.6g}v1h-{one['length_s']:.6g}z"
-                for one in idle
-            ),
-        ),
+        path("gap", *areas),
         class_="shade",
         x="0%",
         width="100%",
@@ -215,14 +213,14 @@ def _shades(strip: Iterable[_Record], seconds: float) -> Markup:
     )
 
 
-def _shares(strip: Iterable[_Record], seconds: float, title_of: _Title) -> str:
+def _shares(strip: Iterable[_Record], seconds: float, titles: _Titles) -> str:
     """Describe the shares of the parts, the largest first."""
     sums: dict[str, float] = {}
     for record in strip:
         sums[record["part"]] = sums.get(record["part"], 0.0) + record["length_s"]
-    largest = sorted(sums.items(), key=lambda one: -one[1])
     return ", ".join(
-        f"{title_of(part)} {format_quantity(s / seconds, SHARE)}" for part, s in largest
+        f"{titles.get(part, part)} {format_quantity(took / seconds, SHARE)}"
+        for part, took in sorted(sums.items(), key=lambda one: -one[1])
     )
 
 
@@ -245,15 +243,20 @@ def mini_bar(parts: Mapping[str, float]) -> Markup | None:
     longest = sum(parts.values())
     if not longest > 0:
         return None
-    drawn = (
-        element("rect", fill=hatching(part), x=left, width=width)
-        for part, left, width in _stacked(parts, longest)
-        if width > 3
+    boxes = (
+        element("rect", fill=hatching(part), x=f"{left:.3g}%", width=f"{wide:.3g}%")
+        for part, left, wide in _stacked(parts, longest)
+        if wide > _NAMED
     )
+    return element("svg", *boxes, class_="mini", aria_hidden="true")
+
+
+def _small(kind: str, *content: Markup) -> Markup:
+    """Return a picture of ten by a hundred units beside the text that says the same."""
     return element(
         "svg",
-        *drawn,
-        class_="mini",
+        *content,
+        class_=kind,
         viewBox="0 0 100 10",
         preserveAspectRatio="none",
         aria_hidden="true",
@@ -261,44 +264,41 @@ def mini_bar(parts: Mapping[str, float]) -> Markup | None:
 
 
 def before_after(
-    parts_before: Mapping[str, float],
-    parts_after: Mapping[str, float],
-    differences: Sequence[tuple[str, float | None]],
+    before: Mapping[str, float],
+    after: Mapping[str, float],
+    differences: Sequence[Difference],
+    titles: _Titles,
 ) -> Markup | None:
     """
     Draw what changed: the mean step before and after, and what differs; None without either.
 
     Args:
-        parts_before: Mean seconds of a step by part, empty if unknown.
-        parts_after: The same after the change.
-        differences: Each difference in words, and the seconds that it adds to a step, if known.
+        before: Mean seconds of a step by part, empty if unknown.
+        after: The same after the change.
+        differences: What differs, with the seconds that it adds to a step, if they are known.
+        titles: Titles of the parts of the step.
     """
-    before, after = (
-        {part: max(float(parts[part]), 0.0) for part in PARTS if part in parts}
-        for parts in (parts_before, parts_after)
-    )
     longest = max(sum(before.values()), sum(after.values()))
     drawn = Markup()
     if before and after and longest > 0:
-        bars = (("before", before), ("after", after))
         labels, rows = zip(
-            *(_step_bar(n, *bar, longest) for n, bar in enumerate(bars)), strict=True
+            *(
+                _step_bar(n, name, {part: parts.get(part, 0.0) for part in PARTS}, longest, titles)
+                for n, (name, parts) in enumerate((("before", before), ("after", after)))
+            ),
+            strict=True,
         )
         drawn = figure(
             ("mean step by part",),
-            across(
-                "bars",
-                len(bars) * _STEP_HEIGHT,
-                "; ".join(labels),
-                *rows,
-            ),
+            across("bars", 2 * _STEP_HEIGHT, "; ".join(labels), *rows),
             class_="change",
         )
     if not drawn and not differences:
         return None
     unknown = element("p", "Not known: the parts of the step before.", class_="faint")
-    largest = max((abs(seconds or 0.0) for _, seconds in differences), default=0.0)
-    listed = (_change(words, seconds or 0.0, largest) for words, seconds in differences)
+    added = [one.seconds or 0.0 for one in differences]
+    ends = min(added, default=0.0), max(added, default=0.0)
+    listed = (_change(one.line, one.seconds or 0.0, ends) for one in differences)
     return (drawn or unknown) + (
         element("ul", *listed, class_="changes") if differences else Markup()
     )
@@ -308,39 +308,31 @@ _STEP_HEIGHT = 40
 
 
 def _step_bar(
-    place: int, name: str, parts: Mapping[str, float], longest: float
+    place: int, name: str, parts: Mapping[str, float], longest: float, titles: _Titles
 ) -> tuple[str, Markup]:
     """Return the description of a mean step, and its bar below its title."""
-    texts = {part: f"{part.replace('_', ' ')} {_time(parts[part])}" for part in parts}
-    placed = _stacked(parts, longest)
+    texts = {part: f"{titles[part]} {_time(took)}" for part, took in parts.items()}
+    placed, top = _stacked(parts, longest), place * _STEP_HEIGHT
     boxes = (
-        box(
-            left,
-            width,
-            place * _STEP_HEIGHT + 18,
-            readable(part),
-            texts[part],
-            texts[part] if width > _NAMED else "",
-        )
-        for part, left, width in placed
+        box(left, wide, top + 18, readable(part), texts[part], texts[part] if wide > _NAMED else "")
+        for part, left, wide in placed
     )
     said = f"{name}, mean {_time(sum(parts.values()))}"
-    row = text(said, 0, place * _STEP_HEIGHT + 12) + Markup().join(boxes)
+    row = text(said, 0, top + 12) + Markup().join(boxes)
     return f"{said}: {', '.join(texts[part] for part, _, _ in placed)}", row
 
 
-def _change(words: str, seconds: float, largest: float) -> Markup:
-    """Return a difference, with a bar from the middle of what it adds or saves."""
-    width = 50 * abs(seconds) / largest if largest > 0 else 0.0
+def _change(words: str, seconds: float, ends: tuple[float, float]) -> Markup:
+    """Return a difference, with a bar from zero to what it adds or saves, between both `ends`."""
     bar = element("span", class_="bar")
-    if width:
-        bar = element(
-            "svg",
-            path("zero", "M50,0V10"),
-            element("rect", x=50.0 if seconds >= 0 else 50 - width, width=width, y=1, height=8),
-            class_=f"bar {'slower' if seconds >= 0 else 'faster'}",
-            viewBox="0 0 100 10",
-            aria_hidden="true",
+    if seconds:
+        low, high = min(ends[0], 0.0), max(ends[1], 0.0)
+        zero, width = (100 * size / (high - low) for size in (-low, abs(seconds)))
+        left = zero if seconds > 0 else zero - width
+        bar = _small(
+            f"bar {'slower' if seconds > 0 else 'faster'}",
+            path("zero", f"M{short(zero)},0V10"),
+            element("rect", x=left, width=width, y=1, height=8),
         )
     return element("li", bar, element("span", elide(words, 600)))
 
@@ -363,10 +355,13 @@ def device_bars(tables: Mapping[str, Table]) -> Markup | None:
     remarks = dict.fromkeys(str(record["remark"]) for record, _ in known if record.get("remark"))
     n_more = table.n_more + len(table.rows) - len(drawn)
     more = f"{plural(n_more, 'more is', 'more are')} not drawn" if n_more else ""
-    rows = (_device(record, seconds, longest) for record, seconds in drawn)
     return figure(
         (elide(table.title, _REMARK_WIDTH), more),
-        element("ul", *rows, class_="changes devices"),
+        element(
+            "ul",
+            *(_device(record, seconds, longest) for record, seconds in drawn),
+            class_="changes devices",
+        ),
         *(
             element("p", f"Not known of all: {elide(remark, _REMARK_WIDTH)}.", class_="faint")
             for remark in list(remarks)[:3]
@@ -376,6 +371,7 @@ def device_bars(tables: Mapping[str, Table]) -> Markup | None:
 
 
 _MOST_DEVICES = 64
+_NUMBERED = 8  # percent, from which a part of a device's bar has its time in it
 _DEVICE_PARTS = {
     "device_compute": "compute",
     "output": "output",
@@ -392,30 +388,20 @@ def _device_parts(record: _Record) -> dict[str, float]:
     """Return the seconds of each part that takes any; waiting is a part of its own."""
     collective = record.get("collective") or 0.0
     waiting = min(record.get("waiting") or 0.0, collective)
-    parts = {
-        **record,
-        "collective": collective - waiting,
-        "waiting": waiting,
-        "other": record.get("idle"),
-    }
+    own = {"collective": collective - waiting, "waiting": waiting, "other": record.get("idle")}
+    parts = {**record, **own}
     return {part: parts[part] for part in _DEVICE_PARTS if (parts.get(part) or 0.0) > 0}
 
 
 def _device(record: _Record, seconds: Mapping[str, float], longest: float) -> Markup:
     name = elide(str(record.get("device") or "device"), 60)
-    texts = {part: f"{_DEVICE_PARTS[part]}: {_time(took)}" for part, took in seconds.items()}
+    times = {part: _time(took) for part, took in seconds.items()}
+    texts = {part: f"{_DEVICE_PARTS[part]}: {took}" for part, took in times.items()}
     boxes = (
-        element(
-            "svg",
-            title(texts[part]),
-            element("rect", fill=hatching(part)),
-            x=f"{left:.4g}%",
-            width=f"{width:.4g}%",
-            height=12,
-        )
-        for part, left, width in _stacked(seconds, longest)
+        box(left, wide, 0, readable(part), texts[part], times[part] if wide > _NUMBERED else "")
+        for part, left, wide in _stacked(seconds, longest)
     )
-    bar = across("bars", 12, f"{name}: {', '.join(texts.values())}", *boxes)
+    bar = across("bars", BOX_HEIGHT, f"{name}: {', '.join(texts.values())}", *boxes)
     return element("li", element("span", name), bar, element("span", _time(sum(seconds.values()))))
 
 
@@ -427,46 +413,77 @@ def pipeline_bars(table: Table | None) -> Markup | None:
     Draw the stages of the input pipeline from the step down; None without one.
 
     A bar is the own work of a stage for a step; its dark part is the time that the step waited for
-    it. The critical path leads to the stage for which the step waited longest.
+    it. The critical path leads to the stage for which the step waited longest. Stages are indented
+    where the pipeline branches.
     """
-    records = _records(table, "stage", "self_s", "blocking_s")
+    records = table.records()[:_MOST_STAGES] if table else []
     if not records:
         return None
-    waits = [one["blocking_s"] or 0.0 for one in records]
-    works = [max(one["self_s"] or 0.0, wait) for one, wait in zip(records, waits, strict=True)]
-    depths = [_depth(str(one["stage"])) for one in records]
-    critical = _critical(waits, depths)
-    rows = (
-        _row(
-            "\u2007\u2007" * depth,
-            element("b", name) if n in critical else name,
-            _stage_facts(one),
-            work / (max(works) or 1.0),
-            wait / (max(works) or 1.0),
-        )
-        for n, (one, work, wait, depth) in enumerate(
-            zip(records, works, waits, depths, strict=True)
-        )
-        if (name := elide(str(one["stage"]).strip(), _NAME_WIDTH))
+    waits = [one["blocking_s"] for one in records]
+    works = [max(one["self_s"], wait) for one, wait in zip(records, waits, strict=True)]
+    parents = _parents([str(one["stage"]) for one in records])
+    critical, place = set[int](), waits.index(max(waits)) if max(waits) > 0 else None
+    while place is not None:
+        critical.add(place)
+        place = parents[place]
+    indents: list[int] = []
+    for parent in parents:
+        deeper = parents.count(parent) > 1
+        indents.append(0 if parent is None else indents[parent] + deeper)
+    longest = max(works) or 1.0
+    rows = []
+    for n, (one, work, wait) in enumerate(zip(records, works, waits, strict=True)):
+        name = elide(str(one["stage"]).strip(), _NAME_WIDTH)
+        shown = element("b", name) if n in critical else name
+        indent = f"in{min(indents[n], _DEEPEST_INDENT)}" if indents[n] else None
+        rows.append(_row(shown, _stage_facts(one), work / longest, wait / longest, indent))
+    caption = (
+        "input pipeline, from the step down; dark: the step waits for it; bold: the critical path"
     )
-    return _listed(
-        "input pipeline, from the step down; dark: the step waits for it; bold: the critical path",
-        rows,
-        "stages",
+    return figure((caption,), element("ul", *rows, class_="changes"))
+
+
+_MOST_STAGES, _DEEPEST_INDENT = 50, 4
+
+
+def _parents(stages: Sequence[str]) -> list[int | None]:
+    """Return the place of the stage that takes each one's elements, told by its indentation."""
+    above: list[tuple[int, int]] = []  # indentation and place of the stages above
+    found: list[int | None] = []
+    for place, stage in enumerate(stages):
+        indent = len(stage) - len(stage.lstrip(" "))
+        above = [one for one in above if one[0] < indent]
+        found.append(above[-1][1] if above else None)
+        above.append((indent, place))
+    return found
+
+
+def _stage_facts(record: _Record) -> str:
+    """Describe a stage: its times, parallelism, buffer and kind."""
+    wait, parallel = record["blocking_s"], record.get("parallelism") or 0.0
+    limit, buffered = record.get("buffer_limit"), record.get("buffered") or 0.0
+    facts = (
+        record["name"],
+        f"{_time(record['self_s'])} of work a step",
+        f"the step waits {_time(wait)} for it" if wait else "",
+        f"× {format_quantity(parallel)} parallel" if parallel > 1 else "",
+        f"buffer {format_quantity(buffered)} of {format_quantity(limit)}" if limit else "",
+        record.get("kind"),
     )
+    return elide(", ".join(str(fact) for fact in facts if fact), 2 * _NAME_WIDTH)
 
 
 def padding_bars(table: Table | None) -> Markup | None:
     """Draw the arrays that cost most padding; None without any. The dark part is the padding."""
-    records = _records(table, "array", "bytes", "padded_bytes")
-    costs = [((one["padded_bytes"] or 0.0) - (one["bytes"] or 0.0), one) for one in records]
+    costs = [
+        (one["padded_bytes"] - one["bytes"], one) for one in (table.records() if table else ())
+    ]
     most = sorted((row for row in costs if row[0] > 0), key=lambda row: -row[0])[:10]
     if not most:
         return None
     longest = max(one["padded_bytes"] for _, one in most)
     rows = (
         _row(
-            "",
             elide(f"{one['array']} {one.get('shape') or ''}", 60),
             f"{format_quantity(cost, BYTES)} of padding, padded to "
             f"{elide(str(one.get('padded') or 'whole tiles'), _NAME_WIDTH)}",
@@ -475,71 +492,21 @@ def padding_bars(table: Table | None) -> Markup | None:
         )
         for cost, one in most
     )
-    return _listed("arrays that cost most padding; dark: the padding", rows, "padding")
+    caption = "arrays that cost most padding; dark: the padding"
+    return figure((caption,), element("ul", *rows, class_="changes"))
 
 
-def _listed(caption: str, rows: Iterable[Markup], kind: str) -> Markup:
-    return figure((caption,), element("ul", *rows, class_="changes"), class_=f"bars-list {kind}")
-
-
-def _row(indent: str, name: str, facts: str, light: float, dark: float) -> Markup:
+def _row(name: str, facts: str, light: float, dark: float, indent: str | None = None) -> Markup:
     """Return a row: a bar whose parts are shares of the longest one, a name, and facts."""
-    bar = element(
-        "svg",
+    bar = _small(
+        "bar",
         *(
             element("rect", class_=kind, width=f"{100 * share:.4g}", y=1, height=8)
             for kind, share in (("light", light), ("dark", dark))
         ),
-        class_="bar",
-        viewBox="0 0 100 10",
-        preserveAspectRatio="none",
-        aria_hidden="true",
     )
-    return element(
-        "li", bar, element("span", indent, name, " ", element("span", facts, class_="faint"))
-    )
-
-
-def _records(table: Table | None, *keys: str) -> list[_Record]:
-    """Return the first rows of a table that has these columns; another version's may lack one."""
-    if table is None or not set(keys) <= {column.key for column in table.columns}:
-        return []
-    return list(table.records()[:50])
-
-
-def _depth(stage: str) -> int:
-    return (len(stage) - len(stage.lstrip(" "))) // 2
-
-
-def _critical(waits: Sequence[float], depths: Sequence[int]) -> set[int]:
-    """Return the rows from the root to the stage for which the step waited longest."""
-    if not max(waits) > 0:
-        return set()
-    place = waits.index(max(waits))
-    found, depth = {place}, depths[place]
-    for above in range(place - 1, -1, -1):
-        if depths[above] < depth:
-            found.add(above)
-            depth = depths[above]
-    return found
-
-
-def _stage_facts(record: _Record) -> str:
-    """Describe a stage: its times, parallelism, buffer and kind."""
-    work, wait = record.get("self_s"), record.get("blocking_s")
-    facts = [str(record["name"])] if record.get("name") else []
-    facts.append("work not known" if work is None else f"{_time(work)} of work a step")
-    if wait is None:
-        facts.append("wait of the step not known")
-    elif wait > 0:
-        facts.append(f"the step waits {_time(wait)} for it")
-    if (record.get("parallelism") or 0.0) > 1:
-        facts.append(f"× {record['parallelism']:g} parallel")
-    if (record.get("buffer_limit") or 0.0) > 0:
-        facts.append(f"buffer {record.get('buffered') or 0.0:.3g} of {record['buffer_limit']:g}")
-    if record.get("kind"):
-        facts.append(str(record["kind"]))
-    return elide(", ".join(facts), 2 * _NAME_WIDTH)
+    words = element("span", name, " ", element("span", facts, class_="faint"), class_=indent)
+    return element("li", bar, words)
 
 
 # the flame graph of ops
@@ -554,16 +521,13 @@ def flame(tables: Mapping[str, Table], most: int = 100) -> Markup | None:
         most: Largest number of boxes in a level.
     """
     for key, name in (("device_ops", "ops on the devices"), ("host_ops", "ops on the host")):
-        table = tables.get(key)
-        if table is None or not {*_LEVELS, "self_s"} <= {one.key for one in table.columns}:
-            continue
         timed = [
-            (tuple(str(record[level] or "other") for level in _LEVELS), record["self_s"])
-            for record in table.records()
-            if (record["self_s"] or 0.0) > 0
+            (tuple(str(record.get(level) or "other") for level in _LEVELS), record["self_s"])
+            for record in (tables[key].records() if key in tables else ())
+            if record["self_s"] > 0
         ]
-        if whole := sum(seconds for _, seconds in timed):
-            return _flame(table, name, timed, whole, most)
+        if timed:
+            return _flame(tables[key], name, timed, most)
     return None
 
 
@@ -574,24 +538,21 @@ _FLAME_HEIGHT = 17
 _LEAST = 0.5  # percent: narrower boxes are not drawn
 
 
-def _flame(table: Table, name: str, timed: _Timed, whole: float, most: int) -> Markup:
+def _flame(table: Table, name: str, timed: _Timed, most: int) -> Markup:
+    whole = sum(seconds for _, seconds in timed)
     boxes: list[Markup] = []
     for level in range(len(_LEVELS)):
         placed = sorted(_groups(timed, level, whole), key=lambda one: -one[2])[:most]
         for group, left, width, words in placed:
             named = elide(f"{group} {format_quantity(width / 100, SHARE)}", _NAME_WIDTH)
             top, fill = level * _FLAME_HEIGHT, _COLOURS[level]
-            boxes.append(box(left, width, top, fill, words, named if width > 2 else ""))
+            boxes.append(box(left, width, top, fill, words, named if width > _NAMED else ""))
     longest = "; ".join(one[-1] for one in placed[:5])
     without = f"without {table.n_more} short ones" if table.n_more else ""
+    label = f"{name}, {_time(whole)} a step; the longest: {longest}"
     return figure(
         (f"{name} by self time a step", without),
-        across(
-            "fall",
-            len(_LEVELS) * _FLAME_HEIGHT,
-            f"{name}, {_time(whole)} a step; the longest: {longest}",
-            *boxes,
-        ),
+        across("fall", len(_LEVELS) * _FLAME_HEIGHT, label, *boxes),
         class_="flame",
     )
 

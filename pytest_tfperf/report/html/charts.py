@@ -7,7 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 from markupsafe import Markup
 
@@ -22,8 +22,11 @@ from pytest_tfperf.report.html.svg import (
     chart,
     element,
     figure,
+    hatching,
+    levels,
     line_sample,
     path,
+    plot,
     point,
     range_text,
     short,
@@ -36,49 +39,50 @@ from pytest_tfperf.values import PARTS, Step, Table
 
 _PLOT, _MIDDLE = RIGHT - LEFT, (LEFT + RIGHT) / 2
 _TALL, _LOW = 160, 100  # heights of plots
+_NAME_WIDTH, _LABEL_WIDTH = 100, 600  # characters
 
 
-def steps_chart(steps: Sequence[Step], levels: Mapping[str, float]) -> Markup | None:
-    """Draw the first steps, stacked by part, and times to compare with; None without any time."""
+def steps_chart(
+    steps: Sequence[Step], compared: Mapping[str, float], titles: Mapping[str, str]
+) -> Markup | None:
+    """
+    Draw the first steps, stacked by part, and times to compare with; None without any time.
+
+    Args:
+        steps: Traced steps.
+        compared: Times of a step to compare with, by their names.
+        titles: Titles of the parts of the step.
+    """
     drawn = steps[:_MOST_STEPS]
-    highest = max((_stacked(step)[-1] for step in drawn), default=0.0)
+    stacks = [_stacked(step) for step in drawn]
+    highest = max((stack[-1] for stack in stacks), default=0.0)
     if not highest > 0:
         return None
     bottom, slot = TOP + _TALL, _PLOT / len(drawn)
-    axis = Axis.of(0.0, max(highest, *levels.values(), 0.0), bottom, TOP)
+    axis = Axis.of(0.0, max(highest, *compared.values(), 0.0), bottom, TOP)
     bars: dict[str, list[str]] = {}
-    for n, step in enumerate(drawn):
-        edges = [axis.at(seconds) for seconds in (0.0, *_stacked(step))]
+    for n, stack in enumerate(stacks):
+        edges = [round(axis.at(seconds)) for seconds in (0.0, *stack)]  # a pixel each
         for part, low, high in zip(PARTS, edges, edges[1:], strict=False):
             if low > high:
-                bar = f"M{point(LEFT + (n + 0.5) * slot, low)}v{short(high - low)}"
+                bar = f"M{point(LEFT + (n + 0.5) * slot, low)}v{high - low}"
                 bars.setdefault(part, []).append(bar)
     thick = min(0.84 * slot, _WIDEST_BAR)
     n_more = len(steps) - len(drawn)
     periods = range_text([step.period_s for step in steps])
-    lines, keys = _levels(
-        axis, {f"{name} {format_quantity(at, SECONDS)}": at for name, at in levels.items()}
+    lines, keys = _compared(axis, compared, SECONDS)
+    paths = (
+        element("path", title(titles[part]), stroke=hatching(part), d="".join(parts))
+        for part, parts in bars.items()
     )
-    return figure(
+    return plot(
+        "steps",
         ("traced steps by part", f"the first; {n_more} more are not drawn" if n_more else ""),
-        chart(
-            "steps",
-            bottom + 16,
-            f"{plural(len(steps), 'traced step')} by part, {periods}",
-            axis.left(),
-            *(
-                element(
-                    "path",
-                    title(part.replace("_", " ")),
-                    stroke=f"url(#h-{part})",
-                    stroke_width=thick,
-                    d="".join(parts),
-                )
-                for part, parts in bars.items()
-            ),
-            lines,
-            text("steps, in order", _MIDDLE, bottom + 12, "middle"),
-        ),
+        f"{plural(len(steps), 'traced step')} by part, {periods}",
+        axis,
+        element("g", *paths, stroke_width=thick),
+        lines,
+        below="steps, in order",
         keys=keys,
     )
 
@@ -90,17 +94,18 @@ def _stacked(step: Step) -> list[float]:
     """Return the seconds up to the end of each part, in the order of `PARTS`."""
     total, edges = 0.0, []
     for part in PARTS:
-        total += max(step.parts_s.get(part, 0.0), 0.0)
+        total += step.parts_s[part]
         edges.append(total)
     return edges
 
 
-def _levels(axis: Axis, levels: Mapping[str, float]) -> tuple[Markup, list[Key]]:
-    """Return lines at some values, over what is drawn, and the keys to them."""
-    places = [f"M{LEFT},{short(axis.at(value))}H{RIGHT}" for value in levels.values()]
+def _compared(axis: Axis, values: Mapping[str, float], unit: str = "") -> tuple[Markup, list[Key]]:
+    """Return lines at some values, over what is drawn, and their keys, with values in a unit."""
+    places = [f"M{LEFT},{short(axis.at(value))}H{RIGHT}" for value in values.values()]
     kinds = ["level two" if n else "level" for n in range(len(places))]
     lines = (path(kind, place) for kind, place in zip(kinds, places, strict=True))
-    keys = [(line_sample(kind), name) for kind, name in zip(kinds, levels, strict=True)]
+    names = [f"{n} {format_quantity(at, unit)}" if unit else n for n, at in values.items()]
+    keys = [(line_sample(kind), name) for kind, name in zip(kinds, names, strict=True)]
     return path("under", *places) + Markup().join(lines), keys
 
 
@@ -117,10 +122,11 @@ def times_chart(
     known = {name: (kind, values) for name, (kind, values) in samples.items() if values}
     if not known:
         return None
-    far = {name: _far(values) for name, (_, values) in known.items()}
-    near = {
-        name: [one for one in values if one <= far[name]] for name, (_, values) in known.items()
-    }
+    near: dict[str, list[float]] = {}
+    beyond: list[float] = []
+    for name, (_, values) in known.items():
+        near[name], far = _near(values, statistics.median(values))
+        beyond += far
     every = [value for values in near.values() for value in values]
     low, high = min(every), max(every)
     if low == high:
@@ -140,7 +146,6 @@ def times_chart(
             text(said, 2, base - _BAR_HEIGHT - 9),
         ]
     bottom = TOP + len(known) * _ROW_HEIGHT
-    beyond = [one for name, (_, values) in known.items() for one in values if one > far[name]]
     unknown = ", ".join(name for name in samples if name not in known)
     label = "; ".join(
         f"{n}: {len(values)} of {range_text(values)}" for n, (_, values) in known.items()
@@ -155,19 +160,22 @@ def times_chart(
     )
 
 
-_FAR = 5  # interquartile ranges above the upper quartile
 _ROW_HEIGHT, _BAR_HEIGHT, _LEAST_HEIGHT = 66, 40, 1.0
 _BINS_PER_TICK, _MOST_BINS = (1, 2, 5, 10, 20), 50
 _ALIKE = 0.01  # how far the axis reaches on both sides of samples that are all the same
 _ROUNDING = 1e-9
+_FAR = 5  # interquartile ranges beyond the quartiles, from which on a value is far away
+_FEW = 8  # values, of which none is far away
 
 
-def _far(values: Sequence[float]) -> float:
-    """Return the seconds above which a sample is an outlier; few samples have none."""
-    if len(values) < 8:
-        return math.inf
-    low, middle, high = statistics.quantiles(values, n=4)
-    return max(high + _FAR * (high - low), 2 * middle)
+def _near(values: Sequence[float], least: float = 0.0) -> tuple[list[float], list[float]]:
+    """Return the values that are drawn, and those that are far away, by `least` or more."""
+    if len(values) < _FEW:
+        return list(values), []
+    low, _, high = statistics.quantiles(values, n=4)
+    reach = max(_FAR * (high - low), least)
+    near = [one for one in values if low - reach <= one <= high + reach]
+    return near, [one for one in values if not low - reach <= one <= high + reach]
 
 
 def _beyond(far: Sequence[float]) -> str:
@@ -212,105 +220,99 @@ def _histogram(
             path("grid", *ticks),
             element("g", *strokes, class_=kind, stroke_width=max(_PLOT / n_bins - 1, 1.0)),
             path("grid", f"M{LEFT},{short(base)}H{RIGHT}M{LEFT},{short(top)}h-4"),
-            element("g", text(most, LEFT - 4, top), text(0, LEFT - 4, base), class_="up"),
+            levels([(most, top), (0, base)]),
         )
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedRuns:
-    """A history of step times, or of the values of another metric."""
+class History:
+    """Recorded values of a metric, and what they are compared with."""
 
-    runs: Sequence[float]
-    """Step times in seconds, or values in the unit, the latest last."""
+    values: Sequence[float]
+    """Values in base units, the latest last."""
     commits: Sequence[str] = ()
-    """Commit of each run, empty for one that is not known; or nothing if no commit is known."""
+    """Commit of each value, empty for one that is not known; the last ones may be missing."""
     anchor: float | None = None
-    """Step time of the first runs, if it is known."""
+    """Value of the first runs."""
+    limit: float | None = None
+    """Largest value that is tolerated."""
+    bounds: tuple[float, float] | None = None
+    """Interval of the latest value."""
+    band: tuple[float, float] | None = None
+    """Range of the values to expect; a history without a verdict has one."""
     metric: str = "step time"
     unit: str = SECONDS
-    band: tuple[float, float] | None = None
-    """Range of the values to expect, if it is known."""
+
+    @property
+    def text(self) -> str:
+        """The values in words."""
+        *runs, now = self.values
+        first = "" if self.anchor is None else f", anchor {format_quantity(self.anchor, self.unit)}"
+        return (
+            f"{plural(len(runs), 'recorded run')} of {range_text(runs, self.unit)}, "
+            f"now {format_quantity(now, self.unit)}{first}"
+        )
 
 
-def history_chart(
-    recorded: RecordedRuns,
-    now: float,
-    bounds: tuple[float, float] | None = None,
-    limit: float | None = None,
-    named: bool = True,
-) -> Markup | None:
+def history_chart(history: History, named: bool = True) -> Markup | None:
     """
-    Draw recorded runs and this run, and where their level changed; None if no run is recorded.
+    Draw recorded runs and the latest run, and where their level changed; None for one run.
 
     Args:
-        recorded: The recorded runs.
-        now: Value of this run.
-        bounds: Interval of this run's value, if it is known.
-        limit: Largest value that is tolerated, if it is known.
+        history: The runs.
         named: True to give each run its value and commit as a text.
     """
-    if not recorded.runs:
+    values, unit = history.values, history.unit
+    if len(values) < 2:
         return None
-    every, unit = [*recorded.runs, now], recorded.unit
-    named_levels = {"anchor": recorded.anchor, "limit": limit}
-    levels = {name: value for name, value in named_levels.items() if value is not None}
-    bottom, slot = TOP + _LOW, _PLOT / len(every)
-    axis = _history_axis([*every, *(bounds or ()), *levels.values(), *(recorded.band or ())], unit)
-    places = [(LEFT + (n + 0.5) * slot, axis.at(one)) for n, one in enumerate(every)]
-    changes = level_changes(every, recorded.commits, unit)
-    lines, keys = _levels(
-        axis, {f"{name} {format_quantity(value, unit)}": value for name, value in levels.items()}
-    )
-    x, y = places[-1]
+    asked = {"anchor": history.anchor, "limit": history.limit}
+    compared = {name: value for name, value in asked.items() if value is not None}
+    bottom, slot = TOP + _LOW, _PLOT / len(values)
+    shown = [*values, *(history.bounds or ()), *compared.values(), *(history.band or ())]
+    # noise of less than a few percent looks small
+    more = max(_LEAST_RANGE * max(shown) - (max(shown) - min(shown)), 0.0) / 2
+    axis = Axis.of(min(shown) - more, max(shown) + more, bottom, TOP, unit)
+    places = [(LEFT + (n + 0.5) * slot, axis.at(one)) for n, one in enumerate(values)]
+    (x, y), points = places[-1], [point(*place) for place in places[:-1]]
+    changes = level_changes(values, history.commits, unit)
+    lines, keys = _compared(axis, compared, unit)
     marked = zip(changes.points, changes.texts, strict=True)
-    picture = chart(
+    return plot(
         "history",
-        bottom + 16,
-        elide("; ".join((_runs_text(recorded, now), *changes.texts)), _LABEL_WIDTH),
-        axis.left(),
-        _band(axis, recorded.band),
+        _history_caption(history, asked | {"interval of this run": history.bounds}),
+        elide("; ".join((history.text, *changes.texts)), _LABEL_WIDTH),
+        axis,
+        _band(axis, history.band),
         lines,
-        *(_change(places[point.index][0], words, bottom) for point, words in marked),
-        path("line", "M" + "L".join(point(*place) for place in places[:-1])),
-        path("square", *(f"M{point(*place)}h0" for place in places[:-1])),
-        path("steady", *_steady(changes, axis, len(every))),
-        _runs(recorded, places) if named else Markup(),
-        path("span", f"M{short(x)},{short(axis.at(bounds[0]))}V{short(axis.at(bounds[1]))}")
-        if bounds
+        *(_change(places[one.index][0], words, bottom) for one, words in marked),
+        path("line", f"M{'L'.join(points)}"),
+        path("square", *(f"M{one}h0" for one in points)),
+        path("steady", *_steady(changes, axis, len(values))),
+        _named_runs(history, places) if named else Markup(),
+        path("span", f"M{short(x)},{'V'.join(short(axis.at(one)) for one in history.bounds)}")
+        if history.bounds
         else Markup(),
         element("circle", title("now"), class_="now", cx=x, cy=y, r=4),
-        text("runs, the latest last", RIGHT, bottom + 12, "end"),
-    )
-    return figure(
-        _history_caption(recorded, named_levels | {"interval of this run": bounds}),
-        picture,
-        *(element("p", elide(one, 300), class_="faint") for one in changes.sentences),
+        below="runs, the latest last",
         keys=keys,
+        notes=changes.sentences,
     )
 
 
 _LEAST_RANGE = 0.04  # of the axis, as a share; its ticks need three digits then
 _BESIDE = 0.4  # slots that a level reaches to both sides of its first and last run
-_NAME_WIDTH, _LABEL_WIDTH = 100, 600
 
 
-def _history_caption(recorded: RecordedRuns, lines: Mapping[str, object]) -> Iterator[str]:
-    metric = elide(recorded.metric, _NAME_WIDTH)
-    if recorded.band:
+def _history_caption(history: History, asked: Mapping[str, object]) -> Iterator[str]:
+    metric = elide(history.metric, _NAME_WIDTH)
+    if history.band:
         yield f"{metric} history (round: the latest run"
         yield "shaded: nine in ten runs since the last change)"
         return
     yield f"{metric} history (round: this run)"
-    if unknown := [name for name, value in lines.items() if value is None]:
+    if unknown := [name for name, value in asked.items() if value is None]:
         yield f"not known: {', '.join(unknown)}"
-
-
-def _history_axis(values: Sequence[float], unit: str) -> Axis:
-    """Return an axis on which noise of less than a few percent looks small."""
-    low, high = min(values), max(values)
-    more = max(_LEAST_RANGE * high - (high - low), 0.0) / 2
-    return Axis.of(low - more, high + more, TOP + _LOW, TOP, unit)
 
 
 def _band(axis: Axis, ends: tuple[float, float] | None) -> Markup:
@@ -323,15 +325,8 @@ def _band(axis: Axis, ends: tuple[float, float] | None) -> Markup:
 
 def _change(x: float, words: str, bottom: float) -> Markup:
     """Mark a change of level, and name it where the pointer comes near."""
-    near = element(
-        "rect",
-        title(elide(words, _NAME_WIDTH)),
-        class_="area",
-        x=x - 6,
-        y=TOP,
-        width=12,
-        height=bottom - TOP,
-    )
+    told, high = title(elide(words, _NAME_WIDTH)), bottom - TOP
+    near = element("rect", told, class_="area", x=x - 6, y=TOP, width=12, height=high)
     return path("mark", f"M{point(x, TOP)}V{short(bottom)}") + near
 
 
@@ -349,11 +344,11 @@ def _steady(changes: LevelChanges, axis: Axis, n: int) -> list[str]:
     ]
 
 
-def _runs(recorded: RecordedRuns, places: Sequence[tuple[float, float]]) -> Markup:
+def _named_runs(history: History, places: Sequence[tuple[float, float]]) -> Markup:
     """Return what is told of each recorded run where the pointer is."""
     texts = (
-        f"{format_quantity(value, recorded.unit)}, {run_name(n, recorded.commits)}"
-        for n, value in enumerate(recorded.runs)
+        f"{format_quantity(value, history.unit)}, {run_name(n, history.commits)}"
+        for n, value in enumerate(history.values[:-1])
     )
     told = (
         element("circle", title(elide(words, _NAME_WIDTH)), cx=x, cy=y, r=6)
@@ -362,32 +357,24 @@ def _runs(recorded: RecordedRuns, places: Sequence[tuple[float, float]]) -> Mark
     return element("g", *told, class_="area")
 
 
-def _runs_text(recorded: RecordedRuns, now: float) -> str:
-    unit, anchor = recorded.unit, recorded.anchor
-    first = "" if anchor is None else f", anchor {format_quantity(anchor, unit)}"
-    runs = f"{plural(len(recorded.runs), 'recorded run')} of {range_text(recorded.runs, unit)}"
-    return f"{runs}, now {format_quantity(now, unit)}{first}"
-
-
-def small_history(recorded: RecordedRuns, now: float) -> Markup | None:
-    """Draw recorded runs and this run for a cell of a table; None if no run is recorded."""
-    if not recorded.runs:
-        return None
-    every = [*recorded.runs, now]
-    low, high = min(every), max(every)
-    shares = [(value - low) / (high - low) if high > low else 0.5 for value in every]
+def small_history(history: History) -> Markup:
+    """Draw recorded runs and this run for a cell of a table, which is sorted by their ratio."""
+    values = history.values
+    low, high = min(values), max(values)
+    shares = [(value - low) / (high - low) if high > low else 0.5 for value in values]
     places = [
-        point(2 + n * 96 / (len(every) - 1), 2 + 6 * (1 - share)) for n, share in enumerate(shares)
+        point(2 + n * 96 / (len(values) - 1), 2 + 6 * (1 - share)) for n, share in enumerate(shares)
     ]
     return element(
         "svg",
-        title(_runs_text(recorded, now)),
-        element("path", d="M" + "L".join(places)),
+        title(history.text),
+        element("path", d=f"M{'L'.join(places)}"),
         path("last", f"M{places[-1]}h0"),
         class_="mini runs",
         viewBox="0 0 100 10",
         preserveAspectRatio="none",
         role="img",
+        data_rank=f"{values[-1] / values[0] if values[0] else 1.0:.4f}",
     )
 
 
@@ -410,12 +397,13 @@ def ratio_chart(
     if not ratios or len(ratios) != len(turns):
         return None
     limit = None if tolerance is None else 1 + tolerance
-    levels = {"equal": 1.0} | ({} if limit is None else {f"limit {format_ratio(limit)}": limit})
-    low, high = _near(ratios)
+    compared = {"equal": 1.0} | ({} if limit is None else {f"limit {format_ratio(limit)}": limit})
+    near, far = _near(ratios)
+    low, high = min(near), max(near)
     bottom, slot, step = TOP + _LOW, _PLOT / len(ratios), -(-len(ratios) // _MOST_DOTS)
-    shown = [low, high, *levels.values(), *(interval or ())]
+    shown = [low, high, *compared.values(), *(interval or ())]
     axis = Axis.of(min(shown), max(shown), bottom, TOP, "")
-    lines, keys = _levels(axis, levels)
+    lines, keys = _compared(axis, compared)
     ends = _ends(sizes, len(ratios))
     dots = [
         path(
@@ -428,32 +416,27 @@ def ratio_chart(
         )
         for pair, (first, end) in enumerate(zip([0, *ends], ends, strict=False))
     ]
-    n_far = sum(not low <= one <= high for one in ratios)
     decided = f"interval {' to '.join(map(format_ratio, interval))}" if interval else "no interval"
-    return figure(
+    return plot(
+        "ratios",
         (
             "ratio of each pair of turns, by process pair",
             f"shaded: {decided}" if interval else "not known: its interval",
-            f"{n_far} far away not drawn" if n_far else "",
+            f"{len(far)} far away not drawn" if far else "",
         ),
-        chart(
-            "ratios",
-            bottom + 16,
-            f"ratios of {plural(len(ratios), 'pair')} of turns in {plural(len(ends), 'pair')} of "
-            f"processes, median {format_ratio(statistics.median(ratios))}; {decided}",
-            _band(axis, interval),
-            axis.left(),
-            path("grid", *(f"M{point(LEFT + end * slot, TOP)}V{bottom}" for end in ends[:-1])),
-            lines,
-            *dots,
-            text("turns, the latest last", RIGHT, bottom + 12, "end"),
-        ),
+        f"ratios of {plural(len(ratios), 'pair')} of turns in {plural(len(ends), 'pair')} of "
+        f"processes, median {format_ratio(statistics.median(ratios))}; {decided}",
+        axis,
+        _band(axis, interval),
+        path("grid", *(f"M{point(LEFT + end * slot, TOP)}V{bottom}" for end in ends[:-1])),
+        lines,
+        *dots,
+        below="turns, the latest last",
         keys=keys,
     )
 
 
 _MOST_DOTS = 200
-_FAR_RATIO = 6  # interquartile ranges beyond which a ratio is not drawn
 
 
 def _ends(sizes: Sequence[int], n_turns: int) -> list[int]:
@@ -462,23 +445,9 @@ def _ends(sizes: Sequence[int], n_turns: int) -> list[int]:
     return ends if ends and ends[-1] == n_turns and min(sizes) > 0 else [n_turns]
 
 
-def _near(ratios: Sequence[float]) -> tuple[float, float]:
-    """Return the range of the ratios that are drawn."""
-    if len(ratios) < 4:
-        return min(ratios), max(ratios)
-    low, _, high = statistics.quantiles(ratios, n=4)
-    reach = _FAR_RATIO * (high - low)
-    near = [one for one in ratios if low - reach <= one <= high + reach]
-    return min(near), max(near)
-
-
-def memory_chart(parts: Sequence[tuple[float, float | None]]) -> Markup | None:
-    """
-    Draw the memory in use over a step, from zero; None if no size is known.
-
-    Args:
-        parts: Equal parts of a step: seconds at which each begins, and its bytes, if known.
-    """
+def memory_chart(table: Table) -> Markup | None:
+    """Draw the memory in use over equal parts of a step, from zero; None if no size is known."""
+    parts = [(record["into_step_s"], record["held"]) for record in table.records()]
     known = [size for _, size in parts if size is not None]
     if len(parts) < 2 or not known or not max(known) > 0:
         return None
@@ -493,17 +462,14 @@ def memory_chart(parts: Sequence[tuple[float, float | None]]) -> Markup | None:
         before = size
     duration = format_quantity((parts[1][0] - parts[0][0]) * len(parts), SECONDS)
     most = format_quantity(max(known), BYTES)
-    return figure(
+    return plot(
+        "memory",
         ("memory over a step", "not known in the gaps" if len(known) < len(parts) else ""),
-        chart(
-            "memory",
-            bottom + 16,
-            f"memory over the {duration} of a step, at most {most}",
-            axis.left(),
-            path("held", *line),
-            text(0, LEFT, bottom + 12),
-            text(duration, RIGHT, bottom + 12, "end"),
-        ),
+        f"memory over the {duration} of a step, at most {most}",
+        axis,
+        path("held", *line),
+        text(0, LEFT, bottom + 12),
+        below=duration,
     )
 
 
@@ -513,23 +479,22 @@ def roofline_chart(table: Table | None) -> Markup | None:
 
     Both axes are logarithmic. None without an op whose FLOPs and bytes are known.
     """
-    keys = {"op", "self_s", "flop_rate", "flop_per_byte"}
-    if table is None or not keys <= {column.key for column in table.columns}:
-        return None
+    records = table.records() if table else []
     ops = [
         record
-        for record in table.records()[:_MOST_OPS]
-        if all(_is_positive(record.get(key)) for key in ("self_s", "flop_rate", "flop_per_byte"))
+        for record in records[:_MOST_OPS]
+        if all((record.get(key) or 0.0) > 0 for key in ("self_s", "flop_rate", "flop_per_byte"))
     ]
     if not ops:
         return None
-    roof = _roof(table.records())
-    across = _decades([one["flop_per_byte"] for one in ops], LEFT, RIGHT, "g")
-    tops = [(power, roof(10**power)) for power in _sixtieths(across)]
-    rates = [*(one["flop_rate"] for one in ops), *(top for _, top in tops if top is not None)]
+    roof = _roof(records)
+    across = _decades([one["flop_per_byte"] for one in ops], LEFT, RIGHT)
+    low, high = across.ticks[0], across.ticks[-1]
+    powers = [low + (high - low) * n / 60 for n in range(61)]
+    tops = [(power, top) for power in powers if (top := roof(10**power))]
     bottom = TOP + _TALL
-    up = _decades(rates, bottom, TOP, "rate")
-    places = [point(across.at(power), up.at(math.log10(top))) for power, top in tops if top]
+    up = _decades([*(one["flop_rate"] for one in ops), *(top for _, top in tops)], bottom, TOP)
+    places = [point(across.at(power), up.at(math.log10(top))) for power, top in tops]
     longest = max(one["self_s"] for one in ops)
     ticks = (f"M{point(across.at(power), TOP)}V{bottom}" for power in across.ticks)
     return figure(
@@ -544,7 +509,7 @@ def roofline_chart(table: Table | None) -> Markup | None:
             up.left(),
             path("grid", *ticks),
             across.below(bottom + 15),
-            path("roof", "M" + "L".join(places)) if places else Markup(),
+            path("roof", f"M{'L'.join(places)}") if places else Markup(),
             *(
                 element(
                     "circle",
@@ -571,8 +536,8 @@ def _roof(records: Sequence[Mapping[str, Any]]) -> Callable[[float], float | Non
     found: dict[str, list[float]] = {"compute": [], "memory": []}
     for record in records:
         share, bound = record.get("share_of_the_roof"), record.get("bound_by")
-        rate = record.get("flop_rate") if bound == "compute" else record.get("bandwidth")
-        if bound in found and _is_positive(share) and _is_positive(rate):
+        rate = record.get("flop_rate" if bound == "compute" else "bandwidth")
+        if bound in found and share and rate:
             found[bound].append(rate / share)
     peak, bandwidth = (
         statistics.median(one) if one else None for one in (found["compute"], found["memory"])
@@ -585,18 +550,12 @@ def _roof(records: Sequence[Mapping[str, Any]]) -> Callable[[float], float | Non
     return at
 
 
-def _decades(values: Sequence[float], start: float, end: float, form: str) -> Axis:
+def _decades(values: Sequence[float], start: float, end: float) -> Axis:
     """Return an axis of powers of ten around all values; its ticks are the powers."""
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     apart = -(-max(high - low, 1) // 5)
     powers = range(low, max(high, low + 1) + apart, apart)
-    texts = [_power_text(n) if form == "rate" else f"{10.0**n:g}" for n in powers]
-    return Axis(powers, texts, start, end)
-
-
-def _sixtieths(axis: Axis) -> list[float]:
-    low, high = axis.ticks[0], axis.ticks[-1]
-    return [low + (high - low) * n / 60 for n in range(61)]
+    return Axis(powers, list(map(_power_text, powers)), start, end)
 
 
 def _power_text(power: int) -> str:
@@ -609,8 +568,4 @@ def _op_text(record: Mapping[str, Any]) -> str:
     rate = format_quantity(record["flop_rate"], FLOP_RATE)
     bound = f", bound by {record['bound_by']}" if record.get("bound_by") else ""
     name = elide(str(record["op"]), _NAME_WIDTH)
-    return f"{name}: {rate} at {record['flop_per_byte']:.3g} FLOP per byte{bound}"
-
-
-def _is_positive(value: Any) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and 0 < value < math.inf
+    return f"{name}: {rate} at {format_quantity(record['flop_per_byte'])} FLOP per byte{bound}"

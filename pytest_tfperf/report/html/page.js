@@ -3,10 +3,11 @@
   const FACTORS = JSON.parse(document.getElementById("tests").dataset.factors);
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
-  // a quantity such as "12.4 ms" or "2…3" as a number in base units; what is none comes last
+  // a quantity such as "12.4 ms", "2…3" or "÷ 4,000" as a number in base units; what is none comes last
   const number = (text) => {
-    const found = /^[×\s]*(-?[\d.,]+(?:e[-+]?\d+)?)\s*([^\s…]*)/.exec(text);
-    return found ? parseFloat(found[1].replaceAll(",", "")) * (FACTORS[found[2]] ?? 1) : NaN;
+    const found = /^([×÷≤≥<>\s]*)(-?[\d.,]+)\s*([^\s…]*)/.exec(text);
+    const size = found ? parseFloat(found[2].replaceAll(",", "")) * (FACTORS[found[3]] ?? 1) : NaN;
+    return found?.[1].startsWith("÷") ? 1 / size : size;
   };
 
   const sort = (table, column, header) => {
@@ -15,7 +16,7 @@
     const down = sorted === "none" ? numeric : sorted === "ascending";
     const key = (row) => {
       const cell = row.cells[column];
-      const rank = cell?.dataset.rank, text = (rank ?? cell?.textContent ?? "").trim(); // the last cells of a row may be left out
+      const rank = cell?.querySelector("[data-rank]")?.dataset.rank, text = (rank ?? cell?.textContent ?? "").trim(); // the last cells of a row may be left out
       return numeric || rank ? number(text) : text.toLowerCase();
     };
     const order = (a, b) => (a < b ? -1 : a > b ? 1 : 0) * (down ? -1 : 1);
@@ -64,23 +65,23 @@
   }
 
   // waterfalls: zoom by buttons, Ctrl and wheel; drag to move; the box under the pointer is named below
-  const ticksBetween = (low, high, ticks) => { // round numbers as far apart as the page says
-    const found = ticks.apart.find(([apart]) => apart * ticks.n >= (high - low) * 0.999) ?? ticks.apart.at(-1), [apart, digits] = found;
+  const ticksBetween = (low, high, zoomed) => { // round numbers as far apart as the page says
+    const found = zoomed.apart.find(([apart]) => apart * zoomed.n >= (high - low) * 0.999) ?? zoomed.apart.at(-1), [apart, digits] = found;
     const texts = [];
-    for (let n = Math.ceil(low / apart - 1e-9); n * apart <= high * (1 + 1e-9); n += 1) texts.push([n * apart, `${((n * apart) / ticks.scale).toFixed(digits)} ${ticks.unit}`]);
+    for (let n = Math.ceil(low / apart - 1e-9); n * apart <= high * (1 + 1e-9); n += 1) texts.push([n * apart, `${((n * apart) / zoomed.scale).toFixed(digits)} ${zoomed.unit}`]);
     return texts;
   };
   for (const figure of all(".waterfall")) {
-    const seconds = parseFloat(figure.dataset.seconds), ticks = JSON.parse(figure.dataset.ticks), picture = figure.querySelector(".fall"), pointed = figure.querySelector(".pointed");
+    const zoomed = JSON.parse(figure.dataset.zoom), { seconds } = zoomed, picture = figure.querySelector(".fall"), pointed = figure.querySelector(".pointed");
     const boxes = all("svg:not(.tick)", picture).map((box) => [box, parseFloat(box.getAttribute("x")), parseFloat(box.getAttribute("width"))]);
     const pattern = picture.querySelector(".tick");
     let left = 0, share = 1; // of the step: where the picture begins, and how much it shows
     const label = (box) => { // a box that was too narrow for its name has only a title
       const title = box.querySelector("title"), name = figure.querySelector("foreignObject")?.cloneNode(true);
-      if (!title || !name || box.querySelector("foreignObject, rect[fill^='url(#h-']")) return; // no name on hatching
+      if (!title || !name || box.querySelector("foreignObject")) return;
       const whole = title.textContent.slice(0, title.textContent.lastIndexOf(": "));
-      const words = name.querySelector("p"), parts = whole.length > 20 ? { b: whole.slice(0, -12), i: whole.slice(-12) } : { b: whole };
-      words.replaceChildren(...Object.entries(parts).map(([tag, text]) => Object.assign(document.createElement(tag), { textContent: text })));
+      const parts = whole.match(zoomed.ends)?.slice(1).filter(Boolean) ?? [whole];
+      name.querySelector("p").replaceChildren(...parts.map((text, n) => Object.assign(document.createElement("bi"[n]), { textContent: text })));
       box.append(name);
     };
     const draw = () => {
@@ -89,13 +90,13 @@
         const start = (x - 100 * left) / share, wide = width / share;
         box.setAttribute("x", `${start}%`);
         box.setAttribute("width", `${wide}%`);
-        if (wide > 3) label(box);
+        if (wide > zoomed.named) label(box);
         const name = box.querySelector("foreignObject"), hidden = Math.min(Math.max(-start, 0), wide), shown = Math.min(wide - hidden, 100);
         name?.setAttribute("x", `${(100 * hidden) / wide}%`); // a name stays within the picture
         name?.setAttribute("width", `${(100 * shown) / wide}%`);
       }
       all(".tick", picture).forEach((tick) => tick.remove());
-      const found = ticksBetween(left * seconds, (left + share) * seconds, ticks);
+      const found = ticksBetween(left * seconds, (left + share) * seconds, zoomed);
       picture.prepend(...found.map(([at, text]) => {
         const tick = pattern.cloneNode(true), place = (at / seconds - left) / share, words = tick.querySelector("text");
         tick.setAttribute("x", `${100 * place}%`);
@@ -106,7 +107,7 @@
     };
     const zoom = (factor, around = 0.5) => {
       const middle = left + around * share;
-      share = Math.min(1, Math.max(share / factor, 1e-4));
+      share = Math.min(1, Math.max(share / factor, zoomed.deepest));
       left = middle - around * share;
       draw();
     };

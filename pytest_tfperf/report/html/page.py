@@ -22,32 +22,24 @@ from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.metric_registry import METRICS, Metric
 from pytest_tfperf.quantities import SCALES, format_quantity
 from pytest_tfperf.report.failure import failure_headline
-from pytest_tfperf.report.html.svg import BOX_HEIGHT
+from pytest_tfperf.report.html.svg import BOX_HEIGHT, Key, hatched
 from pytest_tfperf.report.html.views import (
     Reason,
     ReportedTest,
     TableGroups,
-    verdict_rank,
+    badge,
+    overview,
+    tone_of,
     views_of,
 )
 from pytest_tfperf.report.run_text import count_line, describe_other_python
-from pytest_tfperf.results import BROKEN, DECIDED, Verdict
+from pytest_tfperf.report.text_table import TextTable
+from pytest_tfperf.results import BROKEN
 from pytest_tfperf.runs import ProfiledTest, Run
-from pytest_tfperf.text import elide, plural
-from pytest_tfperf.values import Json
+from pytest_tfperf.text import elide, plain, plural
+from pytest_tfperf.values import PART_TITLES, PARTS, Json
 
 _HERE = Path(__file__).parent
-_SYMBOLS = {
-    Verdict.FAIL: "✗",
-    Verdict.REGRESSION: "▲",
-    Verdict.UNKNOWN: "?",
-    Verdict.MISSING: "∅",
-    Verdict.INCONCLUSIVE: "~",
-    Verdict.INCOMPARABLE: "≠",
-    Verdict.NEW: "+",
-    Verdict.IMPROVED: "▼",
-    Verdict.PASS: "✓",
-}
 # colours for colour-blind people (Okabe and Ito, Color Universal Design, 2002), each with its own
 # hatching
 _PATTERNS = {
@@ -62,14 +54,7 @@ _PATTERNS = {
     "other": ("#777777", "M3,1v4M1,3h4"),
     "waiting": ("#882255", "M0,0L6,6"),  # in collectives, where the devices are drawn one by one
 }
-MOST_LETTERS = 600
-"""Characters of a sentence at the top of a page."""
 _NAME_WIDTH = 100  # characters
-# characters that change the direction of the text behind them
-_BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
-_CONTROL = dict.fromkeys(
-    (*range(9), 11, 12, *range(14, 32), 127, *_BIDI), "\N{REPLACEMENT CHARACTER}"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +62,12 @@ class Head:
     """The top of a page."""
 
     title: str
-    """Title of the document."""
     heading: str
-    """First heading."""
     verdict: str
     """Most important sentence."""
     tone: str
     """Its tone: `bad`, `open`, `good` or `none`."""
-    lines: tuple[str, ...] = ()
+    lines: Sequence[str] = ()
     """Sentences below it."""
     noun: str = "test"
     """Name of a card's subject."""
@@ -94,23 +77,10 @@ class Head:
 class ComparedView:
     """A comparison of two traces."""
 
-    rows: Sequence[tuple[str, str, str, str]]
-    """Metric, value before, value after, ratio."""
+    metrics: TextTable
     change: Markup | None
     """The mean step before and after, and what differs."""
-    tables: TableGroups
-    """Differences of the HLO."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrendView:
-    """The values of one metric over many runs."""
-
-    title: str
-    facts: str
-    """Machine and branch."""
-    chart: Markup | None
-    """The values; None for one run."""
+    hlo: TableGroups
 
 
 def render_html(run: Run, folder: Path | None = None) -> str:
@@ -130,7 +100,7 @@ def render_page(
     tests: Sequence[ReportedTest],
     environments: Sequence[Mapping[str, Any]] = (),
     compared: ComparedView | None = None,
-    trends: Sequence[TrendView] = (),
+    trends: Sequence[tuple[str, str, Markup | None]] = (),
 ) -> str:
     """
     Render a page.
@@ -140,12 +110,14 @@ def render_page(
         tests: Its cards.
         environments: Environments of the tests.
         compared: A comparison to show before the cards, or None.
-        trends: Values over many runs.
+        trends: Title, facts and chart of values over many runs.
     """
     style, script = (_without_indents(name) for name in ("page.css", "page.js"))
-    page = _template().render(
+    page: str = _template().render(
         head=head,
         tests=tests,
+        overview=overview(tests, head.noun) if len(tests) > 1 else None,
+        keys=_part_keys(tests),
         environments=environments,
         compared=compared,
         trends=trends,
@@ -159,7 +131,7 @@ def render_page(
         style_hash=_hash(style),
         script_hash=_hash(script),
     )
-    return _clean(page)
+    return plain(page)
 
 
 def _run_head(run: Run, tests: Sequence[ReportedTest]) -> Head:
@@ -169,17 +141,16 @@ def _run_head(run: Run, tests: Sequence[ReportedTest]) -> Head:
         for test in tests
         for check in causes(check for check in test.record.checks if check.verdict in BROKEN)[:1]
     ]
-    counts = elide(count_line(run.tests).text, MOST_LETTERS)
     commit = f", commit {_brief(run.commit)}" if run.commit else ""
     sentence, tone = (
-        (headlines[0][0], _tone(headlines[0][1])) if headlines else _without_broken(run, tests)
+        (headlines[0][0], tone_of(headlines[0][1])) if headlines else _without_broken(run, tests)
     )
     return Head(
         title=f"tfperf: {len(run.tests)} tests, {run.created}",
         heading=f"Performance of {plural(len(run.tests), 'test')}",
-        verdict=elide(sentence, MOST_LETTERS),
+        verdict=sentence,
         tone=tone,
-        lines=(*run.not_checked, counts, f"{run.created}{commit}"),
+        lines=(*run.not_checked, count_line(run.tests).text, f"{run.created}{commit}"),
     )
 
 
@@ -188,7 +159,7 @@ def _without_broken(run: Run, tests: Sequence[ReportedTest]) -> tuple[str, str]:
     failed = [test for test in tests if test.is_broken]
     if failed:
         return f"{plural(len(failed), 'test')} failed, for other reasons than performance", "bad"
-    undecided = [test for test in tests if test.verdict and _tone(test.verdict) == "open"]
+    undecided = [test for test in tests if test.verdict and tone_of(test.verdict) == "open"]
     if undecided:
         return (
             f"No check failed; {plural(len(undecided), 'test has', 'tests have')} undecided checks",
@@ -198,11 +169,6 @@ def _without_broken(run: Run, tests: Sequence[ReportedTest]) -> tuple[str, str]:
         return "No check failed, and not all was checked", "open"
     checked = any(test.record.checks for test in tests)
     return ("All checks passed", "good") if checked else ("Nothing was checked", "none")
-
-
-def _clean(page: str) -> str:
-    """Replace control characters, halves of surrogate pairs and changes of text direction."""
-    return page.translate(_CONTROL).encode("utf-8", "replace").decode("utf-8")
 
 
 @functools.cache
@@ -222,11 +188,9 @@ def _template() -> Any:
     )
     environment.globals |= {
         "other_python": describe_other_python,
-        "plural": plural,
         "quantity": format_quantity,
-        "symbol": _SYMBOLS.__getitem__,
-        "tone": _tone,
-        "verdict_rank": verdict_rank,
+        "badge": badge,
+        "tone": tone_of,
     }
     environment.filters |= {"brief": _brief}
     return environment.get_template("page.html")
@@ -251,9 +215,11 @@ def _factors() -> dict[str, float]:
     return {"": 1.0, "/s": 1.0, "%": 0.01, **scaled}
 
 
-def _tone(verdict: Verdict) -> str:
-    """Return the tone of a verdict: it fails a test, decides nothing, or is good."""
-    return "bad" if verdict in BROKEN else "good" if verdict in DECIDED else "open"
+def _part_keys(tests: Iterable[ReportedTest]) -> list[Key]:
+    """Return the keys to the parts of all steps, which the overview draws."""
+    steps = [step for test in tests for one in test.record.profiles for step in one.steps]
+    shown = {part for step in steps for part, seconds in step.parts_s.items() if seconds > 0}
+    return [(hatched(part), PART_TITLES[part]) for part in PARTS if part in shown]
 
 
 def _glossary(tests: Iterable[ReportedTest]) -> Iterable[Metric]:

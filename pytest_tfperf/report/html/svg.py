@@ -8,6 +8,7 @@ letters keep their size. Each picture has a label that describes it to screen re
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from pytest_tfperf.quantities import SCALES, SECONDS, format_quantity, scale_of
+from pytest_tfperf.text import elide
 
 WIDTH, LEFT, RIGHT, TOP = 360, 48, 352, 10
 BOX_HEIGHT = 16
@@ -22,19 +24,28 @@ BOX_HEIGHT = 16
 Key = tuple[Markup, str]
 """Sample of a hatching or a line, and what it stands for."""
 _SHAPES = frozenset({"circle", "path", "rect"})
-_WHOLE, _TAIL = 20, 12  # characters: a longer name keeps its end where a narrow box shortens it
+_PLAIN = re.compile(r"[\w.,#%()-]+", re.ASCII)
+"""Values of attributes that need no quotes in HTML."""
+ENDS = r"^(?=.{21})(?:(.*[/:. ])([^/:. ]{4,24})|(.{8,})(.{12}))$"
+"""Pattern of the two ends of a long name: all but its last part, which a narrow box keeps."""
 
 
 def element(tag: str, *content: object, **attributes: object) -> Markup:
     """Return an element: text is escaped, `class_` is `class`, `_` a hyphen, None left out."""
     given = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{escape(_written(value))}"'
+        f" {name.rstrip('_').replace('_', '-')}={_quoted(value)}"
         for name, value in attributes.items()
         if value is not None
     )
     escaped = "".join(map(escape, content))
-    end = "/>" if tag in _SHAPES and not escaped else f">{escaped}</{tag}>"
+    end = " />" if tag in _SHAPES and not escaped else f">{escaped}</{tag}>"
     return Markup(f"<{tag}{given}{end}")  # noqa: S704, as all of it is escaped
+
+
+def _quoted(value: object) -> str:
+    """Return the value of an attribute, in quotes where HTML needs them."""
+    written = short(value) if isinstance(value, float) else str(value)
+    return written if _PLAIN.fullmatch(written) else f'"{escape(written)}"'
 
 
 def path(kind: str, *parts: str, **attributes: object) -> Markup:
@@ -46,6 +57,12 @@ def path(kind: str, *parts: str, **attributes: object) -> Markup:
 def text(words: object, x: float, y: float, kind: str | None = None) -> Markup:
     """Return a text that begins, or by its class ends or has its middle, at a place."""
     return element("text", words, class_=kind, x=x, y=y)
+
+
+def levels(texts: Iterable[tuple[object, float]]) -> Markup:
+    """Return texts at heights of a plot, to the left of it."""
+    shown = (element("text", words, y=y) for words, y in texts)
+    return element("g", *shown, class_="up", transform=f"translate({LEFT - 4})")
 
 
 def title(words: str) -> Markup:
@@ -60,11 +77,10 @@ def point(x: float, y: float) -> str:
 
 def short(number: float) -> str:
     """Write a place with one digit behind the point, if any is needed."""
-    return f"{number:.1f}".removesuffix(".0") if abs(number) >= 0.05 else "0"
-
-
-def _written(value: object) -> str:
-    return short(value) if isinstance(value, float) else str(value)
+    if abs(number) < 0.05:
+        return "0"
+    written = f"{number:.1f}".removesuffix(".0")
+    return written.replace("0.", ".", 1) if abs(number) < 1 else written
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +106,9 @@ class Axis:
 
     def left(self) -> Markup:
         """Return the grid of levels, with their texts to the left."""
-        levels = [
-            (self.at(tick), words) for tick, words in zip(self.ticks, self.texts, strict=True)
-        ]
-        grid = path("grid", *(f"M{LEFT},{short(y)}H{RIGHT}" for y, _ in levels))
-        return grid + element("g", *(text(words, LEFT - 4, y) for y, words in levels), class_="up")
+        heights = [self.at(tick) for tick in self.ticks]
+        grid = path("grid", *(f"M{LEFT},{short(y)}H{RIGHT}" for y in heights))
+        return grid + levels(zip(self.texts, heights, strict=True))
 
     def below(self, y: float) -> Markup:
         """Return the texts of ticks from left to right, as many as there is room for."""
@@ -102,8 +116,9 @@ class Axis:
         n_letters = len(self.ticks) * max(map(len, self.texts))
         for n, (tick, words) in enumerate(zip(self.ticks, self.texts, strict=True)):
             if n in (0, last) or n_letters < (40 if n == last - 1 else 52):
-                found.append(text(words, self.at(tick), y, "end" if n == last else "middle"))
-        return Markup().join(found)
+                end = "end" if n == last else None
+                found.append(element("text", words, class_=end, x=self.at(tick)))
+        return element("g", *found, class_="below", transform=f"translate(0,{short(y)})")
 
 
 def ticks_between(low: float, high: float, n: int = 4) -> list[float]:
@@ -152,6 +167,34 @@ def chart(kind: str, height: float, label: str, *content: Markup) -> Markup:
     )
 
 
+def plot(
+    kind: str,
+    caption: Iterable[str],
+    label: str,
+    axis: Axis,
+    *content: Markup,
+    below: str,
+    keys: Iterable[Key] = (),
+    notes: Iterable[str] = (),
+) -> Markup:
+    """
+    Return a chart over an upright axis, and what is to be read with it.
+
+    Args:
+        kind: Its class.
+        caption: Parts of the sentence above it.
+        label: Description for screen readers.
+        axis: The upright axis.
+        content: What is drawn, over the axis.
+        below: What goes from left to right.
+        keys: Keys to its lines.
+        notes: Sentences below it.
+    """
+    drawn = (axis.left(), *content, text(below, RIGHT, axis.start + 12, "end"))
+    told = (element("p", elide(note, 300), class_="faint") for note in notes)
+    return figure(caption, chart(kind, axis.start + 16, label, *drawn), *told, keys=keys)
+
+
 def across(kind: str, height: float, label: str, *content: Markup) -> Markup:
     """Return a picture as wide as the page, in which places are percent."""
     return element(
@@ -195,7 +238,15 @@ def line_sample(kind: str) -> Markup:
     return element("svg", path(kind, "M0,7H14"), class_="key chart")
 
 
-def box(left: float, width: float, top: float, fill: str, words: str, name: str = "") -> Markup:
+def box(
+    left: float,
+    width: float,
+    top: float,
+    fill: str,
+    words: str,
+    name: str = "",
+    height: int = BOX_HEIGHT,
+) -> Markup:
     """
     Return a box in percent of its picture's width, with a text for the pointer.
 
@@ -208,12 +259,13 @@ def box(left: float, width: float, top: float, fill: str, words: str, name: str 
         _name(name) if name else "",
         x=f"{left:.5g}%",
         width=f"{width:.5g}%",
-        y=top,
-        height=BOX_HEIGHT,
+        y=top or None,
+        height=height,
     )
 
 
 def _name(name: str) -> Markup:
-    head, tail = (name[:-_TAIL], name[-_TAIL:]) if len(name) > _WHOLE else (name, "")
+    found = re.match(ENDS, name)
+    head, tail = filter(None, found.groups()) if found else (name, "")
     shown = element("p", element("b", head), element("i", tail) if tail else "")
     return element("foreignObject", element("div", shown), width="100%", height=BOX_HEIGHT)

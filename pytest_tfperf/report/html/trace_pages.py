@@ -20,19 +20,19 @@ from pytest_tfperf.report.comparison import (
     metric_rows,
 )
 from pytest_tfperf.report.html.bars import before_after
-from pytest_tfperf.report.html.charts import RecordedRuns, history_chart
+from pytest_tfperf.report.html.charts import History, history_chart
 from pytest_tfperf.report.html.page import (
-    MOST_LETTERS,
     ComparedView,
     Head,
-    TrendView,
     render_page,
 )
-from pytest_tfperf.report.html.views import parts_s, table_groups, views_of
+from pytest_tfperf.report.html.views import parts_s, views_of
 from pytest_tfperf.report.step_verdict import key_figures, steps_title, top_ops, verdict
-from pytest_tfperf.results import Profile
+from pytest_tfperf.report.text_table import TextTable, text_table
+from pytest_tfperf.results import Profile, part_title
 from pytest_tfperf.runs import ProfiledTest
-from pytest_tfperf.text import elide, format_slowdown, plural
+from pytest_tfperf.text import format_slowdown, plural
+from pytest_tfperf.values import PARTS
 
 _MOST_ROWS = 50
 _BAND = (5.0, 95.0)  # percentiles of the runs since the last change of level
@@ -47,25 +47,25 @@ def render_traces(traces: Sequence[AnalysedTrace]) -> str:
 def render_compared(before: ComparedTrace, after: ComparedTrace) -> str:
     """Render the comparison of two traces, and both traces below it."""
     old, new = before.profile, after.profile
-    found = [(one.line, one.seconds) for one in differences(old, new)]
+    hlo = [text_table(*one, _MOST_ROWS) for one in hlo_tables(before, after).items()]
+    hlo = [one if one.rows else replace(one, title=f"{one.title}: none") for one in hlo]
+    columns = [("metric", False), ("before", True), ("after", True), ("ratio", True)]
+    titles = {part: part_title(part, new) for part in PARTS}
     view = ComparedView(
-        rows=metric_rows(old, new),
-        change=before_after(parts_s(old), parts_s(new), found),
-        tables=table_groups(hlo_tables(before, after), _MOST_ROWS),
+        metrics=TextTable.of(columns, metric_rows(old, new), title="metrics of both traces"),
+        change=before_after(parts_s(old), parts_s(new), differences(old, new), titles),
+        hlo=[("Differences of the HLO", [(one, None) for one in hlo])] if hlo else [],
     )
     names = _names([old, new])
     head = Head(
         title=f"tfperf: {' and '.join(names)}",
         heading=f"{names[0]} → {names[1]}",
-        verdict=elide(_change(old, new), MOST_LETTERS),
+        verdict=_change(old, new),
         tone="open",
-        lines=tuple(
-            elide(line, MOST_LETTERS)
-            for line in (
-                f"before: {old.name}: {steps_title(old)}",
-                f"after: {new.name}: {steps_title(new)}",
-                *comparison_notes(before, after),
-            )
+        lines=(
+            f"before: {old.name}: {steps_title(old)}",
+            f"after: {new.name}: {steps_title(new)}",
+            *comparison_notes(before, after),
         ),
         noun="trace",
     )
@@ -112,9 +112,9 @@ def _head(traces: Sequence[AnalysedTrace]) -> Head:
     return Head(
         title=f"tfperf: {file}",
         heading=file if len(traces) == 1 else f"{len(traces)} traces",
-        verdict=elide(f"{name}{verdict(profile, slowest.devices)}", MOST_LETTERS),
+        verdict=f"{name}{verdict(profile, slowest.devices)}",
         tone="open",
-        lines=tuple(elide(line, MOST_LETTERS) for line in lines if line),
+        lines=lines,
         noun="trace",
     )
 
@@ -143,7 +143,7 @@ def _periods_s(profile: Profile) -> list[float]:
 
 def render_trends(
     metric: str,
-    trends: Sequence[tuple[str, str, RecordedRuns, LevelChanges]],
+    trends: Sequence[tuple[str, str, History, LevelChanges]],
     facts: Sequence[str],
 ) -> str:
     """
@@ -157,27 +157,17 @@ def render_trends(
     changed = [
         f"{title}: {changes.sentences[-1]}" for title, _, _, changes in trends if changes.points
     ]
-    verdict = (
-        changed[0]
-        if changed
-        else f"No change of level in the {metric} of {plural(len(trends), 'profile')}."
-    )
     head = Head(
         title=f"tfperf: history of {metric}",
         heading=f"History of {metric}",
-        verdict=elide(verdict, MOST_LETTERS),
+        verdict=changed[0]
+        if changed
+        else f"No change of level in the {metric} of {plural(len(trends), 'profile')}.",
         tone="open" if changed else "none",
-        lines=tuple(elide(line, MOST_LETTERS) for line in facts),
+        lines=facts,
         noun="profile",
     )
-    views = [
-        TrendView(
-            title=title,
-            facts=about,
-            chart=history_chart(replace(runs, runs=runs.runs[:-1]), runs.runs[-1]),
-        )
-        for title, about, runs, _ in trends
-    ]
+    views = [(title, about, history_chart(runs)) for title, about, runs, _ in trends]
     return render_page(head, (), trends=views)
 
 

@@ -2,7 +2,7 @@
 Prepare each test for the template of the HTML report.
 
 The page has fixed limits. The most urgent profiles are shown in full; of the others it leaves out
-metrics, tables and advice, and says so. Ten profiles take 200 kB, and a hundred less than 1 MB.
+metrics, tables and advice, and says so. Ten profiles take 200 kB, and a hundred less than 900 kB.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.differences.difference import Difference
@@ -32,7 +32,7 @@ from pytest_tfperf.report.html.bars import (
     waterfall,
 )
 from pytest_tfperf.report.html.charts import (
-    RecordedRuns,
+    History,
     history_chart,
     memory_chart,
     ratio_chart,
@@ -41,10 +41,12 @@ from pytest_tfperf.report.html.charts import (
     steps_chart,
     times_chart,
 )
+from pytest_tfperf.report.html.svg import element, hatched
 from pytest_tfperf.report.step_verdict import parts_of, verdict
-from pytest_tfperf.report.text_table import TextTable, cell, text_table
+from pytest_tfperf.report.text_table import TextTable, compared_cells, text_table
 from pytest_tfperf.results import (
     BROKEN,
+    DECIDED,
     WORST_FIRST,
     Check,
     Profile,
@@ -54,11 +56,22 @@ from pytest_tfperf.results import (
 )
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.summary import shown_value
-from pytest_tfperf.text import elide, plural
-from pytest_tfperf.values import Table, Value
+from pytest_tfperf.text import and_more, elide, plural
+from pytest_tfperf.values import PARTS, Table, Value
 
-MOST_LETTERS, _REMARK, _WHERE = 2000, 180, 400  # characters
+_MESSAGE, _REMARK, _WHERE, CELL = 2000, 180, 400, 60  # characters
 _MOST_IN_FULL = 7  # profiles
+_SYMBOLS = {
+    Verdict.FAIL: "✗",
+    Verdict.REGRESSION: "▲",
+    Verdict.UNKNOWN: "?",
+    Verdict.MISSING: "∅",
+    Verdict.INCONCLUSIVE: "~",
+    Verdict.INCOMPARABLE: "≠",
+    Verdict.NEW: "+",
+    Verdict.IMPROVED: "▼",
+    Verdict.PASS: "✓",
+}
 Reason = tuple[str, tuple[str, ...]]
 """Reason for which something is unknown, and the metrics that are unknown for it."""
 TableGroups = Sequence[tuple[str, Sequence[tuple[TextTable, Markup | None]]]]
@@ -84,89 +97,33 @@ _OF_MANY = Detail(4, 4, False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricView:
-    """A metric that is known."""
-
-    name: str
-    value: str
-    source: str
-    check: Check | None
-    """The worst check of it."""
-    where: str
-    """Where its time goes, and what to try."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueChange:
-    """A value compared with one from before."""
-
-    metric: str
-    before: str
-    after: str
-    ratio: str
-    interval: str
-    """Interval of the ratio."""
-    check: Check
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileView:
     """One profile: what was decided, measured and drawn of it."""
 
     profile: Profile
     in_full: bool
-    """Whether metrics, tables and advice are shown."""
     messages: Sequence[tuple[Check, str]]
     """Checks that did not pass, with their texts, the worst first."""
-    changes: Sequence[ValueChange]
-    n_unchanged: int
-    """Number of compared values that did not change."""
+    compared: TextTable | None
     change: Markup | None
     """The step before and after, and what differs between the traces."""
     bottleneck: str
-    """What most of the step's time goes to, if the trace shows it."""
     pictures: Sequence[Markup]
     """Pictures as wide as the page: the timeline, the input pipeline, devices, ops."""
     charts: Sequence[Markup]
     """Charts side by side."""
-    parts: Sequence[tuple[str, str, str, str]]
-    """Part, title, mean seconds and share of a step, the largest first."""
+    parts: TextTable | None
     untimed: str
     """Reason why a profile has no times of single steps."""
-    bar: Markup | None
-    """The parts of the mean step, for a cell of the overview."""
-    history: tuple[float, Markup] | None
-    """This run ÷ the first one, and the recorded runs for a cell of the overview."""
-    summary: Mapping[str, str]
-    """Values of the metrics that are known, by name."""
-    metrics: Sequence[MetricView]
+    metrics: TextTable | None
     unknown: Sequence[Reason]
-    """Reasons, each with the metrics that are unknown for it."""
-    tables: TableGroups
+    groups: TableGroups
+    left_out: str
+    """Counts of what the page leaves out of a profile that is not shown in full."""
     files: Sequence[tuple[str, str, str]]
     """Kind, path and link of each kept file."""
-
-    @property
-    def ratio(self) -> str:
-        """The ratio of the step time to the one before, if they were compared."""
-        ratios = [change.ratio for change in self.changes if change.metric == "step_time"]
-        return ratios[0] if ratios else ""
-
-    @property
-    def is_of_job(self) -> bool:
-        """Whether it shows the devices of all hosts."""
-        return OF_JOB in self.profile.tables
-
-    @property
-    def left_out(self) -> str:
-        """Counts of what the page leaves out of a profile that is not shown in full."""
-        n_metrics, n_tables = len(self.summary), len(self.profile.tables)
-        counted = (
-            plural(n_metrics, "metric") if n_metrics else "",
-            plural(n_tables, "table") if n_tables else "",
-            "advice" if self.profile.advice else "",
-        )
-        return "" if self.in_full else ", ".join(filter(None, counted))
+    cells: Sequence[str]
+    """Step, history, ratio, input bound and memory in the overview."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,12 +135,13 @@ class ReportedTest:
     number: int
     """Number of the test on the page."""
     record: ProfiledTest
+    state: Markup
+    """Its worst verdict, or its outcome where nothing was checked."""
     verdict: Verdict | None
-    """The worst verdict, None where nothing was checked."""
     is_broken: bool
     """Whether it needs attention: it failed, or one of its checks did."""
-    n_checks: tuple[int, int]
-    """Checks that failed, and all checks."""
+    is_open: bool
+    """Whether its card is open."""
     messages: Sequence[tuple[Check, str]]
     """Checks of no profile of the test, with their texts."""
     profiles: Sequence[ProfileView]
@@ -203,21 +161,37 @@ def views_of(tests: Sequence[ProfiledTest], folder: Path | None) -> list[Reporte
     n_full = _MOST_IN_FULL
     views: list[ReportedTest] = []
     for number, test in numbered:
-        most_urgent = replace(detail, all_pictures=True)
-        views.append(_test(number, test, folder, n_full, detail if views else most_urgent))
+        own = detail if views else replace(detail, all_pictures=True)
+        profiles = [
+            _profile(test, profile, folder, own if place < n_full else _IN_SHORT)
+            for place, profile in enumerate(test.profiles)
+        ]
         n_full = max(n_full - len(test.profiles), 0)
+        worst, is_broken = _worst(test), _is_broken(test)
+        failed = ("✗", "bad") if is_broken else ("·", "none")
+        views.append(
+            ReportedTest(
+                number=number,
+                record=test,
+                state=badge(worst) if worst else _badge(test.outcome, *failed, len(WORST_FIRST)),
+                verdict=worst,
+                is_broken=is_broken,
+                is_open=is_broken
+                or len(tests) == 1
+                or any(OF_JOB in profile.tables for profile in test.profiles),
+                messages=_messages(_checks_of_none(test)),
+                profiles=profiles,
+            )
+        )
     return views
 
 
 def _urgency(test: ProfiledTest) -> tuple[bool, int, float]:
     """Sort key: a worse verdict first, then a slower step."""
+    worst = _worst(test)
+    rank = len(WORST_FIRST) if worst is None else WORST_FIRST.index(worst)
     slowest = max((check.detail.get("ratio") or 0.0 for check in test.checks), default=0.0)
-    return (not _is_broken(test), verdict_rank(_worst(test)), -slowest)
-
-
-def verdict_rank(verdict: Verdict | None) -> int:
-    """Return the place of a verdict among all, the worst first and none last."""
-    return len(WORST_FIRST) if verdict is None else WORST_FIRST.index(verdict)
+    return (not _is_broken(test), rank, -slowest)
 
 
 def _worst(test: ProfiledTest) -> Verdict | None:
@@ -228,123 +202,120 @@ def _is_broken(test: ProfiledTest) -> bool:
     return _worst(test) in BROKEN or test.outcome not in ("passed", "skipped")
 
 
-def _test(
-    number: int, test: ProfiledTest, folder: Path | None, n_full: int, detail: Detail
-) -> ReportedTest:
+def tone_of(verdict: Verdict) -> str:
+    """Return the tone of a verdict: it fails a test, decides nothing, or is good."""
+    return "bad" if verdict in BROKEN else "good" if verdict in DECIDED else "open"
+
+
+def badge(verdict: Verdict) -> Markup:
+    """Return a verdict as a sign and a word in its colour, which tables sort by its rank."""
+    return _badge(verdict.value, _SYMBOLS[verdict], tone_of(verdict), WORST_FIRST.index(verdict))
+
+
+def _badge(word: str, symbol: str, tone: str, rank: int) -> Markup:
+    return element("span", f"{symbol} {word}", class_=f"v {tone}", data_rank=rank)
+
+
+def _checks_of_none(test: ProfiledTest) -> list[Check]:
     names = {profile.name for profile in test.profiles}
-    of_none = [check for check in test.checks if check.profile not in names]
-    return ReportedTest(
-        number=number,
-        record=test,
-        verdict=_worst(test),
-        is_broken=_is_broken(test),
-        n_checks=(sum(check.verdict in BROKEN for check in test.checks), len(test.checks)),
-        messages=_messages(of_none),
-        profiles=[
-            _profile(
-                profile,
-                [check for check in test.checks if check.profile == profile.name],
-                folder,
-                detail if place < n_full else _IN_SHORT,
+    return [check for check in test.checks if check.profile not in names]
+
+
+def overview(tests: Sequence[ReportedTest], noun: str) -> TextTable:
+    """Return a row for each profile, and for each test without one."""
+    rows = []
+    for test in tests:
+        for view in test.profiles or (None,):
+            name = view.profile.name if view else ""
+            key = f"{test.record.key}/{name}" if name else test.record.key
+            link = element(
+                "a",
+                elide(key, CELL),
+                href=f"#t{test.number}",
+                title=key if len(key) > CELL else None,
             )
-            for place, profile in enumerate(test.profiles)
-        ],
-    )
+            checks = [one for one in test.record.checks if view and one.profile == name]
+            if view is None or view is test.profiles[0]:
+                checks += _checks_of_none(test.record)
+            rows.append([test.state, link, *(view.cells if view else [""] * 5), _counted(checks)])
+    titles = ("verdict", noun, "step", "history", "ratio", "input bound", "memory")
+    columns = [(title, title not in ("verdict", noun, "history")) for title in titles]
+    if noun == "test":
+        columns.append(("checks", False))
+        return TextTable.of(columns, rows, title="All tests, the most urgent first")
+    own = [row[1:-1] for row in rows]
+    return TextTable.of(columns[1:], own, title=f"All {noun}s")
+
+
+def _counted(checks: Sequence[Check]) -> str:
+    """Return how many of some checks failed, or else are not decided, with their metrics."""
+    undecided = frozenset(Verdict) - BROKEN - DECIDED
+    for weight, what, verdicts in ((-1000, "failed", BROKEN), (-1, "not decided", undecided)):
+        found = [check for check in worst_first(checks) if check.verdict in verdicts]
+        if found:
+            names = list(dict.fromkeys(elide(check.metric, CELL) for check in found))
+            words = f"{len(found)} of {len(checks)} {what}: {and_more(names, 3)}"
+            return element("span", words, data_rank=weight * len(found))
+    return element("span", f"{len(checks)} passed", data_rank=0) if checks else ""
 
 
 def _profile(
-    profile: Profile, checks: Sequence[Check], folder: Path | None, detail: Detail
+    test: ProfiledTest, profile: Profile, folder: Path | None, detail: Detail
 ) -> ProfileView:
     """Return the view of one profile, in as much detail as the page has room for."""
+    checks = [check for check in test.checks if check.profile == profile.name]
     compared = [check for check in checks if "before" in check.detail]
     timed = next((one for one in compared if one.is_of_step_time and "ratio" in one.detail), None)
-    same = [
-        check
-        for check in compared
-        if check.verdict is Verdict.PASS and not check.is_shown_change and check is not timed
-    ]
+    history, found = _history(timed), timed.detail if timed else {}
+    titles = {part: part_title(part, profile) for part in PARTS}
     known = {n: value for n, value in profile.metrics.items() if value.number is not None}
+    shown = {name: shown_value(value, value.unit) for name, value in known.items()}
     in_full = detail.n_rows > 0
-    times = times_chart(_samples(profile, timed), detail.all_pictures)
+    times = times_chart(_samples(profile, found), detail.all_pictures)
+    bar, step_time = mini_bar(parts_s(profile)), shown.get("step_time", "")
+    changes = [
+        Difference.of(one) for check in checks for one in check.detail.get("differences", ())
+    ]
+    left_out = (
+        plural(len(known), "metric") if known else "",
+        plural(len(profile.tables), "table") if profile.tables else "",
+        "advice" if profile.advice else "",
+    )
     return ProfileView(
         profile=profile,
         in_full=in_full,
         messages=_messages(checks),
-        changes=[change_view(profile, one) for one in worst_first(compared) if one not in same],
-        n_unchanged=len(same),
-        change=_before_after(profile, timed, checks),
+        compared=_compared(profile, compared, timed),
+        change=before_after(found.get("parts_before") or {}, parts_s(profile), changes, titles),
         bottleneck=verdict(profile) if profile.steps else "",
-        pictures=_pictures(profile, detail),
-        charts=_charts(profile, timed, times, detail),
-        parts=_parts(profile) if in_full else (),
+        pictures=_pictures(profile, detail, titles),
+        charts=_charts(profile, timed, times, detail, titles),
+        parts=_parts(profile) if in_full else None,
         untimed="" if times else _why_untimed(profile),
-        bar=mini_bar(parts_s(profile)),
-        history=_small_history(timed),
-        summary={name: shown_value(value, value.unit) for name, value in known.items()},
-        metrics=_metrics(known, checks) if in_full else (),
+        metrics=_metrics(known, shown, checks) if in_full else None,
         unknown=_unknown_reasons(profile) if in_full else (),
-        tables=table_groups(profile.tables, detail.n_rows) if in_full else (),
+        groups=table_groups(profile.tables, detail.n_rows) if in_full else (),
+        left_out="" if in_full else ", ".join(filter(None, left_out)),
         files=[(kind, path, _link(path, folder)) for kind, path in profile.files.items()],
+        cells=(
+            bar + f" {step_time}" if bar else step_time,
+            small_history(history) if history else "",
+            f"× {format_ratio(timed.ratio)}" if timed and timed.ratio is not None else "",
+            shown.get("input_bound", ""),
+            shown.get("peak_memory", ""),
+        ),
     )
-
-
-def _pictures(profile: Profile, detail: Detail) -> list[Markup]:
-    """Return the pictures as wide as the page, fewer on a page of many profiles."""
-    tables, found = profile.tables, []
-    if detail.n_boxes:
-        table = tables.get(WATERFALL)
-        found = [waterfall(table, detail.n_boxes, lambda part: part_title(part, profile))]
-    if detail.all_pictures:
-        found += [
-            pipeline_bars(tables.get("stages")),
-            padding_bars(tables.get("padding")),
-            device_bars(tables),
-            flame(tables, 4 * detail.n_boxes),
-        ]
-    return [picture for picture in found if picture]
-
-
-def _charts(
-    profile: Profile, timed: Check | None, times: Markup | None, detail: Detail
-) -> list[Markup]:
-    found = (
-        steps_chart(profile.steps, _levels(profile.metrics.get("step_time"), timed)),
-        roofline_chart(profile.tables.get("roofline")) if detail.all_pictures else None,
-        _ratios(timed),
-        times,
-        _history(timed, detail.n_rows > 0),
-    )
-    return [chart for chart in found if chart]
 
 
 def _messages(checks: Sequence[Check]) -> list[tuple[Check, str]]:
     own = worst_first(causes(checks))
     failed = [check for check in own if check.verdict is not Verdict.PASS]
-    return [(check, elide(check.message, MOST_LETTERS)) for check in failed]
+    return [(check, elide(check.message, _MESSAGE)) for check in failed]
 
 
 def parts_s(profile: Profile) -> dict[str, float]:
     """Return the mean seconds of a step by part; nothing without steps."""
     return mean_parts_s(profile) if profile.steps else {}
-
-
-def _before_after(profile: Profile, timed: Check | None, checks: Sequence[Check]) -> Markup | None:
-    """Return the picture of what changed, or None if nothing was compared or differs."""
-    found = [Difference.of(one) for check in checks for one in check.detail.get("differences", ())]
-    before = _detail(timed).get("parts_before") or {}
-    return before_after(before, parts_s(profile), [(one.line, one.seconds) for one in found])
-
-
-def _parts(profile: Profile) -> list[tuple[str, str, str, str]]:
-    return [
-        (
-            part.key,
-            part.title,
-            format_quantity(part.mean_s, SECONDS),
-            format_quantity(part.share, SHARE),
-        )
-        for part in parts_of(profile)
-    ]
 
 
 def _link(path: str, folder: Path | None) -> str:
@@ -357,11 +328,41 @@ def _link(path: str, folder: Path | None) -> str:
     return quote(os.fsencode(Path(os.path.relpath(target, folder.resolve())).as_posix()))
 
 
-# what the charts of step times show
+# pictures and charts
 
 
-def _detail(timed: Check | None) -> Mapping[str, Any]:
-    return timed.detail if timed else {}
+def _pictures(profile: Profile, detail: Detail, titles: Mapping[str, str]) -> list[Markup]:
+    """Return the pictures as wide as the page, fewer on a page of many profiles."""
+    tables, found = profile.tables, []
+    if detail.n_boxes:
+        found = [waterfall(tables.get(WATERFALL), detail.n_boxes, titles)]
+    if detail.all_pictures:
+        found += [
+            pipeline_bars(tables.get("stages")),
+            padding_bars(tables.get("padding")),
+            device_bars(tables),
+            flame(tables, 4 * detail.n_boxes),
+        ]
+    return [picture for picture in found if picture]
+
+
+def _charts(
+    profile: Profile,
+    timed: Check | None,
+    times: Markup | None,
+    detail: Detail,
+    titles: Mapping[str, str],
+) -> list[Markup]:
+    found, history = timed.detail if timed else {}, _history(timed)
+    sizes = [int(pair["n"]) for pair in found.get("process_pairs", ())]
+    charts = (
+        steps_chart(profile.steps, _levels(profile.metrics.get("step_time"), timed), titles),
+        roofline_chart(profile.tables.get("roofline")) if detail.all_pictures else None,
+        ratio_chart(found.get("turns") or (), sizes, _interval(found), found.get("tolerance")),
+        times,
+        history_chart(history, detail.n_rows > 0) if history else None,
+    )
+    return [chart for chart in charts if chart]
 
 
 def _interval(detail: Mapping[str, Any]) -> tuple[float, float] | None:
@@ -382,7 +383,7 @@ def _levels(step_time: Value | None, timed: Check | None) -> dict[str, float]:
     return found
 
 
-def _samples(profile: Profile, timed: Check | None) -> dict[str, tuple[str, Sequence[float]]]:
+def _samples(profile: Profile, timed: Mapping[str, Any]) -> dict[str, tuple[str, Sequence[float]]]:
     """
     Return timed blocks without those of a slow start, and the turns of both versions.
 
@@ -396,7 +397,7 @@ def _samples(profile: Profile, timed: Check | None) -> dict[str, tuple[str, Sequ
     }
     if profile.steps and not profile.blocks_s:
         found = {"traced steps": ("own", [step.period_s for step in profile.steps])}
-    if turns := _detail(timed).get("turns"):
+    if turns := timed.get("turns"):
         after, before = zip(*turns, strict=True)
         found["turns of this version"] = ("own", after)
         found["turns of the other version"] = ("other", before)
@@ -409,86 +410,99 @@ def _why_untimed(profile: Profile) -> str:
     return elide(why or "no step was timed without the profiler", 600)
 
 
-def _ratios(timed: Check | None) -> Markup | None:
-    detail = _detail(timed)
-    sizes = [int(pair["n"]) for pair in detail.get("process_pairs", ())]
-    tolerance = detail.get("tolerance")
-    return ratio_chart(detail.get("turns") or (), sizes, _interval(detail), tolerance)
-
-
-def _recorded(detail: Mapping[str, Any]) -> RecordedRuns:
-    runs = detail.get("runs") or ()
-    commits = [str(commit) for commit in detail.get("commits", ())]
-    return RecordedRuns(
-        runs=runs,
+def _history(timed: Check | None) -> History | None:
+    """Return the recorded runs and this one, with what it is compared with."""
+    detail = timed.detail if timed else {}
+    if not detail.get("runs"):
+        return None
+    runs, commits, before = detail["runs"], detail.get("commits", ()), detail["before"]
+    bounds, tolerance = _interval(detail), detail.get("tolerance")
+    return History(
+        values=[*runs, detail["after"]],
         commits=commits if len(commits) == len(runs) else (),
         anchor=detail.get("anchor"),
+        limit=None if tolerance is None else before * (1 + tolerance),
+        bounds=(before * bounds[0], before * bounds[1]) if bounds else None,
     )
 
 
-def _history(timed: Check | None, named: bool) -> Markup | None:
-    """Return the chart of the recorded runs, with or without a text for each of them."""
-    if timed is None or not timed.detail.get("runs"):
-        return None
-    detail, before = timed.detail, timed.detail["before"]
-    bounds, tolerance = _interval(detail), detail.get("tolerance")
-    return history_chart(
-        _recorded(detail),
-        detail["after"],
-        (before * bounds[0], before * bounds[1]) if bounds else None,
-        None if tolerance is None else before * (1 + tolerance),
-        named,
-    )
+# tables
 
 
-def _small_history(timed: Check | None) -> tuple[float, Markup] | None:
-    detail = _detail(timed)
-    recorded = _recorded(detail)
-    picture = small_history(recorded, detail["after"]) if recorded.runs else None
-    if picture is None:
-        return None
-    first = recorded.runs[0]
-    return (detail["after"] / first if first else 1.0), picture
+def _compared(profile: Profile, checks: Sequence[Check], timed: Check | None) -> TextTable | None:
+    """Return the values that changed, and that of the step time, with a count of the others."""
+    changed = [
+        check
+        for check in worst_first(checks)
+        if check.verdict is not Verdict.PASS or check.is_shown_change or check is timed
+    ]
+    rows = []
+    for check in changed:
+        value, level = profile.metrics.get(check.metric), check.detail.get("confidence")
+        before, after, ratio, interval = compared_cells(check, value.unit if value else "")
+        rows.append(
+            [
+                elide(check.metric, CELL),
+                before,
+                after,
+                f"× {ratio}" if ratio else "",
+                f"{interval}, {format_quantity(level, SHARE)} interval"
+                if interval and level
+                else interval,
+                element("span", check.word, class_="v none")
+                if check.is_shown_change
+                else badge(check.verdict),
+            ]
+        )
+    n_same = len(checks) - len(changed)
+    are = "others are" if n_same > 1 else "other is"
+    title = f"compared; {n_same} {are} as before" if n_same else "compared"
+    titles = ("metric", "before", "after", "ratio", "interval", "verdict")
+    columns = [(title, title in ("before", "after", "ratio")) for title in titles]
+    return TextTable.of(columns, rows, title=title) if checks else None
 
 
-# metrics and compared values
+def _parts(profile: Profile) -> TextTable | None:
+    rows = [
+        [
+            element("span", hatched(part.key), part.title),
+            format_quantity(part.mean_s, SECONDS),
+            format_quantity(part.share, SHARE),
+        ]
+        for part in parts_of(profile)
+    ]
+    columns = [("part", False), ("time", True), ("share", True)]
+    return TextTable.of(columns, rows, title="parts of a step, mean") if rows else None
 
 
-def change_view(profile: Profile, check: Check) -> ValueChange:
-    """Return the view of a comparison, as texts in the metric's unit."""
-    value, detail = profile.metrics.get(check.metric), check.detail
-    unit, interval = value.unit if value else "", _interval(detail)
-    level = detail.get("confidence")
-    return ValueChange(
-        metric=check.metric,
-        before=cell(detail["before"], unit),
-        after=cell(detail.get("after"), unit) or "unknown",
-        ratio="" if check.ratio is None else f"× {format_ratio(check.ratio)}",
-        interval=(" to ".join(map(format_ratio, interval)) if interval else "")
-        + (f", {format_quantity(level, SHARE)} interval" if interval and level else ""),
-        check=check,
-    )
-
-
-def _metrics(known: Mapping[str, Value], checks: Sequence[Check]) -> list[MetricView]:
-    views: list[MetricView] = []
+def _metrics(
+    known: Mapping[str, Value], shown: Mapping[str, str], checks: Sequence[Check]
+) -> TextTable | None:
+    """Return what is known, with the worst check of each, where its time goes, and what to try."""
+    rows: list[list[str]] = []
     first: dict[str, str] = {}  # metrics of one cause often have the same text
     for name, value in known.items():
-        worst = worst_first([check for check in checks if check.metric == name])
+        own = worst_first([check for check in checks if check.metric == name])
         found = [str(value.detail[key]) for key in ("where", "try") if value.detail.get(key)]
         where = elide("; ".join(found), _WHERE)
-        views.append(
-            MetricView(
-                name=name,
-                value=shown_value(value, value.unit),
-                source=value.source.value if value.source else "",
-                check=worst[0] if worst else None,
-                where=f"as for {first[where]}" if where in first else where,
-            )
+        wanted = own and (own[0].kind == "limit" or own[0].verdict is not Verdict.PASS)
+        rows.append(
+            [
+                elide(name, CELL),
+                shown[name],
+                value.source.value if value.source else "",
+                escape(own[0].wanted) if wanted else "",
+                f"{_SYMBOLS[own[0].verdict]} {own[0].verdict.value}" if own else "",
+                element("p", f"as for {first[where]}" if where in first else where)
+                if where
+                else "",
+            ]
         )
         if where:
             first.setdefault(where, name)
-    return views
+    titles = ("metric", "value", "from", "wanted", "verdict", "where, and what to try")
+    columns = [(title, title == "value") for title in titles]
+    return TextTable.of(columns, rows, title="metrics") if rows else None
 
 
 def _unknown_reasons(profile: Profile) -> list[Reason]:
@@ -499,8 +513,6 @@ def _unknown_reasons(profile: Profile) -> list[Reason]:
             reasons.setdefault(elide(value.why or "", _REMARK), []).append(name)
     return [(why, tuple(names)) for why, names in reasons.items()]
 
-
-# tables by subject
 
 _OVER_STEP = "memory_over_step"
 _MANY_ROWS = 50  # from which on a timeline is a table too, and not only a picture
@@ -526,13 +538,16 @@ def table_groups(tables: Mapping[str, Table], n_rows: int) -> TableGroups:
     left_out = {WATERFALL} if n_rows < _MANY_ROWS else set()
     shown = tables.keys() - left_out
     return [
-        (title, [(text_table(key, tables[key], n_rows), _memory(key, tables[key])) for key in own])
+        (
+            title,
+            [
+                (
+                    text_table(key, tables[key], n_rows),
+                    memory_chart(tables[key]) if key == _OVER_STEP else None,
+                )
+                for key in own
+            ],
+        )
         for title, keys in groups
         if (own := [key for key in keys if key in shown])
     ]
-
-
-def _memory(key: str, table: Table) -> Markup | None:
-    if key != _OVER_STEP:
-        return None
-    return memory_chart([(row.get("into_step_s", 0.0), row.get("held")) for row in table.records()])

@@ -2,6 +2,7 @@
 
 from helpers.pictures import Picture
 
+from pytest_tfperf.differences.difference import Difference
 from pytest_tfperf.report.html.bars import (
     before_after,
     device_bars,
@@ -11,7 +12,7 @@ from pytest_tfperf.report.html.bars import (
     pipeline_bars,
 )
 from pytest_tfperf.report.html.bars import waterfall as drawn
-from pytest_tfperf.values import Column, Table
+from pytest_tfperf.values import PART_TITLES, Column, Table
 
 
 def table(keys, *rows, title="table", n_more=0):
@@ -47,12 +48,23 @@ def test_the_critical_path_leads_to_the_stage_that_the_step_waits_for():
     assert facts[3] == "b, 2 ms of work a step, the step waits 3 ms for it, Python"
 
 
-def test_unknown_times_are_no_bars_and_without_waits_there_is_no_critical_path():
-    unknown = ("  Map", *[None] * 8)
-    picture = Picture(pipeline_bars(table(STAGES, unknown)))
-    assert shares(picture) == [(0, 0)]
-    said = "work not known, wait of the step not known"
-    assert picture.texts("span", **{"class": "faint"}) == [said]
+def test_stages_are_indented_where_the_pipeline_branches():
+    names = (
+        "Prefetch",
+        "  Zip",
+        "    Map",
+        "      Range",
+        "    Batch",
+        "      Filter",
+        "        Range",
+    )
+    rows = [(name, "", 1.0, 0.001, 0.0, 1, None, None, "") for name in names]
+    lines = Picture(pipeline_bars(table(STAGES, *rows))).all("li")
+    indents = [line.findall("span")[0].get("class") for line in lines]
+    assert indents == [None, None, *["in1"] * 5]
+
+
+def test_without_waits_there_is_no_critical_path():
     idle = ("  Map", "", 1.0, 0.001, 0.0, 1, None, None, "")
     assert Picture(pipeline_bars(table(STAGES, idle))).texts("b") == []
     assert pipeline_bars(None) is None
@@ -73,19 +85,18 @@ def test_arrays_stand_by_the_bytes_that_padding_costs():
     first, second = picture.texts("li")
     assert first == "b f32[1,128] 3.5 KiB of padding, padded to f32[8,128]"
     assert second.startswith("c f32[8,1] ")
-    assert padding_bars(table(("array",), ("a",))) is None
     assert padding_bars(table(PADDING, rows[0])) is None
 
 
 def test_both_steps_have_the_scale_of_the_longer_one():
     after = {"input": 0.005, "host_compute": 0.010, "other": 0.005}
-    picture = Picture(before_after({"input": 0.002, "host_compute": 0.008}, after, []))
+    picture = Picture(before_after({"input": 0.002, "host_compute": 0.008}, after, [], PART_TITLES))
     assert picture.boxes() == [
         (0, 10, "input 2 ms"),
         (10, 40, "host compute 8 ms"),
         (0, 25, "input 5 ms"),
         (25, 50, "host compute 10 ms"),
-        (75, 25, "other 5 ms"),
+        (75, 25, "Python and the loop 5 ms"),
     ]
     assert picture.texts("p")[:2] == ["input 2 ms", "host compute 8 ms"]
     assert picture.texts("text") == ["before, mean 10 ms", "after, mean 20 ms"]
@@ -95,14 +106,17 @@ def test_both_steps_have_the_scale_of_the_longer_one():
 
 
 def test_changes_go_right_where_they_cost_time_and_left_where_they_save_it():
-    changes = [("+2 ms: a", 0.002), ("−1 ms: b", -0.001), ("c new", None)]
-    picture = Picture(before_after({"input": 0.1, "of a newer version": 1}, {}, changes))
+    changes = [
+        Difference(what=what, seconds=seconds)
+        for what, seconds in (("a", 0.002), ("b", -0.001), ("c new", None))
+    ]
+    picture = Picture(before_after({"input": 0.1}, {}, changes, PART_TITLES))
     assert picture.texts("li") == ["+2 ms: a", "−1 ms: b", "c new"]
     found = [(one.get("x"), one.get("width")) for one in picture.all("rect")]
-    assert found == [("50", "50"), ("25", "25")]
+    assert found == [("33.3", "66.7"), ("0", "33.3")]
     assert picture.texts("p") == ["Not known: the parts of the step before."]
-    assert before_after({}, {"input": 0.01}, []) is None
-    assert before_after({"input": 0.0}, {}, []) is None
+    assert before_after({}, {"input": 0.01}, [], PART_TITLES) is None
+    assert before_after({"input": 0.0}, {}, [], PART_TITLES) is None
     assert mini_bar({}) is None
 
 
@@ -184,7 +198,7 @@ def test_devices_come_before_the_host_and_boxes_are_bounded():
     many = table(OPS, *(("host", f"op{n}", "Add", 0.001) for n in range(5000)))
     assert len(Picture(flame({"host_ops": many})).boxes()) <= 502
     assert flame({}) is None
-    idle = table(OPS, ("host", "a", "A", None), ("host", "b", "B", 0.0))
+    idle = table(OPS, ("host", "b", "B", 0.0))
     assert flame({"host_ops": idle}) is None
 
 
@@ -194,7 +208,7 @@ STEP = (("step", "", "input", 0.0, 0.002), ("step", "", "host_compute", 0.002, 0
 def waterfall(most, *rows):
     keys = ("lane", "name", "part", "start_s", "length_s")
     found = table(keys, *rows, title="timeline of train 3")
-    return Picture(drawn(found, most, lambda part: part.replace("_", " ")))
+    return Picture(drawn(found, most, PART_TITLES))
 
 
 def events(picture):
@@ -250,7 +264,7 @@ def test_a_strip_of_very_many_parts_is_drawn_by_the_largest_part_of_equal_times(
 
 
 def test_without_a_table_or_a_step_there_is_no_timeline():
-    assert drawn(None, 5, str) is None
+    assert drawn(None, 5, PART_TITLES) is None
     keys = ("lane", "name", "part", "start_s", "length_s")
-    assert drawn(table(keys), 5, str) is None
-    assert drawn(table(keys, ("step", "", "input", 0.0, 0.0)), 5, str) is None
+    assert drawn(table(keys), 5, PART_TITLES) is None
+    assert drawn(table(keys, ("step", "", "input", 0.0, 0.0)), 5, PART_TITLES) is None
