@@ -8,8 +8,6 @@ from typing import TypeVar
 
 Dims = tuple[int | None, ...]
 """Dimensions of a tensor, None where one is not known."""
-Edge = tuple[int, int]
-"""A result of an op: the op's place, and the result's."""
 CALL = "StatefulPartitionedCall/"
 """Prefix of the names of ops in the function that a step calls."""
 Key = TypeVar("Key", bound=Hashable)
@@ -23,6 +21,8 @@ class Tensor:
     """Its dimensions, None where one is not known, or None altogether."""
     dtype: str
     """The name of its type."""
+    op: str = ""
+    """The name of the op."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,31 +30,15 @@ class OpNode:
     """An op of a step's functions."""
 
     name: str
-    """Its name."""
+    """Its name behind those of the calls, loops and branches that it is in."""
     op_type: str
     """Its type, as TensorFlow registers it."""
-    inputs: tuple[Edge | None, ...] = ()
-    """The result that each operand is, None where that is not known."""
+    inputs: tuple[Tensor, ...] = ()
+    """Its operands; those of calls and arguments have no op in the graph."""
     outputs: tuple[Tensor, ...] = ()
     """Its results."""
     line: str | None = None
-    """The user's line that made it."""
-    in_loop: bool = False
-    """True if it runs in a loop within the step."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpGraph:
-    """
-    The ops that a step's results and effects need, in the order in which they were made.
-
-    The body of a function stands in place of its call, so that operands are known through it.
-    Bodies of loops and branches stand behind the ops that run them. A value that changes from
-    iteration to iteration comes from a Placeholder.
-    """
-
-    ops: tuple[OpNode, ...]
-    """The ops."""
+    """The user's line that made it, of ops that compute and of large constants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

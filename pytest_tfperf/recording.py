@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.function_traces import FunctionTrace
-from pytest_tfperf.graphs import OpGraph, StepGraph
+from pytest_tfperf.graphs import OpNode, StepGraph
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.values import Unknown
 
@@ -282,8 +282,8 @@ class Recording:
     """The step's graphs, as the probe saw them."""
     grappler: Mapping[str, int] = field(default_factory=dict)
     """Ops that remain when one Grappler pass is left out, by its option; under "" with all."""
-    ops: OpGraph | Unknown = UNSEEN
-    """The ops of the step's functions."""
+    ops: tuple[OpNode, ...] = ()
+    """The ops of the step's functions, none if they are not known."""
     eager: tuple[tuple[str, str | None, int], ...] = ()
     """(type, the user's line, count) of the ops that Python ran in the probe's step."""
     callbacks: Mapping[str, str] = field(default_factory=dict)

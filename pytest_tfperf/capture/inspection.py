@@ -8,14 +8,13 @@ from typing import Any
 
 from pytest_tfperf.compiler.grappler import exactly, ops_without_each_pass, options_in_force
 from pytest_tfperf.compiler.lower import Lowered, lower
-from pytest_tfperf.compiler.op_graph import op_graph
-from pytest_tfperf.compiler.source_lines import places
+from pytest_tfperf.compiler.source_lines import nodes_of, places
 from pytest_tfperf.compiler.step_calls import Calls, Probe
 from pytest_tfperf.compiler.step_graph import InspectedGraph, inspect_graph
 from pytest_tfperf.compiler.xla_fusion_dump import FusionStage, fusion_stages
 from pytest_tfperf.frameworks.jax_objects import JaxProgram, JaxPrograms
 from pytest_tfperf.frameworks.tensorflow import unseen
-from pytest_tfperf.graphs import OpGraph, StepGraph
+from pytest_tfperf.graphs import OpNode, StepGraph
 from pytest_tfperf.recording import UNSEEN, Modules, StepKinds
 from pytest_tfperf.values import Unknown
 
@@ -58,9 +57,9 @@ class StepInspection:
         return self._inspected.graph
 
     @cached_property
-    def ops(self) -> OpGraph | Unknown:
-        """The ops of the functions that the probe's step called."""
-        return op_graph(self._probe, self._max_seconds)
+    def ops(self) -> tuple[OpNode, ...]:
+        """The ops of the functions that the steps called, none if that takes too long."""
+        return nodes_of(self._graphs, self._max_seconds)
 
     @cached_property
     def grappler(self) -> Mapping[str, int]:
@@ -83,9 +82,7 @@ class StepInspection:
 
     def places(self, names: Iterable[str]) -> dict[str, tuple[str, str]]:
         """Return the user's line and function of ops of TensorFlow by name; each takes 0.2 ms."""
-        functions = self.calls.functions.values()
-        graphs = (getattr(function.keep, "graph", None) for function in functions)
-        return places((graph for graph in graphs if graph is not None), names)
+        return places(self._graphs, names)
 
     def programs(self, module: str) -> Sequence[JaxProgram] | Unknown:
         """Return the programs that JAX holds of executables of a module's name."""
@@ -105,6 +102,13 @@ class StepInspection:
             CaptureError: If there is no function, XLA cannot compile one, or the process fails.
         """
         return fusion_stages(self.calls, self._workload, _DUMP_S)
+
+    @property
+    def _graphs(self) -> list[Any]:
+        """The FuncGraphs that the steps called, each once."""
+        functions = self.calls.functions.values()
+        graphs = dict.fromkeys(getattr(function.keep, "graph", None) for function in functions)
+        return [graph for graph in graphs if graph is not None]
 
     @cached_property
     def _inspected(self) -> InspectedGraph:

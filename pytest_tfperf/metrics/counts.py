@@ -47,7 +47,7 @@ from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.hlo_modules import argument_shapes, live_modules
 from pytest_tfperf.trace.xspace import Trace
-from pytest_tfperf.values import COUNTED_BY, Source, Unknown, Value
+from pytest_tfperf.values import COUNTED_BY, Source, Value
 
 _FUNCTION = re.compile(r"a_inference_.+_\d+__")
 _COMPARED, _NAMED = 100, 3  # executables, and arguments of each that are named
@@ -291,21 +291,13 @@ def _origin(evidence: Evidence) -> tuple[str, str | None] | None:
     Return type and line of the step's op whose results have changing sizes, if its inputs do not.
 
     A function whose arguments have known shapes takes no others. So a size that is not known in it
-    is made by the first op that has known operands and an unknown result.
+    is made by the first op that has an unknown result.
     """
-    graph = evidence.code.ops
-    if isinstance(graph, Unknown):
-        return None
-    is_known = [[_is_known(one) for one in op.outputs] for op in graph.ops]
-    for op, known in zip(graph.ops, is_known, strict=True):
-        if all(known):
-            continue
-        if op.op_type == "Placeholder" or is_input(op.op_type):
-            return None  # the data have other shapes
-        operands = (is_known[edge[0]][edge[1]] for edge in op.inputs if edge is not None)
-        if all(operands):
-            return op.op_type, op.line
-    return None
+    ops = evidence.code.ops  # operands before their users
+    first = next((op for op in ops if not all(map(_is_known, op.outputs))), None)
+    if first is None or first.op_type == "Placeholder" or is_input(first.op_type):
+        return None  # else the data have other shapes
+    return first.op_type, first.line
 
 
 def _is_known(tensor: Tensor) -> bool:

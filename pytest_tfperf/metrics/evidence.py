@@ -47,7 +47,7 @@ from pytest_tfperf.facts.waits import (
     taken_ns,
     timed_waits,
 )
-from pytest_tfperf.graphs import OpGraph, StepGraph
+from pytest_tfperf.graphs import OpNode, StepGraph
 from pytest_tfperf.hlo.cost import Costs, module_costs
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.hlo.walk import with_calls_inlined, without_dead_code
@@ -104,8 +104,8 @@ class StepCode(Protocol):
         """The step's graphs."""
 
     @property
-    def ops(self) -> OpGraph | Unknown:
-        """The ops of the step's functions."""
+    def ops(self) -> tuple[OpNode, ...]:
+        """The ops of the step's functions, none if they are not known."""
 
     @property
     def grappler(self) -> Mapping[str, int]:

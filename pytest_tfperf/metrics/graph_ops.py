@@ -13,7 +13,7 @@ import numpy as np
 from pytest_tfperf.advice.by_framework import UNROLLED
 from pytest_tfperf.facts.executions import short_module
 from pytest_tfperf.facts.host_activity import JAX, PYTORCH, TENSORFLOW
-from pytest_tfperf.graphs import CALL, OpGraph, OpNode, StepGraph
+from pytest_tfperf.graphs import CALL, OpNode, StepGraph
 from pytest_tfperf.hlo.layout import shape_text
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
 from pytest_tfperf.hlo.walk import with_calls_inlined
@@ -353,32 +353,25 @@ def scope_of(name: str) -> str:
 
 
 def _of_graph(evidence: Evidence) -> Made:
-    graph = evidence.code.ops
-    if isinstance(graph, Unknown):
-        return Made()
-    readers = {edge[0]: op.line for op in graph.ops for edge in op.inputs if edge and op.line}
-    constants = [
-        (_bytes(op), _text(op), op.line or readers.get(place))
-        for place, op in enumerate(graph.ops)
-        if op.op_type == "Const"
-    ]
-    return _constants(constants) or _repeated_in(graph)
+    ops = evidence.code.ops
+    constants = [(_bytes(op), _text(op), op.line) for op in ops if op.op_type == "Const"]
+    return _constants(constants) or _repeated_in(ops)
 
 
-def _with_loops(values: dict[str, Value], ops: OpGraph | Unknown) -> dict[str, Value]:
+def _with_loops(values: dict[str, Value], ops: Sequence[OpNode]) -> dict[str, Value]:
     """Say of graph_ops which op a loop of Python put into the graph again and again."""
-    number, made = values["graph_ops"], Made() if isinstance(ops, Unknown) else _repeated_in(ops)
+    number, made = values["graph_ops"], _repeated_in(ops)
     if number.number is None or not made.where:
         return values
     detail = {"where": f"{number.detail['where']}{made.where}", "try": made.remedy}
     return values | {"graph_ops": number.changed(detail={**number.detail, **detail})}
 
 
-def _repeated_in(graph: OpGraph) -> Made:
+def _repeated_in(ops: Sequence[OpNode]) -> Made:
     """Name the op that is most often in a graph, if that is very often."""
-    made = [(op.op_type, scope_of(op.name), op.line) for op in graph.ops if computes(op.op_type)]
+    made = [(op.op_type, scope_of(op.name), op.line) for op in ops if computes(op.op_type)]
     # an optimizer, too, makes its ops once for each variable, and assigns it
-    assigned = Counter(scope_of(op.name) for op in graph.ops if _ASSIGNS.search(op.op_type))
+    assigned = Counter(scope_of(op.name) for op in ops if _ASSIGNS.search(op.op_type))
     optimizers = {scope for scope, number in assigned.items() if number >= _VARIABLES}
     own = ((kind, "", None) if of in optimizers else (kind, of, at) for kind, of, at in made)
     return _repeated(own, TENSORFLOW)

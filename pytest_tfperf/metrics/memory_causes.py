@@ -13,7 +13,7 @@ from pytest_tfperf.advice.step_remedies import DENSE, WIDE
 from pytest_tfperf.facts.executions import short_module
 from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.facts.memory import Live
-from pytest_tfperf.graphs import CALL, Dims, OpGraph, OpNode
+from pytest_tfperf.graphs import CALL, Dims, OpNode
 from pytest_tfperf.hlo.module import HloInstruction, HloModule, source_line
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.memory import analyse_peak
@@ -21,7 +21,7 @@ from pytest_tfperf.quantities import BYTES, SHARE
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.hlo_modules import buffer_bytes, modules_of, planned_buffers
 from pytest_tfperf.trace.xspace import Trace
-from pytest_tfperf.values import MEMORY_CAUSES, Column, Source, Table, Unknown, Value
+from pytest_tfperf.values import MEMORY_CAUSES, Column, Source, Table, Value
 
 _COLUMNS = (
     Column("metric", "value"),
@@ -122,16 +122,15 @@ def analyse(evidence: Evidence) -> Findings:
 
 def _rows(evidence: Evidence, trace: Trace, value: Value) -> Iterator[Row]:
     """Ask XLA's plan, the allocator, or the graph for its largest result, as the value does."""
-    graph = evidence.code.ops if evidence.framework != JAX else Unknown("")
-    ops = OpGraph(ops=()) if isinstance(graph, Unknown) else graph
-    nodes = {op.name.removeprefix(CALL): op for op in ops.ops}
+    ops = () if evidence.framework == JAX else evidence.code.ops
+    nodes = {op.name.removeprefix(CALL): op for op in ops}
     live: Sequence[Live] = ()
     if value.source is Source.TRACE:
         live = evidence.memory_peaks[0].live if evidence.memory_peaks else ()
     elif value.source is Source.TIMED:
-        results = (_result(op) for op in ops.ops if not op.in_loop and op.inputs)
+        results = (_result(op) for op in ops if op.inputs)
         live = sorted(filter(None, results), key=lambda one: one.bytes)[-1:]
-    arrays = (_allocated(one, nodes, ops, evidence) for one in live)
+    arrays = (_allocated(one, nodes, evidence) for one in live)
     found = list(filter(None, arrays))
     is_xla = value.source is not Source.TIMED and 2 * sum(one.size for one in found) < value.low()
     if is_xla:  # whose arrays have no op in an allocator's events
@@ -264,9 +263,7 @@ def _remedy(kind: str, ratio: float, framework: str) -> str:
     return ""
 
 
-def _allocated(
-    live: Live, nodes: Mapping[str, OpNode], graph: OpGraph, evidence: Evidence
-) -> _Array | None:
+def _allocated(live: Live, nodes: Mapping[str, OpNode], evidence: Evidence) -> _Array | None:
     """Return what an allocator tells of an array; None of one that no op of the step made."""
     short = live.op.removeprefix(CALL)
     node = nodes.get(short)
@@ -282,13 +279,13 @@ def _allocated(
             remedy = _remedy(short, prod(shape) / max(*sizes, 1), evidence.framework)
     origin, hops = node, 0
     while origin is not None and not remedy and hops < _HOPS:
-        operands = [graph.ops[edge[0]] for edge in origin.inputs if edge]
-        sizes_of = [(prod(one[0]), op) for op in operands if (one := _largest(op))]
+        operands = [(_known(one.shape), one.op) for one in origin.inputs]
+        sizes_of = [(prod(sizes), op) for sizes, op in operands if sizes is not None]
         own = prod(found[0]) if (found := _largest(origin)) else 0
         most = max((size for size, _ in sizes_of), default=own)
         remedy = _remedy(origin.op_type, own / max(most, 1), evidence.framework)
-        origin = next((op for size, op in sizes_of if size == own), None)
-        hops += 1
+        same = (op for size, op in sizes_of if size == own)
+        origin, hops = nodes.get(next(same, "").removeprefix(CALL)), hops + 1
     return _Array(
         size=live.bytes,
         dtype=live.dtype,

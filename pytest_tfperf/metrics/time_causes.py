@@ -44,7 +44,7 @@ from pytest_tfperf.quantities import COUNT, SECONDS, SHARE, format_quantity
 from pytest_tfperf.recording import StackTime
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.xspace import Trace
-from pytest_tfperf.values import PARTS, TIME_CAUSES, Column, Table, Unknown
+from pytest_tfperf.values import PARTS, TIME_CAUSES, Column, Table
 
 STEP, FIRST_STEP = "step_time", "first_step_time"
 _COLUMNS = (
@@ -254,18 +254,15 @@ def _made(evidence: Evidence, name: str) -> _Made:
         line = source_line(found)
         at = f" at {line}" if line else ""
         return _Made(at, found.shape.dtype, fused_in(found, module))
-    graph = evidence.code.ops
-    if isinstance(graph, Unknown):
-        return _Made()
     short = name.removeprefix(CALL)
-    nodes = {op.name.removeprefix(CALL): op for op in graph.ops}
+    nodes = {op.name.removeprefix(CALL): op for op in evidence.code.ops}
     node = nodes.get(short) or next(
         (op for one, op in nodes.items() if op.line and one.startswith(f"{short}/")), None
     )
     if node is None:
         return _Made()
     is_told = node.line and not (
-        evidence.launched.in_keras and node.line == line_of_fit(op.line for op in graph.ops)
+        evidence.launched.in_keras and node.line == line_of_fit(op.line for op in evidence.code.ops)
     )
     at = f" at {node.line}" if is_told else ""
     return _Made(at, node.outputs[0].dtype if node.outputs else "")

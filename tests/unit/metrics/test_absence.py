@@ -10,7 +10,7 @@ import pytest
 from helpers.hlo import dot, encoded, module, op, parameters
 from helpers.xspace import at, field, line, plane, space
 
-from pytest_tfperf.graphs import GraphOp, OpGraph, OpNode, StepGraph, Tensor
+from pytest_tfperf.graphs import GraphOp, OpNode, StepGraph, Tensor
 from pytest_tfperf.metric_evidence import ANYWHERE, EVIDENCE, KNOWN_ON, PYTORCH
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.metrics.evidence import Evidence
@@ -71,9 +71,7 @@ RECORDING = Recording(
         after={"MatMul": 2},
         outside=(GraphOp(name="a", op_type="MatMul", line=None, why=UNASKED),),
     ),
-    ops=OpGraph(
-        ops=(OpNode(name="x", op_type="Placeholder", outputs=(Tensor(shape=(8, 8), dtype="float32"),)),),
-    ),
+    ops=(OpNode(name="x", op_type="Placeholder", outputs=(Tensor(shape=(8, 8), dtype="float32"),)),),
     batches=Batches(
         components=(
             BatchRows(name="ids", dtype="int32", rows=((2, 4),), widths=(4,), features=1, how="mask"),
