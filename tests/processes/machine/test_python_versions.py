@@ -14,6 +14,16 @@ pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("processes")]
 
 SCRIPT = """
 import sys, threading
+from importlib.util import find_spec
+from types import ModuleType
+
+class Struct:
+    def __init_subclass__(cls, **_): pass
+
+if find_spec("msgspec") is None:  # which counting needs not, and a Python of this machine may lack
+    sys.modules["msgspec"] = ModuleType("msgspec")
+    vars(sys.modules["msgspec"]).update(Struct=Struct, Meta=dict)
+
 from pytest_tfperf.machine.calls import CallCounter
 from pytest_tfperf.values import Unknown
 
