@@ -78,17 +78,9 @@ def _unoptimized(recording: Recording, inspection: StepInspection) -> list[HloMo
     )
 
 
-def _before_fusion(_: Recording, inspection: StepInspection) -> list[HloModule]:
-    return [stage.before_module for stage in inspection.fusion]
-
-
-def _after_fusion(_: Recording, inspection: StepInspection) -> list[HloModule]:
-    return [stage.after_module for stage in inspection.fusion]
-
-
 _STAGES: dict[str, Callable[[Recording, StepInspection], list[HloModule]]] = {
     "unoptimized": _unoptimized,
-    "before_fusion": _before_fusion,
-    "after_fusion": _after_fusion,
+    "before_fusion": lambda _, inspection: [one.before_module for one in inspection.fusion],
+    "after_fusion": lambda _, inspection: [one.after_module for one in inspection.fusion],
     OPTIMIZED: _optimized,
 }

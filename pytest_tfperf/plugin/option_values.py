@@ -184,10 +184,6 @@ def _parsed(given: Given) -> Any:
         raise LimitError(f"{given.source}: {error}") from error
 
 
-def _as_given(given: Given) -> Any:
-    return given.value
-
-
 def _choice(given: Given) -> str:
     choices = given.option.choices or ()
     if given.value not in choices:
@@ -195,17 +191,9 @@ def _choice(given: Given) -> str:
     return str(given.value)
 
 
-def _path(given: Given) -> Path:
-    return given.folder / str(given.value)
-
-
 def _address(given: Given) -> str:
     """Return a URL as it is, and a folder as a path."""
     return str(given.value) if "://" in str(given.value) else str(given.folder / str(given.value))
-
-
-def _paths(given: Given) -> tuple[Path, ...]:
-    return tuple(given.folder / path for path in given.value)
 
 
 def _limits(given: Given) -> dict[str, str]:
@@ -219,19 +207,11 @@ def _count(given: Given) -> int:
     return int(given.value)
 
 
-def _steps(given: Given) -> int:
-    return parse_steps(given.value, given.option.least)
-
-
 def _seconds(given: Given) -> float:
     seconds = parse_quantity(given.value, SECONDS_UNIT, bare=True)  # the option names seconds
     if seconds <= 0:
         raise ValueError(f"{given.value!r} is not above zero")
     return seconds
-
-
-def _share(given: Given) -> float:
-    return parse_tolerance(given.value)
 
 
 def _tpu(given: Given) -> str:
@@ -242,16 +222,16 @@ def _tpu(given: Given) -> str:
 
 
 PARSERS: dict[str, Callable[[Given], Any]] = {
-    SWITCH: _as_given,
-    TEXT: _as_given,
+    SWITCH: lambda given: given.value,
+    TEXT: lambda given: given.value,
     CHOICE: _choice,
-    PATH: _path,
-    PATHS: _paths,
+    PATH: lambda given: given.folder / str(given.value),
+    PATHS: lambda given: tuple(given.folder / path for path in given.value),
     ADDRESS: _address,
     LIMITS: _limits,
     COUNT: _count,
-    STEPS: _steps,
+    STEPS: lambda given: parse_steps(given.value, given.option.least),
     SECONDS: _seconds,
-    SHARE: _share,
+    SHARE: lambda given: parse_tolerance(given.value),
     TPU: _tpu,
 }

@@ -164,12 +164,11 @@ def _attempt(
     for path in paths.values():
         path.unlink(missing_ok=True)  # that of an earlier attempt
     with ExitStack() as calls:
-        started = {
-            worker: calls.enter_context(
-                closing(Call(worker, _request(worker, options, folder), options.duration_ms))
-            )
-            for worker in workers
-        }
+        started = {}
+        for worker in workers:
+            request = encode_request(options, str(folder.resolve()), _RUN, worker.file_stem)
+            call = Call(worker, request, options.duration_ms)
+            started[worker] = calls.enter_context(closing(call))
         for worker, call in started.items():
             try:
                 _write(call.trace(), paths[worker])
@@ -202,7 +201,3 @@ def _write(trace: bytes | None, path: Path) -> None:
     if trace is not None:
         with on_disk(path) as file:
             file.write(trace)
-
-
-def _request(worker: Worker, options: TraceOptions, folder: Path) -> bytes:
-    return encode_request(options, str(folder.resolve()), _RUN, worker.file_stem)

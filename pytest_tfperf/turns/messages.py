@@ -201,7 +201,8 @@ class Channel(Generic[Received]):
             limit = struct.pack("ll", int(patience_s), int(patience_s % 1 * 1e6))
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         self._connection = Connection(end.detach())
-        self._decoder = msgspec.msgpack.Decoder(receives, dec_hook=_of_type)
+        # of the types that MessagePack has not, paths alone are received
+        self._decoder = msgspec.msgpack.Decoder(receives, dec_hook=lambda kind, text: kind(text))
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
 
     def send(self, message: msgspec.Struct) -> None:
@@ -247,8 +248,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):  # findings of a profile that wait
         return dict(value)
     return value.item() if hasattr(value, "item") else str(value)
-
-
-def _of_type(kind: type, value: Any) -> Any:
-    """Return a value of a type that MessagePack has not; paths alone come as text."""
-    return kind(value)

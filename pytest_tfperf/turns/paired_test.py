@@ -267,7 +267,7 @@ def run_turns(
             raise NoMoreSteps("too few steps are left for a turn")
 
     def goes_on(rounds: Rounds) -> bool:
-        logs = _log_ratios(rounds)
+        logs = [math.log(one[_TREE] / one[_REF]) for one in rounds]
         return time.is_left(perf_counter() - began, len(logs)) and not (logs and is_enough(logs))
 
     players = {
@@ -281,10 +281,6 @@ def run_turns(
         exhausted=bool(exhausted),
         covers_epochs=epoch_of(readies) is not None,
     )
-
-
-def _log_ratios(rounds: Rounds) -> list[float]:
-    return [math.log(one[_TREE] / one[_REF]) for one in rounds]
 
 
 def _ready_pair(at_tree: AtProfile, at_ref: AtProfile) -> ReadyPair:

@@ -81,7 +81,7 @@ def _repository(ref: str, start: Path) -> tuple[Path, Path]:
 def _commit(ref: str, root: Path) -> str:
     """Return the full hash of the commit that a ref names, through tags."""
     found = ""
-    if _is_askable(ref):
+    if ref and not ref.startswith("-") and "\0" not in ref:
         found = line(git(root, "rev-parse", "--verify", "--quiet", ref).stdout)
     kind = git(root, "cat-file", "-t", found) if found else None
     if kind is None or kind.returncode:  # a full hash is "found" whether it is there or not
@@ -96,10 +96,6 @@ def _commit(ref: str, root: Path) -> str:
             "name a branch, a tag or a commit"
         )
     return line(commit.stdout)
-
-
-def _is_askable(ref: str) -> bool:
-    return bool(ref) and not ref.startswith("-") and "\0" not in ref
 
 
 def _advice(ref: str, root: Path) -> str:
@@ -138,7 +134,9 @@ def _modes(ref: str, root: Path, commit: str) -> dict[str, bytes]:
 def _refuse_parts(ref: str, root: Path, modes: dict[str, bytes]) -> None:
     """Refuse submodules and compiled code, with which two versions cannot be compared."""
     submodules = [
-        path for path, mode in modes.items() if mode == _GITLINK and _is_filled(root / path)
+        path
+        for path, mode in modes.items()
+        if mode == _GITLINK and (root / path).is_dir() and any((root / path).iterdir())
     ]
     if submodules:
         raise PairedError(
@@ -155,10 +153,6 @@ def _refuse_parts(ref: str, root: Path, modes: dict[str, bytes]) -> None:
             f"({and_more(compiled, _SHOWN)}), and nothing says which source it was built from; "
             "take it out of git, or compare stored values (--tfperf-baseline)"
         )
-
-
-def _is_filled(folder: Path) -> bool:
-    return folder.is_dir() and any(folder.iterdir())
 
 
 def _check_out(git_dir: Path, commit: str, path: Path, index: Path) -> None:
