@@ -37,8 +37,8 @@ def add_commands(commands: Any) -> None:
         (
             "Say what this machine is fit for: check the profiler, and run two processes of the "
             "same code alternately to find the noise and the smallest slow-down detectable. "
-            "Takes about 40 s, up to 90 s on a busy machine, and needs TensorFlow or JAX. Exit "
-            "status 1 if one of its checks failed, 2 without both."
+            "Takes about 40 s, minutes on a busy machine, and needs TensorFlow or JAX. Exit status "
+            "1 if one of its checks failed, 2 without both."
         ),
         "--seconds 20",
     )
@@ -47,7 +47,10 @@ def add_commands(commands: Any) -> None:
         type=_number_above_zero,
         default=8.0,
         metavar="S",
-        help="seconds of turns with pinned cores, and again with any core (default: 8)",
+        help=(
+            "seconds that the two processes take turns, pinned to cores and again on any core "
+            "(default: 8); all else takes 25 s or more, most of it the start of frameworks"
+        ),
     )
     doctor.add_argument("--json", action="store_true", help="print one JSON object instead")
 

@@ -78,7 +78,7 @@ def examine(seconds: float, say: Say) -> Iterator[Section]:
             return
         choices = (cores, ()) if conditions.data["can_pin"] else ((),)
         kinds = [same_code_turns(first.name, choice, seconds, cleanup, say) for choice in choices]
-    yield noise_section(kinds)
+    yield noise_section(kinds, seconds)
     yield resolution_section(kinds)
     yield fitness_section(profiler, kinds)
 

@@ -151,8 +151,8 @@ def conditions_section(
     )
 
 
-def noise_section(kinds: Sequence[SameCodeTurns]) -> Section:
-    """Return how much turns of the same code differ."""
+def noise_section(kinds: Sequence[SameCodeTurns], seconds: float) -> Section:
+    """Return how much turns of the same code differ, which took these seconds for each kind."""
     lines: list[str] = []
     advice: list[str] = []
     turns = []
@@ -171,7 +171,7 @@ def noise_section(kinds: Sequence[SameCodeTurns]) -> Section:
         )
     return Section(
         key="noise",
-        title="present noise, in turns",
+        title=f"present noise, in {seconds:g} s of turns (--seconds)",
         titles=["two processes of the same code", *(kind.label for kind in kinds)],
         rows=list(zip(_NOISE_ROWS, *map(_noise_cells, kinds), strict=True)),
         lines=lines,

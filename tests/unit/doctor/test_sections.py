@@ -128,10 +128,10 @@ def test_what_is_noticed_stands_for_itself_and_only_stopping_is_needed():
 
 
 def test_the_noise_of_turns_side_by_side():
-    section = noise_section([turns(True), turns(False)])
+    section = noise_section([turns(True), turns(False)], 8)
     cells = {name: row for name, *row in section.rows}
     assert section.titles == ["two processes of the same code", "pinned", "any core"]
-    assert lines_of(section)[0] == "present noise, in turns"
+    assert lines_of(section)[0] == "present noise, in 8 s of turns (--seconds)"
     assert lines_of(section)[1].split("  ")[0] == "two processes of the same code"
     assert cells["step"] == ["5 ms", "5 ms"]
     assert cells["pairs of turns"] == ["64", "64"]
@@ -144,7 +144,7 @@ def test_the_noise_of_turns_side_by_side():
 
 
 def test_processes_that_differ_too_much_are_advised_upon():
-    section = noise_section([turns(True, off=1.05)])
+    section = noise_section([turns(True, off=1.05)], 8)
     assert not section.failed  # it is noise, and may be chance
     assert section.advice[0].startswith(
         "pinned: two processes of the same code differ by more than decisions allow for"
@@ -156,7 +156,8 @@ def test_turns_that_could_not_be_taken_are_a_failure_with_their_reason():
         [
             SameCodeTurns(pinned=True, noise=Unknown("the first process ended with SIGKILL")),
             turns(False),
-        ]
+        ],
+        8,
     )
     assert section.failed
     assert section.lines[-1] == "pinned: the first process ended with SIGKILL"
@@ -170,7 +171,7 @@ def test_turns_that_could_not_be_taken_are_a_failure_with_their_reason():
 
 def test_what_the_machine_did_besides_is_told_of_the_turns_that_it_fell_in():
     section = noise_section(
-        [turns(True), replace(turns(False), remarks=("other processes used 40%",))]
+        [turns(True), replace(turns(False), remarks=("other processes used 40%",))], 8
     )
     assert section.lines[-1] == "any core: other processes used 40%"
     assert [kind["remarks"] for kind in section.data["turns"]] == [[], ["other processes used 40%"]]
@@ -180,7 +181,7 @@ def test_what_the_machine_did_besides_is_told_of_the_turns_that_it_fell_in():
 def test_a_step_that_gets_slower_and_wild_pairs_are_advised_upon():
     rising = turns(True)
     rising = replace(rising, noise=replace(rising.noise, trend=0.12, pair_sd=0.06))
-    first, second = noise_section([rising]).advice
+    first, second = noise_section([rising], 8).advice
     assert first.startswith("pinned: the step rose by 12 % over these turns")
     assert second.startswith("individual measurements vary widely")
 
@@ -224,7 +225,7 @@ def test_one_object_for_machines():
     sections = [
         machine_section(ENVIRONMENT),
         profiler_section([GOOD, BAD]),
-        noise_section([turns(True)]),
+        noise_section([turns(True)], 8),
         resolution_section([turns(True)]),
     ]
     data = json.loads(json.dumps(sections_json(sections), allow_nan=False))
