@@ -337,7 +337,8 @@ PAGES = {
 }
 
 if __name__ == "__main__":
+    import generate_api
     import generate_cli
 
-    for name, make in {**PAGES, **generate_cli.PAGES}.items():
+    for name, make in {**PAGES, **generate_api.PAGES, **generate_cli.PAGES}.items():
         (Path(__file__).parent / name).write_text(make(), encoding="utf-8")

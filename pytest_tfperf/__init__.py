@@ -12,41 +12,97 @@ TYPE_CHECKING = False  # as in `typing`, which would be imported for this alone
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_tfperf.capture.loop import Bracketed
     from pytest_tfperf.errors import (
+        BaselineError,
+        CaptureError,
+        ExportError,
+        LayoutError,
+        LimitError,
+        MetricError,
+        PairedError,
         PytestTfperfDeprecationWarning,
+        StoreError,
         TfperfError,
+        TraceError,
         UnknownMetric,
     )
+    from pytest_tfperf.metric_registry import Metric
     from pytest_tfperf.plugin.fixture import TfProfile
+    from pytest_tfperf.plugin.loops import BracketedTrace
     from pytest_tfperf.plugin.registry import Registry
     from pytest_tfperf.results import Profile, Verdict
-    from pytest_tfperf.values import Table, Value
-    from pytest_tfperf.variants.comparison import Comparison
+    from pytest_tfperf.stats.signed_rank import Interval
+    from pytest_tfperf.stores.traces import AlignedRun, FleetSummary, analyze_traces
+    from pytest_tfperf.values import Advice, Column, Source, Step, Table, Value
+    from pytest_tfperf.variants.comparison import Comparison, Ratio
 
 __version__ = "0.2.0"
 __all__ = [
+    "Advice",
+    "AlignedRun",
+    "BaselineError",
+    "Bracketed",
+    "BracketedTrace",
+    "CaptureError",
+    "Column",
     "Comparison",
+    "ExportError",
+    "FleetSummary",
+    "Interval",
+    "LayoutError",
+    "LimitError",
+    "Metric",
+    "MetricError",
+    "PairedError",
     "Profile",
     "PytestTfperfDeprecationWarning",
+    "Ratio",
     "Registry",
+    "Source",
+    "Step",
+    "StoreError",
     "Table",
     "TfProfile",
     "TfperfError",
+    "TraceError",
     "UnknownMetric",
     "Value",
     "Verdict",
+    "analyze_traces",
 ]
 _MODULES = {
+    "Advice": "values",
+    "AlignedRun": "stores.traces",
+    "BaselineError": "errors",
+    "Bracketed": "capture.loop",
+    "BracketedTrace": "plugin.loops",
+    "CaptureError": "errors",
+    "Column": "values",
     "Comparison": "variants.comparison",
+    "ExportError": "errors",
+    "FleetSummary": "stores.traces",
+    "Interval": "stats.signed_rank",
+    "LayoutError": "errors",
+    "LimitError": "errors",
+    "Metric": "metric_registry",
+    "MetricError": "errors",
+    "PairedError": "errors",
     "Profile": "results",
     "PytestTfperfDeprecationWarning": "errors",
+    "Ratio": "variants.comparison",
     "Registry": "plugin.registry",
+    "Source": "values",
+    "Step": "values",
+    "StoreError": "errors",
     "Table": "values",
     "TfProfile": "plugin.fixture",
     "TfperfError": "errors",
+    "TraceError": "errors",
     "UnknownMetric": "errors",
     "Value": "values",
     "Verdict": "results",
+    "analyze_traces": "stores.traces",
 }
 
 
