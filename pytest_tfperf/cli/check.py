@@ -108,7 +108,8 @@ def _check(options: argparse.Namespace, rest: Sequence[str]) -> int:
         wanted = read_limits(options)
         return check_traces(refuse_urls(options.traces), wanted, options.verbose, options.json)
     if options.limits:
-        raise LimitError(f"{next(iter(options.limits))}: with --rules, limits stand in that file")
+        flag = f"--{next(iter(options.limits)).replace('_', '-')}"
+        raise LimitError(f"{flag}: with --rules, limits stand in that file")
     return check_many(options)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, TextIO, cast
 
 from pytest_tfperf.report.run_text import TextLine, shows_unicode
 from pytest_tfperf.report.text_table import TextTable, fitted, grid, text_table
-from pytest_tfperf.text import BOUNDLESS, without_commands, wrapped
+from pytest_tfperf.text import BOUNDLESS, plain, without_commands, wrapped
 from pytest_tfperf.values import Cell, Table
 
 FEW = 5
@@ -83,10 +83,11 @@ def write_out(*lines: str | Line) -> None:
 
 
 def shown(lines: Iterable[str | Line], screen: Screen) -> str:
-    """Return lines as the text that a screen gets; a CI system finds no command in it."""
+    """Return lines as text that controls no terminal, and in which no CI system finds a command."""
     texts = []
     for one in lines:
         spans, deeper = one if isinstance(one, Line) else ([(one, "")], 0)
+        spans = [(plain(part), style) for part, style in spans]
         text = "".join(part for part, _ in spans)
         if deeper is not None:
             text = wrapped(text, screen.width, deeper)
@@ -176,8 +177,11 @@ def _extremes(table: Table) -> tuple[tuple[Cell, ...], ...]:
     known = [row for row in table.rows if isinstance(row[-1], (int, float))]
     if not known:
         return table.rows[0], table.rows[0], table.rows[-1]
-    in_order = sorted(known, key=lambda row: cast("float", row[-1]))
-    return in_order[0], in_order[-1], known[-1]
+    return min(known, key=_last), max(known, key=_last), known[-1]
+
+
+def _last(row: Sequence[Cell]) -> float:
+    return cast("float", row[-1])
 
 
 def _tree_lines(names: Sequence[str], ascii_only: bool) -> list[str]:
