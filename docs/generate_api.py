@@ -60,7 +60,7 @@ def page() -> str:
         if title == "Results":
             parts.append(f"\n### Metrics of a profile\n{METRICS}")
         if title == "Custom metrics":
-            parts += function("pytest_tfperf_metrics", pytest_tfperf_metrics)
+            parts += function("pytest_tfperf_metrics", pytest_tfperf_metrics, "###")
     shown = {name for names in SECTIONS.values() for name in names}
     parts.append("\n## Errors and warnings\n\n| name | meaning |\n|---|---|\n")
     for name in sorted(set(pytest_tfperf.__all__) - shown):
@@ -73,7 +73,7 @@ def entry(name: str, members: Sequence[str]) -> Iterator[str]:
     """Yield the text of a class, its fields and members, or of a function."""
     found = getattr(pytest_tfperf, name)
     if not inspect.isclass(found):
-        yield from function(name, found)
+        yield from function(name, found, "###")
         return
     yield f"\n### {name}\n\n{described(found)}"
     if issubclass(found, enum.Enum):
@@ -98,7 +98,7 @@ def fields_of(kind: type) -> Iterator[str]:
             yield f"| `{field.target.id}` | `{shown}` | {meaning} |\n"
 
 
-def function(name: str, found: object) -> Iterator[str]:
+def function(name: str, found: object, level: str = "####") -> Iterator[str]:
     """Yield the text of a function, a method or a property."""
     is_property = isinstance(found, property)
     found = found.fget if is_property else inspect.unwrap(getattr(found, "__func__", found))
@@ -110,7 +110,7 @@ def function(name: str, found: object) -> Iterator[str]:
     if len(code) > WIDTH:
         inside = "".join(f"    {one},\n" for one in parameters(node.args))
         code = f"{name}(\n{inside}){returned}"
-    yield f"\n#### {name}\n\n```python\n{code}\n```\n\n{described(found)}"
+    yield f"\n{level} {name}\n\n```python\n{code}\n```\n\n{described(found)}"
 
 
 def parameters(arguments: ast.arguments) -> Iterator[str]:
