@@ -58,6 +58,14 @@ def test_a_line_has_its_styles_wherever_it_wraps():
     assert shown([styled], Screen(9)) == "trace\n  name: a\n  long b\n"
 
 
+def test_texts_of_others_control_no_terminal_and_no_job():
+    hostile = "a\x1b[31m\u202e\n::error::b"
+    for one in (hostile, line((hostile, "red"), hostile)):
+        text = shown([one], Screen())
+        assert not set(text) & set("\x1b\u202e")
+        assert not any(part.startswith("::") for part in text.splitlines())
+
+
 def test_lines_of_a_run_have_their_colours(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     write_out(*styled_lines([TextLine("good", "green"), TextLine("plain")]))
