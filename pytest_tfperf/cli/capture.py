@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_tfperf.cli.check import add_limits, check_traces, read_limits
-from pytest_tfperf.cli.common import GOOD, UNKNOWN, USAGE, add_command, json_text, refuse
+from pytest_tfperf.cli.common import GOOD, UNKNOWN, USAGE, add_command, json_text, refuse, say
 from pytest_tfperf.cli.progress import report_errors
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.quantities import SECONDS, parse_quantity
@@ -149,7 +148,7 @@ def _captured(options: argparse.Namespace) -> CapturedJob:
 def _announce(text: str) -> None:
     """Say on stderr what the command waits for."""
     if text:
-        print(for_terminal(f"tfperf: {text}"), file=sys.stderr)
+        say(text)
 
 
 def _milliseconds(text: str) -> int:

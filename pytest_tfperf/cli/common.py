@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.report.run_file import read_run
 from pytest_tfperf.results import BROKEN, FORMAT, Check, Profile, Verdict
 from pytest_tfperf.runs import Run
+from pytest_tfperf.text import for_terminal
 from pytest_tfperf.trace.logdir import ENDING, PACKED, other_kind
 from pytest_tfperf.values import Json
 
@@ -75,6 +77,11 @@ def silence_libraries() -> None:
     import logging  # other commands start faster without it
 
     logging.getLogger().addHandler(logging.NullHandler())
+
+
+def say(text: object) -> None:
+    """Print a sentence for people to standard error."""
+    print(for_terminal(f"tfperf: {text}"), file=sys.stderr)
 
 
 def refuse(options: argparse.Namespace, rest: Sequence[str]) -> None:

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf import __version__
-from pytest_tfperf.cli.common import GOOD, USAGE, add_command, path_or_url, refuse
+from pytest_tfperf.cli.common import GOOD, USAGE, add_command, path_or_url, refuse, say
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.metric_registry import METRICS, nearest
-from pytest_tfperf.text import for_terminal
 
 INTERRUPTED = 130  # exit status of shells after SIGINT
 _SHELLS = ("bash", "zsh", "tcsh")
@@ -58,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run_command(options, rest))
     except TfperfError as error:
-        print(for_terminal(f"tfperf: {error}"), file=sys.stderr)
+        say(error)
         return USAGE
     except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,9 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.common import GOOD, USAGE, refuse_run_file
+from pytest_tfperf.cli.common import GOOD, USAGE, refuse_run_file, say
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.text import for_terminal, plural
+from pytest_tfperf.text import plural
 
 if TYPE_CHECKING:
     from pytest_tfperf.metrics.multi_host import AnalysedTrace
@@ -158,15 +158,14 @@ def _name_others(path: Path, taken: Sequence[Path]) -> None:
 
     others = [run for run in find_runs(path) if run != taken[0].parent]
     if others:
-        text = (
-            f"tfperf: {taken[0].parent} is the newest run; {path} has "
-            f"{plural(len(others), 'other')}, such as {others[0]}"
+        say(
+            f"{taken[0].parent} is the newest run; {path} has {plural(len(others), 'other')}, such "
+            f"as {others[0]}"
         )
-        print(for_terminal(text), file=sys.stderr)
 
 
 def report_errors(errors: Sequence[TfperfError]) -> int:
     """Print the errors to stderr, and return their exit status: 0 without any."""
     for error in errors:
-        print(for_terminal(f"tfperf: {error}"), file=sys.stderr)
+        say(error)
     return USAGE if errors else GOOD

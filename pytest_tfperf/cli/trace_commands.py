@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from pytest_tfperf.cli.common import (
     refuse,
     refuse_other_ending,
     refuse_run_file,
+    say,
     write_page,
 )
 from pytest_tfperf.cli.progress import analyse_traces, report_errors
@@ -47,7 +47,7 @@ from pytest_tfperf.report.step_verdict import (
     verdict,
 )
 from pytest_tfperf.results import Profile
-from pytest_tfperf.text import for_terminal, plural
+from pytest_tfperf.text import plural
 from pytest_tfperf.values import Advice
 
 if TYPE_CHECKING:
@@ -229,14 +229,10 @@ def _export_hlo(options: argparse.Namespace) -> int:
     programs = programs if options.module is None else [pick(programs, options.module)]
     export_hlo([program.module for program in programs], options.output)
     if programs[0].runs is None and options.module is None:
-        print(
-            "tfperf: no step ran an executable; the loaded executables were written",
-            file=sys.stderr,
-        )
+        say("no step ran an executable; the loaded executables were written")
     if len(programs) > 1 and options.output.suffix.lower() != ".txt":
         others = ", ".join(program.title for program in programs[1:])
-        text = f"{options.output} shows {programs[0].title}; --module takes another: {others}"
-        print(for_terminal(f"tfperf: {text}"), file=sys.stderr)
+        say(f"{options.output} shows {programs[0].title}; --module takes another: {others}")
     return GOOD
 
 
