@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.util import find_spec
 from itertools import pairwise
 from os import environ
 from pathlib import Path
@@ -41,6 +42,9 @@ from pytest_tfperf.plugin.workers import is_worker
 from pytest_tfperf.quantities import SECONDS as SECONDS_UNIT
 from pytest_tfperf.quantities import parse_quantity
 from pytest_tfperf.tpu.tiles import generation
+
+_OF_EXTRA = {"history": ("duckdb", "fsspec"), "postgresql": ("sqlalchemy", "psycopg")}
+"""Packages that a history needs, by the extra that installs them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,8 +196,23 @@ def _choice(given: Given) -> str:
 
 
 def _address(given: Given) -> str:
-    """Return a URL as it is, and a folder as a path."""
-    return str(given.value) if "://" in str(given.value) else str(given.folder / str(given.value))
+    """Return a URL as it is, and a folder as a path, if the packages of a history are there."""
+    text = str(given.value)
+    before, is_url, _ = text.partition("://")
+    scheme = before.rpartition("::")[2].partition("+")[0] if is_url else ""
+    extra = "postgresql" if scheme in ("postgresql", "postgres") else "history"
+    for package in _OF_EXTRA[extra]:
+        if find_spec(package) is None:
+            raise ValueError(
+                f"it needs {package}: install it with pip install 'pytest-tfperf[{extra}]'"
+            )
+    if scheme and extra == "history":
+        from fsspec.registry import known_implementations
+
+        known = known_implementations.get(scheme)
+        if known and find_spec(known["class"].partition(".")[0]) is None:
+            raise ValueError(f"{scheme}:// needs a package of its own: {known['err']}")
+    return text if is_url else str(given.folder / text)
 
 
 def _limits(given: Given) -> dict[str, str]:

@@ -189,7 +189,8 @@ class Options:
         flag="--tfperf-history",
         ini="tfperf_history",
         help="add the run to a team's history, and take earlier step times from it: a folder, "
-        "s3://, gs:// or az://, or postgresql://",
+        "s3://, gs:// or az:// (pip install 'pytest-tfperf[history]'), or postgresql:// "
+        "(pip install 'pytest-tfperf[postgresql]')",
         metavar="URL",
     )
     history_branch: Option[str] = Option(

@@ -1,6 +1,7 @@
 """The table of options, and ini values in every file format that pytest reads."""
 
 import json
+import sys
 
 import pytest
 from helpers.refusals import refusal
@@ -34,7 +35,7 @@ TEXTS = {
     "tfperf_trace_dir": "traces",
     "tfperf_baseline_dir": "kept",
     "tfperf_tpu": "v4",
-    "tfperf_history": "s3://team/history",
+    "tfperf_history": "file:///team/history",
     "tfperf_history_branch": "trunk",
     "tfperf_history_project": "models",
 }
@@ -285,3 +286,24 @@ def test_help_lists_every_flag_and_ini_value(pytester, monkeypatch):
     assert "check only machine-independent metrics, or only timings" in squeezed
     budget = "seconds for each profile of a paired run, from the first turn on"
     assert squeezed.count(budget) == 2, "of the flag, and of the ini value"
+
+
+@pytest.mark.parametrize(
+    ("address", "package", "said"),
+    [
+        ("kept", "fsspec", "it needs fsspec: install it with pip install 'pytest-tfperf[history]'"),
+        ("s3://team/tfperf", "duckdb", "it needs duckdb: *'pytest-tfperf[history]'"),
+        ("gs://team/tfperf", "gcsfs", "gs:// needs a package of its own: *gcsfs*"),
+        ("postgresql://host/db", "sqlalchemy", "it needs sqlalchemy: *'pytest-tfperf[postgresql]'"),
+    ],
+)
+def test_a_history_without_its_packages_is_refused(pytester, monkeypatch, address, package, said):
+    monkeypatch.setitem(sys.modules, package, None)
+    pattern = said.replace("[", "[[]")
+    for flags, source in (
+        ([f"--tfperf-history={address}"], "--tfperf-history"),
+        (["-o", f"tfperf_history={address}"], "ini tfperf_history"),
+    ):
+        result = pytester.runpytest_inprocess(*flags)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines([f"ERROR: {source}: {pattern}"])
