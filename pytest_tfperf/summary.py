@@ -18,9 +18,9 @@ _COLUMNS = (
     ("eager_ops", "eager ops"),
     ("host_overhead", "overhead"),
     ("first_step_time", "first step"),
-    ("xla_launches", "launches"),
+    ("xla_launches", "XLA launches"),
     ("peak_memory", "memory"),
-    ("throughput", "throughput"),
+    ("throughput", "examples"),
     ("epoch_gap", "epoch gap"),
 )
 """Metrics and their titles, the most telling first."""

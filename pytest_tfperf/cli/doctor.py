@@ -47,10 +47,8 @@ def add_commands(commands: Any) -> None:
         type=_number_above_zero,
         default=8.0,
         metavar="S",
-        help=(
-            "seconds that the two processes take turns, pinned to cores and again on any core "
-            "(default: 8); all else takes 25 s or more, most of it the start of frameworks"
-        ),
+        help="seconds in which two processes of the same code take turns with pinned cores, and "
+        "again with any core; their starts and the other checks take longer (default: 8)",
     )
     doctor.add_argument("--json", action="store_true", help="print one JSON object instead")
 
