@@ -245,10 +245,12 @@ def _change(profile: Profile, check: Check) -> tuple[str, str]:
 
 
 def _relative(ratio: float) -> str:
-    """Write a ratio as a change: `+23 %`, `-4.8 %`, and from a doubling on `× 17.5`."""
+    """Write a ratio as a change: `+23 %`, `-4.8 %`, and from a doubling on `× 17.5`, `÷ 3`."""
     percent = round(100 * (ratio - 1), 2)
-    if not 1 / _DOUBLED < ratio < _DOUBLED:
+    if ratio >= _DOUBLED:
         return format_factor(ratio)
+    if ratio <= 1 / _DOUBLED:
+        return f"÷ {format_factor(1 / ratio).removeprefix('× ')}"
     if not percent:
         return "0 %"
     return f"{percent:+.2g} %" if abs(percent) < _IN_WHOLE else f"{percent:+.0f} %"

@@ -30,6 +30,8 @@ _OPEN = frozenset(Verdict) - DECIDED
 _VERDICT = 13  # columns
 _TIMES = re.compile(r"^step_time is .*? (?:slower|faster) than (.*?): \S+ \S+ to \S+ \S*\w")
 """A change of the step time, as `change_text` of `baseline/step_time` writes it."""
+_UNKNOWN = re.compile(r"^\w+ is unknown, [^:]*: (.*)")
+"""A value that is unknown now, as `baseline/structure` and `checks/limits` write it."""
 
 
 class TextLine(NamedTuple):
@@ -119,13 +121,29 @@ def _checks(
         if check.verdict in verdicts - _shown_by_pytest(test, failures_shown)
     ]
     for verdict in Verdict:
-        checks = {
-            (name, _reason(check)): check for name, check in found if check.verdict is verdict
-        }
-        for names, reason in alike(checks):
-            only = checks.get((names[0], reason)) if len(names) == 1 else None
-            sentence = _headline(only) if only else reason
-            yield _check_line(only or next(iter(checks.values())), named(names), sentence)
+        of_verdict = [(name, check) for name, check in found if check.verdict is verdict]
+        sentences = _sentences(of_verdict)
+        for names, reason in alike(sentences):
+            whole = sentences.get((names[0], reason), reason) if len(names) == 1 else reason
+            yield _check_line(of_verdict[0][1], named(names), whole)
+
+
+def _sentences(checks: Sequence[tuple[str, Check]]) -> dict[tuple[str, str], str]:
+    """Return the headlines by name and reason; values of one test with one reason have one."""
+    unknown: dict[tuple[str, str], list[str]] = {}
+    for name, check in checks:
+        if why := _UNKNOWN.match(_headline(check)):
+            unknown.setdefault((name, why[1]), []).append(check.metric)
+    sentences = {}
+    for name, check in checks:
+        why = _UNKNOWN.match(_headline(check))
+        metrics = unknown[name, why[1]] if why else []
+        if why and len(metrics) > 1:
+            joined = f"{', '.join(metrics)} are unknown: {why[1]}"
+            sentences[name, joined] = joined
+        else:
+            sentences[name, _reason(check)] = _headline(check)
+    return sentences
 
 
 def _steps(test: ProfiledTest, ascii_only: bool) -> Iterator[TextLine]:

@@ -92,7 +92,8 @@ def test_a_change_is_a_percentage_until_it_is_a_doubling():
         (1.23, "+23 %"),
         (1.996, "+100 %"),
         (2, "× 2"),
-        (0.5, "× 0.5"),
+        (0.5, "÷ 2"),
+        (1 / 17.04, "÷ 17"),
         (3836, "× 3,836"),
     ]:
         test = record_of(

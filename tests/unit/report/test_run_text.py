@@ -294,6 +294,25 @@ def test_open_checks_that_differ_in_numbers_are_one_line_without_verbose():
     assert verbose.count("INCONCLUSIVE test_") == 4
 
 
+def test_values_of_a_test_that_are_unknown_for_one_reason_are_one_line():
+    stopped = [
+        check(
+            "INCONCLUSIVE",
+            metric,
+            f"{metric} is unknown, {before} in the baseline: stopped after 6 steps",
+            kind="baseline",
+        )
+        for metric, before in (("fusions", "5"), ("half_precision", "0 %"))
+    ]
+    other = check("INCONCLUSIVE", "flops", "flops is unknown, 5 FLOP in the baseline: no graph")
+    tests = [record_of(checks=[*stopped, other]), record_of(checks=stopped, key="test_b")]
+    *brief, _ = shown(Run(created="", tests=tuple(tests)), 80, 0).splitlines()
+    assert sorted(brief) == [
+        "INCONCLUSIVE test_step, test_b: fusions, half_precision are unknown: stopped after 6 steps",
+        "INCONCLUSIVE test_step: flops is unknown, 5 FLOP in the baseline: no graph",
+    ]
+
+
 def test_failed_checks_with_one_reason_are_one_line_too():
     run = Run(
         created="",
