@@ -15,7 +15,7 @@ from pytest_tfperf.quantities import RATIO, format_alike, format_factor, format_
 from pytest_tfperf.report.text_table import TextTable, grid
 from pytest_tfperf.results import BROKEN, DECIDED, WORST_FIRST, Check, Profile, Verdict
 from pytest_tfperf.runs import ProfiledTest
-from pytest_tfperf.summary import shown_value, summary_metrics
+from pytest_tfperf.summary import UNKNOWN_CELL, shown_value, summary_metrics
 from pytest_tfperf.text import BOUNDLESS, one_line
 from pytest_tfperf.values import COMPARISON
 
@@ -27,7 +27,7 @@ _INDENT = "  "
 _MOST_ROWS = 16
 """Rows that fit a screen of 24 lines, with what stands above and below them."""
 _UNCHANGED = format_factor(1.0)
-_DOUBLED, _IN_WHOLE = 2.0, 9.95
+_DOUBLED, _IN_WHOLE = 1.95, 9.95
 """The ratio that is no percentage any more, and the percentage without digits after the point."""
 
 
@@ -77,14 +77,17 @@ def results_table(
     Returns:
         Lines with their colour, which may be None.
     """
-    groups = [(title, list(_named_once(rows))) for title, rows in _groups(tests, brief)[0] if rows]
+    shown, n_more = _groups(tests, brief)
+    groups = [(title, list(_named_once(rows))) for title, rows in shown if rows]
     rows = [row for _, found in groups for row in found]
     if not rows:
         return []
     columns = [name for name in _COLUMNS if any(getattr(row, name) for row in rows)]
     head, body = _laid_out(rows, columns)
+    longest = max(len(title) for title, _ in groups)
     for name in _DROPPED:
-        if name in columns and len(_INDENT) + len(head[-1]) > width > 0:
+        beside = longest if n_more and name == "limit" else 0  # a line a test fits a screen
+        if name in columns and beside + len(_INDENT) + len(head[-1]) > width > 0:
             columns.remove(name)
             head, body = _laid_out(rows, columns)
     room = width - len(_INDENT) - len(head[-1]) if width else BOUNDLESS
@@ -208,7 +211,7 @@ def _row(profile: Profile, name: str, value: str, limit: Check | None, other: Ch
         limit=_limit(profile, limit) if limit else "",
         result=_result(profile, verdict, limit, other),
         verdict=verdict or Verdict.PASS,
-        matters=is_root,
+        matters=is_root and (verdict in BROKEN or value != UNKNOWN_CELL),
     )
 
 

@@ -90,7 +90,8 @@ def test_a_change_is_a_percentage_until_it_is_a_doubling():
         (1.0042, "+0.42 %"),
         (0.952, "-4.8 %"),
         (1.23, "+23 %"),
-        (1.996, "+100 %"),
+        (1.94, "+94 %"),
+        (1.996, "× 2"),
         (2, "× 2"),
         (0.5, "÷ 2"),
         (1 / 17.04, "÷ 17"),
@@ -191,6 +192,10 @@ def test_of_many_rows_those_that_matter_fit_a_screen():
         [f"test_{n}", "step_time", "10", "ms", "10.1", "ms", "+1", "%", "ok"] for n in range(9)
     ]
     assert shown == [*times[:5], ["input_bound", "6", "%", "≤", "5", "%", "FAIL"], *times[5:]]
+    long = [replace(test, key=f"{test.key}_of_the_tower_of_users") for test in tests]
+    text = [line for line, _ in results_table(long, 80, brief=True)]
+    assert "limit" not in text[0]
+    assert len(text) == len(shown) + 2
     few = lines(*tests[:3], brief=True)  # without the change that does not gate
     assert [line[0] for line in few][::3] == ["test_0", "test_1", "test_2"]
     assert len(few) == 9
