@@ -35,8 +35,8 @@ QUERIES = {
 SELECT = "SELECT test, count(*), median(value) FROM runs WHERE metric = 'step_time' GROUP BY test"
 READ = """
 import sys, time
-from pytest_tfperf.run_history.opening import open_store
-from pytest_tfperf.run_history.stores import Selection
+from pytest_tfperf.stores.history import open_store
+from pytest_tfperf.stores.rows import Selection
 start = time.perf_counter()
 store = open_store(sys.argv[1])
 found = {call}
@@ -45,7 +45,7 @@ print(time.perf_counter() - start, len(found))
 WRITE = """
 import sys
 from helpers.histories import run_at, store_of
-from pytest_tfperf.run_history.opening import open_store
+from pytest_tfperf.stores.history import open_store
 store = open_store(sys.argv[1])
 n = 0
 while n < int(sys.argv[3]) or int(sys.argv[3]) < 0:
@@ -69,8 +69,8 @@ def fill(folder, n_runs):
     from helpers.histories import run_at
 
     from pytest_tfperf.baseline.store import machine_slug
-    from pytest_tfperf.run_history.opening import open_store
-    from pytest_tfperf.run_history.rows import rows_of
+    from pytest_tfperf.stores.history import open_store
+    from pytest_tfperf.stores.rows import rows_of
 
     store, chance = open_store(folder), random.Random(0)
     start = datetime(2026, 1, 1)
@@ -120,8 +120,8 @@ def writer(folder, number, n):
 
 def lost_and_broken(folder, said):
     """Numbers of runs that were said to be stored and are not, are there twice, or are in part."""
-    from pytest_tfperf.run_history.opening import open_store
-    from pytest_tfperf.run_history.stores import Selection
+    from pytest_tfperf.stores.history import open_store
+    from pytest_tfperf.stores.rows import Selection
 
     store = open_store(folder)
     commits = [row.commit for row in store.rows(Selection(metrics=("step_time",)))]

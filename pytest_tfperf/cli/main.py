@@ -27,10 +27,9 @@ COMMANDS = {
     "show": "run_commands",
     "report": "run_commands",
     "accept": "run_commands",
-    "bisect": "run_commands",
-    "compare": "compare",
-    "history": "history.history_command",
-    "metrics": "metrics",
+    "bisect": "bisect_command",
+    "history": "history",
+    "metrics": "metric_list",
     "doctor": "doctor",
     "completion": "main",
 }

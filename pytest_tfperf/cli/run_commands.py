@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_tfperf.baseline.store import entry_key
-from pytest_tfperf.cli.common import (
+from pytest_tfperf.cli.console import new_console, styled_lines, width, write_out
+from pytest_tfperf.cli.file_kinds import refuse_trace
+from pytest_tfperf.cli.output import (
     FAILED,
     GOOD,
     add_command,
@@ -20,11 +22,10 @@ from pytest_tfperf.cli.common import (
     refuse,
     status_of,
 )
-from pytest_tfperf.cli.history.project_settings import project_settings
-from pytest_tfperf.cli.terminal import styled_lines, this_screen, write_out
-from pytest_tfperf.report.bisect_status import run_for_bisect
-from pytest_tfperf.report.run_file import find_last_run, write_run
-from pytest_tfperf.report.run_text import render
+from pytest_tfperf.cli.project_settings import project_settings
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.report.run_file import find_last_run, read_run, write_run
+from pytest_tfperf.report.run_text import render, shows_unicode
 from pytest_tfperf.runs import Run
 from pytest_tfperf.text import and_more, for_terminal, plural
 
@@ -237,8 +238,20 @@ def _accepted(recorded: Recorded, n_runs: int) -> str:
 
 
 def _add_to_history(runs: Sequence[Run], address: str, project: str, also_noisy: bool) -> None:
-    from pytest_tfperf.run_history.opening import open_store
-    from pytest_tfperf.run_history.rows import rows_of
+    """
+    Add runs to a history.
+
+    Args:
+        runs: The runs.
+        address: Address of the store.
+        project: Name of the project.
+        also_noisy: Whether later runs are compared with disturbed times too.
+
+    Raises:
+        TfperfError: If that fails.
+    """
+    from pytest_tfperf.stores.history import open_store
+    from pytest_tfperf.stores.rows import rows_of
 
     store = open_store(address)
     added = [store.append(rows_of(run, project, also_noisy)) for run in runs]

@@ -129,7 +129,7 @@ def _add_to_history(run: Run, options: Options) -> list[Line]:
     """Add a run that profiled something to the history; an error there fails nothing."""
     if options.history is None or not any(test.profiles for test in run.tests):
         return []
-    from pytest_tfperf.run_history.added_run import add_run
+    from pytest_tfperf.stores.history import add_run
 
     (first, *others), good = add_run(
         run, options.history, project_of(options), options.reports, options.record_noisy

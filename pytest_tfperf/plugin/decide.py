@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_tfperf.baseline.compare import Baseline
-    from pytest_tfperf.run_history.earlier_runs import EarlierRuns
+    from pytest_tfperf.stores.history import EarlierRuns
 
 
 def checks_of(test: ProfiledItem) -> list[Check]:
@@ -259,7 +259,7 @@ def _earlier_runs(options: Options) -> EarlierRuns | None:
     """Return the history's step times, None if the run has no history."""
     if options.history is None:
         return None
-    from pytest_tfperf.run_history.earlier_runs import EarlierRuns
+    from pytest_tfperf.stores.history import EarlierRuns
 
     return EarlierRuns(options.history, project_of(options), options.history_branch)
 

@@ -8,9 +8,9 @@ from helpers import postgres
 from helpers.builders import LAPTOP, profile, record_of
 
 # loaded before `pytester` takes note of the modules: DuckDB can be loaded once in a process
-import pytest_tfperf.run_history.objects  # noqa: F401
-from pytest_tfperf.run_history.rows import rows_of
+import pytest_tfperf.stores.object_history  # noqa: F401
 from pytest_tfperf.runs import Run
+from pytest_tfperf.stores.rows import rows_of
 
 KINDS = ("folder", "memory", "s3", "postgresql")
 

@@ -45,7 +45,6 @@ LAYERS = (
     {"turns"},
     {"report", "variants"},
     {"stores"},
-    {"run_history"},
     {"doctor", "plugin"},
     {"cli"},
 )

@@ -1,5 +1,5 @@
 """
-Rows of runs in a history: one for each metric of each profile.
+Rows of runs in a history, one for each metric of each profile, and what its stores take and give.
 
 A row has what the run file holds and nothing else: no environment variable, no user, no host name.
 """
@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Protocol
 
 from pytest_tfperf.baseline.record import ENDED
 from pytest_tfperf.baseline.step_time import why_not_recorded
@@ -25,6 +25,8 @@ from pytest_tfperf.runs import ProfiledTest, Run
 
 ROW_FORMAT = 1
 """Version of the rows; stores name it, so that an older version refuses newer rows unread."""
+FIRST_RUN = "the first run of pytest --tfperf-history makes it"
+"""End of the message on a store that is missing."""
 _COMMIT = re.compile(r"[0-9a-f]{4,64}\+?")
 
 
@@ -33,7 +35,6 @@ class MetricRow:
     """One metric of one profile in one run."""
 
     project: str
-    """Name of the project."""
     machine_class: str
     """Name of the machine class, as the file of a baseline has it."""
     run: str
@@ -51,13 +52,11 @@ class MetricRow:
     profile: str
     """Name of the profile in its test; empty for the only one."""
     metric: str
-    """Name of the metric."""
     scope: str
     """Scope of the metric: `program`, `platform` or `machine`."""
     unit: str
-    """Unit of the value."""
     value: float | None
-    """Value, None if it is unknown."""
+    """None if it is unknown."""
     why: str
     """
     Reason why the value is unknown, or else why later runs are not compared with it; else empty.
@@ -67,17 +66,15 @@ class MetricRow:
     ratio: float | None
     """Value ÷ the one it was compared with."""
     ratio_low: float | None
-    """Lower bound of the interval of the ratio."""
     ratio_high: float | None
-    """Upper bound of the interval of the ratio."""
+    """Bounds of its interval."""
     outcome: str
-    """Outcome of the test."""
     usable: bool
     """True if later runs may be compared with the value."""
     workload: str
-    """Workload of the profile, as JSON."""
+    """Of the profile, as JSON."""
     machine: str
-    """Machine class, as JSON."""
+    """The machine class, as JSON."""
     platform: str
     """Platform for which the structure is valid."""
     setting: str
@@ -90,7 +87,6 @@ class MetricRow:
 
 
 ROW_COLUMNS = tuple(item.name for item in fields(MetricRow))
-"""Names of the columns, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,17 +94,13 @@ class RunRows:
     """A run as a history stores it: its file, and its rows by machine class."""
 
     run: str
-    """Id of the run."""
     project: str
-    """Name of the project."""
     created: datetime
     """End of the run, in UTC, without a time zone."""
     commit: str
-    """Commit of the run."""
     text: str
     """Content of the run file."""
     rows: Mapping[str, tuple[MetricRow, ...]]
-    """Rows by machine class."""
     left_out: Mapping[str, str]
     """Profiles that later runs are not compared with, and the reason of each."""
 
@@ -121,6 +113,109 @@ class RunRows:
     def name(self) -> str:
         """Name of the run's objects: time, commit and id."""
         return f"{time_in_name(self.created)}-{self.commit or 'none'}-{self.run}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Rows that are asked for; what is empty or None selects all."""
+
+    project: str = ""
+    machine_class: str = ""
+    file: str = ""
+    metrics: tuple[str, ...] = ()
+    scope: str = ""
+    branch: str = ""
+    since: datetime | None = None
+    """Earliest end of a run."""
+    usable: bool = False
+    """True for rows that later runs may be compared with; each has a value."""
+
+    @property
+    def conditions(self) -> tuple[tuple[str, str, Any], ...]:
+        """Column, operator and value of each condition; `IN` has a list of values."""
+        equal = ("project", "machine_class", "file", "scope", "branch")
+        found: list[tuple[str, str, Any]] = [
+            (name, "=", getattr(self, name)) for name in equal if getattr(self, name)
+        ]
+        if self.metrics:
+            found.append(("metric", "IN", list(self.metrics)))
+        if self.since is not None:
+            found.append(("created", ">=", self.since))
+        if self.usable:
+            found += [("usable", "=", True), ("value", "IS DISTINCT FROM", None)]
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Result of a query in SQL."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+class HistoryStore(Protocol):
+    """A store of runs, which only grows until it is pruned."""
+
+    name: str
+    """Name of the store in messages: "history" and its address, without a password."""
+    unread: Sequence[str]
+    """A sentence for each damaged object that the last query left out."""
+
+    def refuse_missing(self) -> None:
+        """
+        Check that the store was made, which its first run does.
+
+        Raises:
+            StoreError: If it was not, or cannot be read.
+        """
+
+    def append(self, run: RunRows) -> bool:
+        """
+        Store a run, or nothing if it is there already.
+
+        Returns:
+            True if it was not there.
+
+        Raises:
+            StoreError: If it cannot be stored; no reader sees a part of an object then.
+        """
+
+    def rows(self, selection: Selection) -> list[MetricRow]:
+        """
+        Return the rows of a selection, the latest run last.
+
+        Raises:
+            StoreError: If the store cannot be read.
+        """
+
+    def sql(self, query: str, project: str) -> Answer:
+        """
+        Answer a query on the table `runs`, which has a column for each field of `MetricRow`.
+
+        Args:
+            query: One SELECT; it can change nothing.
+            project: Name of the project whose rows the table has; all if empty.
+
+        Raises:
+            StoreError: If the query is wrong, or the store cannot be read.
+        """
+
+    def prune(self, project: str, before: datetime, dry: bool) -> int:
+        """
+        Remove the runs of a project that ended before a time.
+
+        Args:
+            project: Name of the project.
+            before: The time, in UTC.
+            dry: True to remove nothing.
+
+        Returns:
+            The number of these runs.
+
+        Raises:
+            StoreError: If one cannot be removed.
+        """
 
 
 def rows_of(run: Run, project: str, also_noisy: bool = False) -> RunRows:
@@ -187,15 +282,7 @@ def time_in_name(time: datetime) -> str:
 def _rows_of_profile(
     test: ProfiledTest, profile: Profile, shared: Mapping[str, Any], why_not: str | None
 ) -> Iterator[MetricRow]:
-    """
-    Yield the rows of a profile.
-
-    Args:
-        test: Its test.
-        profile: The profile.
-        shared: Fields of the run.
-        why_not: Reason why later runs are not compared with it, or None.
-    """
+    """Yield the rows of a profile, which later runs are not compared with if there is a reason."""
     machine = test.environment.get("machine", {})
     of_profile = {
         **shared,
@@ -232,15 +319,7 @@ def _rows_of_profile(
 def _why_not_usable(
     test: ProfiledTest, profile: Profile, commit: str, also_noisy: bool
 ) -> str | None:
-    """
-    Return why later runs are not compared with a profile, or None.
-
-    Args:
-        test: Its test.
-        profile: The profile.
-        commit: Commit of the run.
-        also_noisy: True if disturbed times count too.
-    """
+    """Return why later runs are not compared with a profile, or None."""
     if test.outcome != "passed":
         return f"the test {ENDED.get(test.outcome, test.outcome)}"
     if not commit or commit.endswith("+"):

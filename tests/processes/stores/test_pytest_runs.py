@@ -9,8 +9,8 @@ from helpers.histories import run_at, store_of
 from helpers.paths import TESTS
 
 from pytest_tfperf.cli.main import main
-from pytest_tfperf.run_history.opening import open_store
-from pytest_tfperf.run_history.stores import Selection
+from pytest_tfperf.stores.history import open_store
+from pytest_tfperf.stores.rows import Selection
 
 pytestmark = pytest.mark.usefixtures("processes")
 

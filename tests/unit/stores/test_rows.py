@@ -7,10 +7,11 @@ from helpers.histories import run_at
 from helpers.refusals import refusal
 
 from pytest_tfperf.baseline.history import merge_runs
+from pytest_tfperf.cli.trends import series_of, why_not_counted
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.results import INTERFERENCE
-from pytest_tfperf.run_history.queries import recorded_entry, series_of, why_not_counted
-from pytest_tfperf.run_history.rows import rows_of, utc_time
+from pytest_tfperf.stores.history import recorded_entry
+from pytest_tfperf.stores.rows import rows_of, utc_time
 
 NOISY = profile(
     step_time=value("step_time", 0.1, settled=True, **{INTERFERENCE: ["other processes ran: x"]})

@@ -9,7 +9,7 @@ from helpers.histories import run_at, store_of
 
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.results import INTERFERENCE
-from pytest_tfperf.run_history.opening import open_store
+from pytest_tfperf.stores.history import open_store
 
 N_RUNS, CHANGE = 40, 24
 

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.cli.common import (
+from pytest_tfperf.cli.console import width, write_out
+from pytest_tfperf.cli.output import (
     FAILED,
     GOOD,
     add_command,
     json_text,
+    meant,
     refuse,
     refuse_other_ending,
     silence_libraries,
     write_page,
 )
-from pytest_tfperf.cli.history.project_settings import project_settings
-from pytest_tfperf.cli.history.trend_tables import cell, overview, table_of_runs
-from pytest_tfperf.cli.terminal import laid_out, width, write_out
+from pytest_tfperf.cli.project_settings import project_settings
+from pytest_tfperf.cli.text_tables import laid_out
+from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.report.text_table import TextTable
-from pytest_tfperf.text import for_terminal, one_line, plural
+from pytest_tfperf.text import and_more, for_terminal, one_line, plural
 
 if TYPE_CHECKING:
-    from pytest_tfperf.cli.history.trends import SeriesTrend
-    from pytest_tfperf.run_history.stores import HistoryStore
+    from pytest_tfperf.cli.trends import SeriesTrend
+    from pytest_tfperf.stores.rows import HistoryStore, MetricRow
 
 _PRUNE = "prune"
+_NAMED = 5
 
 
 def add_commands(commands: Any) -> None:
@@ -146,7 +149,7 @@ def _history(options: argparse.Namespace, rest: Sequence[str]) -> int:
             f"no store: {what}give its folder or URL, as in tfperf history s3://team/tfperf, or "
             "set the ini value tfperf_history"
         )
-    from pytest_tfperf.run_history.opening import open_store  # numpy
+    from pytest_tfperf.stores.history import open_store  # numpy
 
     store = open_store(address)
     store.refuse_missing()
@@ -182,14 +185,14 @@ def _say(sentence: str) -> None:
 
 def _say_if_absent(store: HistoryStore, project: str) -> None:
     """Say that a project has no runs, where it has none."""
-    from pytest_tfperf.cli.history.absent_runs import absent_project
-
-    sentence = absent_project(store, project)
+    sentence = _absent_project(store, project)
     if sentence:
         _say(sentence)
 
 
 def _answer(store: HistoryStore, options: argparse.Namespace) -> int:
+    from pytest_tfperf.cli.trends import cell  # numpy
+
     answer = store.sql(options.sql, options.project)
     rows = [[_plain(value) for value in row] for row in answer.rows]
     if not rows:
@@ -211,7 +214,7 @@ def _plain(value: object) -> Any:
 
 
 def _prune(store: HistoryStore, options: argparse.Namespace) -> int:
-    from pytest_tfperf.run_history.rows import utc_time
+    from pytest_tfperf.stores.rows import utc_time
 
     if options.before is None:
         options.parser.error("prune needs --before DATE")
@@ -224,6 +227,8 @@ def _prune(store: HistoryStore, options: argparse.Namespace) -> int:
 
 
 def _show(store: HistoryStore, options: argparse.Namespace) -> int:
+    from pytest_tfperf.cli.trends import overview, table_of_runs
+
     trends = _trends(store, options)
     if not trends:
         return FAILED
@@ -242,11 +247,8 @@ def _show(store: HistoryStore, options: argparse.Namespace) -> int:
 def _trends(store: HistoryStore, options: argparse.Namespace) -> list[SeriesTrend]:
     """Return the series that are asked for; say what there is instead if there are none."""
     from pytest_tfperf.baseline.level_changes import level_changes
-    from pytest_tfperf.cli.history.absent_runs import why_none
-    from pytest_tfperf.cli.history.trends import SeriesTrend
-    from pytest_tfperf.run_history.queries import series_of
-    from pytest_tfperf.run_history.rows import utc_time
-    from pytest_tfperf.run_history.stores import Selection
+    from pytest_tfperf.cli.trends import SeriesTrend, series_of
+    from pytest_tfperf.stores.rows import Selection, utc_time
 
     rows = store.rows(
         Selection(
@@ -264,7 +266,7 @@ def _trends(store: HistoryStore, options: argparse.Namespace) -> list[SeriesTren
         if options.test in (None, one.name, one.rows[-1].test, f"{one.rows[-1].file}::{one.name}")
     ]
     if not found:
-        _say(why_none(store, options, rows, [one.name for one in every]))
+        _say(_why_none(store, options, rows, [one.name for one in every]))
     return [
         SeriesTrend(
             series=one,
@@ -296,3 +298,55 @@ def _write_page(trends: Sequence[SeriesTrend], options: argparse.Namespace) -> N
     ]
     facts = (f"project {options.project}, branch {options.branch}",)
     write_page(options.output, render_trends(options.metric, shown, facts))
+
+
+def _absent_project(store: HistoryStore, project: str) -> str:
+    """Say that a store has no run of a project, and whose runs it has; empty if it has one."""
+    found = store.sql("SELECT DISTINCT project FROM runs", "").rows
+    projects = sorted(str(name) for (name,) in found)
+    if project in projects:
+        return ""
+    if not projects:
+        return f"{store.name}: it has no runs"
+    known = and_more(projects, _NAMED)
+    return (
+        f"{store.name}: it has no run of project {project}{meant(project, projects)}; "
+        f"projects there: {known}"
+    )
+
+
+def _why_none(
+    store: HistoryStore,
+    options: argparse.Namespace,
+    found: Sequence[MetricRow],
+    names: Sequence[str],
+) -> str:
+    """Explain that no run is stored, by the rows of what was asked and tests that they are of."""
+    if names:
+        known = and_more(sorted(set(names)), _NAMED)
+        return f"no run of {options.test}{meant(options.test, names)}; stored: {known}"
+    absent = _absent_project(store, options.project)
+    if absent:
+        return absent
+    unknown = "" if options.metric in METRICS else meant(options.metric, METRICS)
+    since = f" since {options.since}" if options.since else ""
+    where = f"project {options.project}, branch {options.branch}{since}"
+    changed = len({row.run for row in found if row.commit.endswith("+")})
+    left_out = f"; {plural(changed, 'run')} of a changed work tree left out" if changed else ""
+    from pytest_tfperf.stores.rows import Selection
+
+    rows = store.rows(Selection(project=options.project, metrics=(options.metric,)))
+    return (
+        f"no run with {options.metric} is stored for {where}{unknown}{left_out}"
+        f"{_stored(row.branch for row in rows if row.value is not None)}"
+    )
+
+
+def _stored(branches: Iterable[str]) -> str:
+    """Name the branches that have runs; the name is empty for runs without a branch."""
+    names = sorted(set(branches))
+    if not names:
+        return ""
+    known = [f"branch {name}" if name else "runs without a branch" for name in names]
+    hint = "" if all(names) else " (git or a variable of CI names the branch of a run)"
+    return f"; stored: {and_more(known, _NAMED)}{hint}"

@@ -10,8 +10,8 @@ import time
 import pytest
 from helpers.paths import TESTS
 
-from pytest_tfperf.run_history.opening import open_store
-from pytest_tfperf.run_history.stores import Selection
+from pytest_tfperf.stores.history import open_store
+from pytest_tfperf.stores.rows import Selection
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
 
@@ -19,7 +19,7 @@ STEP_TIMES = Selection(project="demo", metrics=("step_time",))
 WRITER = """
 import itertools, sys
 from helpers.histories import run_at, store_of
-from pytest_tfperf.run_history.opening import open_store
+from pytest_tfperf.stores.history import open_store
 
 store = open_store(sys.argv[1])
 for n in itertools.count():

@@ -8,9 +8,8 @@ from helpers.histories import KINDS, addresses, run_at, store_of
 
 from pytest_tfperf.baseline.store import machine_slug
 from pytest_tfperf.errors import StoreError
-from pytest_tfperf.run_history.opening import open_store
-from pytest_tfperf.run_history.rows import rows_of
-from pytest_tfperf.run_history.stores import Selection
+from pytest_tfperf.stores.history import open_store
+from pytest_tfperf.stores.rows import Selection, rows_of
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
 

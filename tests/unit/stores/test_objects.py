@@ -11,9 +11,8 @@ from helpers.histories import run_at, store_of
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.errors import StoreError
 from pytest_tfperf.report.run_file import write_run
-from pytest_tfperf.run_history.opening import open_store
-from pytest_tfperf.run_history.rows import rows_of
-from pytest_tfperf.run_history.stores import Selection
+from pytest_tfperf.stores.history import open_store
+from pytest_tfperf.stores.rows import Selection, rows_of
 
 STEP_TIMES = Selection(project="demo", metrics=("step_time",))
 
@@ -84,7 +83,7 @@ def test_objects_of_others_do_not_control_the_terminal(store, tmp_path, capsys):
 
 
 def test_an_object_that_claims_too_many_rows_ends_with_an_error(store, tmp_path, monkeypatch):
-    monkeypatch.setattr("pytest_tfperf.run_history.objects.MOST_ROWS", 1000)
+    monkeypatch.setattr("pytest_tfperf.stores.object_history.MOST_ROWS", 1000)
     good = objects(tmp_path)[0]
     query = f"SELECT * FROM read_parquet('{good}'), range(1000)"
     duckdb.sql(query).project("* EXCLUDE range").write_parquet(
@@ -168,3 +167,18 @@ def test_pruning_takes_objects_of_others_by_their_month(store, tmp_path):
     assert other.exists()
     assert store.prune("demo", datetime(2026, 2, 1), dry=False) == 1
     assert objects(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_listed_is_no_empty_one(store, monkeypatch):
+    from fsspec.implementations.local import LocalFileSystem
+
+    listed = LocalFileSystem.ls
+
+    def ls(self, path, **options):
+        if "class=" in path:
+            raise PermissionError(13, "Permission denied", path)
+        return listed(self, path, **options)
+
+    monkeypatch.setattr(LocalFileSystem, "ls", ls)
+    with pytest.raises(StoreError, match=r"^history .*store cannot be read: Permission denied$"):
+        store.rows(STEP_TIMES)

@@ -24,16 +24,18 @@ from urllib.parse import quote, unquote
 import duckdb
 
 from pytest_tfperf.errors import StoreError
-from pytest_tfperf.run_history.rows import (
-    ROW_COLUMNS,
-    ROW_FORMAT,
-    MetricRow,
-    RunRows,
-    time_in_name,
-)
-from pytest_tfperf.run_history.stores import FIRST_RUN, Answer, Selection
 from pytest_tfperf.stores import MOST_ROWS
 from pytest_tfperf.stores.objects import Objects
+from pytest_tfperf.stores.rows import (
+    FIRST_RUN,
+    ROW_COLUMNS,
+    ROW_FORMAT,
+    Answer,
+    MetricRow,
+    RunRows,
+    Selection,
+    time_in_name,
+)
 from pytest_tfperf.stores.tables import TableOfFiles, first_line, rows_as_parquet
 
 T = TypeVar("T")
@@ -97,14 +99,7 @@ class ObjectStore:
         return self._ask(Selection(project=project), lambda base: _select(base, query))
 
     def prune(self, project: str, before: datetime, dry: bool) -> int:
-        """
-        Remove runs, by the times in the names of their objects: see `HistoryStore`.
-
-        Args:
-            project: Name of the project.
-            before: The time, in UTC.
-            dry: True to remove nothing.
-        """
+        """Remove runs, by the times in the names of their objects: see `HistoryStore`."""
         with self._objects.blaming("cannot be pruned"):
             old = [
                 path

@@ -18,9 +18,15 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB, insert
 
 from pytest_tfperf.errors import StoreError
-from pytest_tfperf.run_history.rows import ROW_FORMAT, MetricRow, RunRows
-from pytest_tfperf.run_history.stores import FIRST_RUN, Answer, Selection
 from pytest_tfperf.stores import MOST_ROWS
+from pytest_tfperf.stores.rows import (
+    FIRST_RUN,
+    ROW_FORMAT,
+    Answer,
+    MetricRow,
+    RunRows,
+    Selection,
+)
 
 _CONNECT_S, _STATEMENT_MS = 15, 120_000
 _LOCK = 0x7466_7065_7266  # of the transaction that makes the tables: "tfperf"
@@ -146,14 +152,7 @@ class PostgresStore:
             )
 
     def prune(self, project: str, before: datetime, dry: bool) -> int:
-        """
-        Remove runs in one transaction: see `HistoryStore`.
-
-        Args:
-            project: Name of the project.
-            before: The time, in UTC.
-            dry: True to remove nothing.
-        """
+        """Remove runs in one transaction: see `HistoryStore`."""
         old = sa.and_(_RUN_TABLE.c.project == project, _RUN_TABLE.c.created < before)
         ids = sa.select(_RUN_TABLE.c.run).where(old)
         with self._blaming("cannot be pruned"), self._reading() as connection:

@@ -1,1 +1,0 @@
-"""The command `tfperf history`, and the settings of the project that it runs in."""
