@@ -26,7 +26,7 @@ Key = tuple[Markup, str]
 _SHAPES = frozenset({"circle", "path", "rect"})
 _PLAIN = re.compile(r"[\w.,#%()-]+", re.ASCII)
 """Values of attributes that need no quotes in HTML."""
-ENDS = r"^(?=.{21})(?:(.*[/:. ])([^/:. ]{4,24})|(.{8,})(.{12}))$"
+ENDS = r"^(?=.{21})(?:(.*[/:. ])([^/:. ')]{2,24})|(.{8,})(.{12}))$"
 """Pattern of the two ends of a long name: all but its last part, which a narrow box keeps."""
 
 
