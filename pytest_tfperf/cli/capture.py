@@ -12,7 +12,7 @@ from pytest_tfperf.cli.check import add_limits, check_traces, read_limits
 from pytest_tfperf.cli.common import GOOD, UNKNOWN, USAGE, add_command, json_text, refuse, say
 from pytest_tfperf.cli.progress import report_errors
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.quantities import SECONDS, parse_quantity
+from pytest_tfperf.quantities import BYTES, SECONDS, format_quantity, parse_quantity
 from pytest_tfperf.remote.profiler_service import TraceOptions, check_duration, read_workers
 from pytest_tfperf.text import for_terminal
 
@@ -113,7 +113,7 @@ def _capture(options: argparse.Namespace, rest: Sequence[str]) -> int:
     job = _captured(options)
     if not options.json:
         for trace in job.traces:
-            print(for_terminal(f"{trace}  {trace.stat().st_size / 1e6:.2f} MB"))
+            print(for_terminal(f"{trace}  {format_quantity(trace.stat().st_size, BYTES)}"))
     elif wanted is None:
         errors = [str(error) for error in job.errors]
         print(json_text({"traces": [str(trace) for trace in job.traces], "errors": errors}))

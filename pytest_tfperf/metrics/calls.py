@@ -358,7 +358,7 @@ def by_line(stacks: Iterable[StackTime], evidence: Evidence) -> Iterator[Cause]:
         if key == _EAGER:
             if first.called.startswith(CALL_OF_TENSORFLOW):
                 where = f"Python{lines_of(group)}"
-            where = f"{n_eager:.0f} ops run eagerly, one by one: {where}"
+            where = f"{format_quantity(n_eager, COUNT)} ops run eagerly, one by one: {where}"
             remedy = text_for(ONE_FUNCTION, evidence.framework)
         elif first.callback:
             pass  # as it is described
@@ -440,7 +440,7 @@ def _launched(n_eager: float, n_calls: float, evidence: Evidence) -> tuple[str, 
     if evidence.framework == JAX and n_eager + n_calls >= _MANY_LAUNCHES:
         is_loop = n_calls >= _AGAIN * len(evidence.xla.modules)
         remedy = (LAUNCHES if is_loop else together) if n_calls >= n_eager else ONE_FUNCTION[JAX]
-        return f"which launches {n_eager + n_calls:.0f} programs a step", remedy
+        return f"which launches {format_quantity(n_eager + n_calls, COUNT)} programs a step", remedy
     if evidence.framework == TENSORFLOW and n_calls > 1:
         is_loop = n_calls >= _AGAIN * len(evidence.functions)
         text = f"which calls tf.functions {format_quantity(n_calls, COUNT)} times a step"
@@ -462,13 +462,14 @@ def _of_libraries(
     n_eager, n_calls = launches(evidence)
     known = library_remedy(functions, weight, _in_keras(evidence))
     if _in_keras(evidence) and n_eager >= _MANY_LAUNCHES:
-        who, remedy = f"Keras runs {n_eager:.0f} ops of the model eagerly", RUN_EAGERLY
+        who = f"Keras runs {format_quantity(n_eager, COUNT)} ops of the model eagerly"
+        remedy = RUN_EAGERLY
     elif known:
         who, remedy = known
     elif _in_keras(evidence):
         who, remedy = "Keras calls its compiled step for each batch", LARGER_EXECUTIONS
     elif n_eager >= _MANY_LAUNCHES or (n_eager and not n_calls):
-        who = f"{n_eager:.0f} ops run eagerly, one by one"
+        who = f"{format_quantity(n_eager, COUNT)} ops run eagerly, one by one"
         remedy = text_for(ONE_FUNCTION, evidence.framework)
     elif many := _launched(n_eager, n_calls, evidence):
         who, remedy = f"the step's own loop, {many[0]}", many[1]

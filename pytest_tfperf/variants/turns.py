@@ -30,6 +30,7 @@ from pytest_tfperf.frameworks.in_use import (
 )
 from pytest_tfperf.machine.cores import format_cores, pinned, split_cores
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone
+from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.results import Profile
 from pytest_tfperf.text import plural
 from pytest_tfperf.turn import TURNS_WITH, Ready
@@ -129,7 +130,7 @@ def _too_few(turns: Mapping[str, tuple[float, ...]], spent: float) -> tuple[str,
     if n_rounds >= NEEDED_ROUNDS:
         return ()
     enough = math.ceil(spent * (NEEDED_ROUNDS + 1) / n_rounds)
-    took = f"{plural(n_rounds, 'round')} of turns took {spent:.0f} s"
+    took = f"{plural(n_rounds, 'round')} of turns took {format_quantity(spent, 's')}"
     return (
         f"{took}; an interval needs {NEEDED_ROUNDS}, "
         f"so tfperf_max_seconds = {enough} or shorter steps",

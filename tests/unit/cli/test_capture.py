@@ -8,6 +8,7 @@ from helpers.paths import TESTS
 from helpers.profiler_server import answers, serving
 
 from pytest_tfperf.cli.main import command_parser, main
+from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.remote import job
 
 TRACE = (TESTS / "data/traces/c1_cpu_basic.xplane.pb").read_bytes()
@@ -45,7 +46,7 @@ def test_traces_are_named_with_what_to_do_next(server, logdir, capsys):
     path, size = file.split("  ")
     assert path == f"log/plugins/profile/{run}/127.0.0.1_{server.port}.xplane.pb"
     assert (logdir.parent / path).read_bytes() == TRACE
-    assert size == f"{len(TRACE) / 1e6:.2f} MB"
+    assert size == format_quantity(len(TRACE), "bytes")
     assert following == "next: tfperf analyze log"
     assert main(["analyze", "log"]) == 0
 
