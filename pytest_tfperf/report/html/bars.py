@@ -17,6 +17,7 @@ from pytest_tfperf.quantities import BYTES, SECONDS, SHARE, format_quantity, sca
 from pytest_tfperf.report.html.svg import (
     BOX_HEIGHT,
     ENDS,
+    TAGS,
     across,
     box,
     digits_of,
@@ -136,7 +137,7 @@ def _zoom(seconds: float) -> str:
         choices.append([float(f"{apart:.6g}"), digits_of(apart / scale)])
         apart = distance(apart * 1.5)
     axis = {"apart": choices, "scale": scale, "unit": unit, "n": _N_TICKS, "deepest": _DEEPEST}
-    return json.dumps({**axis, "seconds": seconds, "named": _NAMED, "ends": ENDS})
+    return json.dumps({**axis, "seconds": seconds, "named": _NAMED, "ends": ENDS, "tags": TAGS})
 
 
 def _longest(records: Sequence[_Record], most: int) -> list[_Record]:

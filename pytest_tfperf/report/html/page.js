@@ -80,8 +80,8 @@
       const title = box.querySelector("title"), name = figure.querySelector("foreignObject")?.cloneNode(true);
       if (!title || !name || box.querySelector("foreignObject")) return;
       const whole = title.textContent.slice(0, title.textContent.lastIndexOf(": "));
-      const parts = whole.match(zoomed.ends)?.slice(1).filter(Boolean) ?? [whole];
-      name.querySelector("p").replaceChildren(...parts.map((text, n) => Object.assign(document.createElement("bi"[n]), { textContent: text })));
+      const parts = whole.match(zoomed.ends)?.slice(1) ?? [whole];
+      name.querySelector("p").replaceChildren(...parts.flatMap((text, n) => text ? Object.assign(document.createElement(zoomed.tags[n]), { textContent: text }) : []));
       box.append(name);
     };
     const draw = () => {

@@ -27,7 +27,9 @@ _SHAPES = frozenset({"circle", "path", "rect"})
 _PLAIN = re.compile(r"[\w.,#%()-]+", re.ASCII)
 """Values of attributes that need no quotes in HTML."""
 ENDS = r"^(?=.{21})(?:(.*[/:. ])([^/:. ')]{2,24})|(.{8,})(.{12}))$"
-"""Pattern of the two ends of a long name: all but its last part, which a narrow box keeps."""
+"""Pattern of the two ends of a long name: its last part, or some letters where it has only one."""
+TAGS = "bibu"
+"""Elements of these ends; in a narrow box only a last part is left."""
 
 
 def element(tag: str, *content: object, **attributes: object) -> Markup:
@@ -266,6 +268,6 @@ def box(
 
 def _name(name: str) -> Markup:
     found = re.match(ENDS, name)
-    head, tail = filter(None, found.groups()) if found else (name, "")
-    shown = element("p", element("b", head), element("i", tail) if tail else "")
+    parts = zip(TAGS, found.groups() if found else (name,), strict=False)
+    shown = element("p", *(element(tag, part) for tag, part in parts if part))
     return element("foreignObject", element("div", shown), width="100%", height=BOX_HEIGHT)

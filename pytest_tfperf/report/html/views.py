@@ -237,14 +237,13 @@ def overview(tests: Sequence[ReportedTest], noun: str) -> TextTable:
             checks = [one for one in test.record.checks if view and one.profile == name]
             if view is None or view is test.profiles[0]:
                 checks += _checks_of_none(test.record)
-            rows.append([test.state, link, *(view.cells if view else [""] * 5), _counted(checks)])
-    titles = ("verdict", noun, "step", "history", "ratio", "input bound", "memory")
-    columns = [(title, title not in ("verdict", noun, "history")) for title in titles]
-    if noun == "test":
-        columns.append(("checks", False))
-        return TextTable.of(columns, rows, title="All tests, the most urgent first")
-    own = [row[1:-1] for row in rows]
-    return TextTable.of(columns[1:], own, title=f"All {noun}s")
+            row = [link, test.state, _counted(checks)] if noun == "test" else [link]
+            rows.append([*row, *(view.cells if view else [""] * 5)])
+    texts = (noun, "verdict", "checks") if noun == "test" else (noun,)
+    titles = (*texts, "step", "history", "ratio", "input bound", "memory")
+    columns = [(title, title not in (*texts, "history")) for title in titles]
+    first = ", the most urgent first" if noun == "test" else ""
+    return TextTable.of(columns, rows, title=f"All {noun}s{first}")
 
 
 def _counted(checks: Sequence[Check]) -> str:
