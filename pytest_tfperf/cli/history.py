@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.cli.console import width, write_out
-from pytest_tfperf.cli.output import (
+from pytest_tfperf.cli.common import (
     FAILED,
     GOOD,
     add_command,
     json_text,
-    meant,
     refuse,
     refuse_other_ending,
+    say,
     silence_libraries,
     write_page,
 )
 from pytest_tfperf.cli.project_settings import project_settings
-from pytest_tfperf.cli.text_tables import laid_out
-from pytest_tfperf.metric_registry import METRICS
+from pytest_tfperf.cli.terminal import laid_out, width, write_out
+from pytest_tfperf.metric_registry import METRICS, nearest
 from pytest_tfperf.report.text_table import TextTable
 from pytest_tfperf.text import and_more, for_terminal, one_line, plural
 
@@ -162,7 +160,7 @@ def _history(options: argparse.Namespace, rest: Sequence[str]) -> int:
     else:
         status = _show(store, options)
     for sentence in store.unread:
-        _say(sentence)
+        say(one_line(sentence))
     return status
 
 
@@ -179,15 +177,11 @@ def _read_arguments(options: argparse.Namespace) -> None:
         options.store = options.place
 
 
-def _say(sentence: str) -> None:
-    print(for_terminal(f"tfperf: {one_line(sentence)}"), file=sys.stderr)
-
-
 def _say_if_absent(store: HistoryStore, project: str) -> None:
     """Say that a project has no runs, where it has none."""
     sentence = _absent_project(store, project)
     if sentence:
-        _say(sentence)
+        say(one_line(sentence))
 
 
 def _answer(store: HistoryStore, options: argparse.Namespace) -> int:
@@ -234,7 +228,7 @@ def _show(store: HistoryStore, options: argparse.Namespace) -> int:
         return FAILED
     if options.output is not None:
         _write_page(trends, options)
-        _say(f"{options.output} was written")
+        say(one_line(f"{options.output} was written"))
     if options.json:
         print(json_text({"metric": options.metric, "series": [one.to_json() for one in trends]}))
     elif options.test is None:
@@ -266,7 +260,7 @@ def _trends(store: HistoryStore, options: argparse.Namespace) -> list[SeriesTren
         if options.test in (None, one.name, one.rows[-1].test, f"{one.rows[-1].file}::{one.name}")
     ]
     if not found:
-        _say(_why_none(store, options, rows, [one.name for one in every]))
+        say(one_line(_why_none(store, options, rows, [one.name for one in every])))
     return [
         SeriesTrend(
             series=one,
@@ -308,11 +302,7 @@ def _absent_project(store: HistoryStore, project: str) -> str:
         return ""
     if not projects:
         return f"{store.name}: it has no runs"
-    known = and_more(projects, _NAMED)
-    return (
-        f"{store.name}: it has no run of project {project}{meant(project, projects)}; "
-        f"projects there: {known}"
-    )
+    return f"{store.name}: no run of project {project!r}; {nearest(project, projects)}"
 
 
 def _why_none(
@@ -323,12 +313,11 @@ def _why_none(
 ) -> str:
     """Explain that no run is stored, by the rows of what was asked and tests that they are of."""
     if names:
-        known = and_more(sorted(set(names)), _NAMED)
-        return f"no run of {options.test}{meant(options.test, names)}; stored: {known}"
+        return f"no run of {options.test!r}; {nearest(options.test, set(names))}"
     absent = _absent_project(store, options.project)
     if absent:
         return absent
-    unknown = "" if options.metric in METRICS else meant(options.metric, METRICS)
+    unknown = "" if options.metric in METRICS else f"; {nearest(options.metric, METRICS)}"
     since = f" since {options.since}" if options.since else ""
     where = f"project {options.project}, branch {options.branch}{since}"
     changed = len({row.run for row in found if row.commit.endswith("+")})

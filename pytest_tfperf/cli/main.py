@@ -27,9 +27,10 @@ COMMANDS = {
     "show": "run_commands",
     "report": "run_commands",
     "accept": "run_commands",
-    "bisect": "bisect_command",
+    "bisect": "run_commands",
+    "compare": "compare",
     "history": "history",
-    "metrics": "metric_list",
+    "metrics": "metrics",
     "doctor": "doctor",
     "completion": "main",
 }

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_tfperf.baseline.store import entry_key
-from pytest_tfperf.cli.console import new_console, styled_lines, width, write_out
-from pytest_tfperf.cli.file_kinds import refuse_trace
-from pytest_tfperf.cli.output import (
+from pytest_tfperf.cli.common import (
     FAILED,
     GOOD,
     add_command,
@@ -23,9 +21,10 @@ from pytest_tfperf.cli.output import (
     status_of,
 )
 from pytest_tfperf.cli.project_settings import project_settings
-from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.report.run_file import find_last_run, read_run, write_run
-from pytest_tfperf.report.run_text import render, shows_unicode
+from pytest_tfperf.cli.terminal import styled_lines, this_screen, write_out
+from pytest_tfperf.report.bisect_status import run_for_bisect
+from pytest_tfperf.report.run_file import find_last_run, write_run
+from pytest_tfperf.report.run_text import render
 from pytest_tfperf.runs import Run
 from pytest_tfperf.text import and_more, for_terminal, plural
 

@@ -11,13 +11,9 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from pytest_tfperf.baseline.level_changes import LevelChanges, looked_at
 from pytest_tfperf.baseline.record import ENDED
-from pytest_tfperf.cli.console import width
-from pytest_tfperf.cli.text_tables import laid_out
+from pytest_tfperf.cli.terminal import Line, laid_out, line, width
 from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.report.run_text import levels_of, sparkline
 from pytest_tfperf.report.text_table import TextTable
@@ -178,7 +174,7 @@ def cell(text: str) -> str:
     return plain(one_line(text))
 
 
-def overview(trends: Sequence[SeriesTrend]) -> Iterator[RenderableType]:
+def overview(trends: Sequence[SeriesTrend]) -> Iterator[str | Line]:
     """Lay out a line for each series."""
     levels = levels_of(sys.stdout.encoding)
     rows = [
@@ -196,11 +192,11 @@ def overview(trends: Sequence[SeriesTrend]) -> Iterator[RenderableType]:
     yield from laid_out(TextTable(titles, rows, [False, False, True, True, False, False]), width())
 
 
-def table_of_runs(trend: SeriesTrend, every: bool) -> Iterator[RenderableType]:
+def table_of_runs(trend: SeriesTrend, every: bool) -> Iterator[str | Line]:
     """Lay out the runs of a series, the latest last, below what is said of all of them."""
-    yield Text(f"{cell(trend.series.name)}: {cell(trend.facts)}", style="bold")
+    yield line((f"{cell(trend.series.name)}: {cell(trend.facts)}", "bold"))
     for sentence in trend.sentences():
-        yield Text(cell(sentence))
+        yield cell(sentence)
     rows = trend.series.rows
     first = 0 if every else max(len(rows) - _SHOWN, 0)
     cells = [
@@ -217,4 +213,4 @@ def table_of_runs(trend: SeriesTrend, every: bool) -> Iterator[RenderableType]:
     titles = ["end of run (UTC)", "commit", cell(rows[-1].metric), "verdict", "counts"]
     yield from laid_out(TextTable(titles, cells, [False, False, True, False, False]), width())
     if first:
-        yield Text(f"and {first} before them (-v shows all)", style="dim")
+        yield line((f"and {first} before them (-v shows all)", "dim"))
