@@ -3,9 +3,11 @@ Record a page, or an element of it, as a PNG by Chromium.
 
     pytest --tfperf-baseline --tfperf-report perf.html     # tests of a model, with ten recorded runs
     python docs/pictures.py perf.html docs/report.png --width 1100 --height 1640
-    python docs/pictures.py perf.html docs/explanation/history.png --of ".test[open] figure:has(.history)" --scale 2
+    python docs/pictures.py perf.html docs/explanation/history.png --width 440 --of "figure:has(.history)" --scale 2
     tfperf analyze tests/data/side_by_side/slow_source.xplane.pb -o trace.html
     python docs/pictures.py trace.html docs/trace_page.png --width 1000 --height 760
+
+The stored pictures have 64 colours, which makes them a third as large.
 """
 
 import argparse
@@ -36,7 +38,14 @@ def main() -> None:
         box = page.js(
             f"(({{x, y, width, height}}) => ({{x, y, width, height}}))(document.querySelector({options.of!r}).getBoundingClientRect())"
         )
-        clip = {**box, "height": min(box["height"], options.height), "scale": options.scale}
+        margin = 0 if options.of == "html" else 4
+        clip = {
+            "x": box["x"] - margin,
+            "y": box["y"] - margin,
+            "width": box["width"] + 2 * margin,
+            "height": min(box["height"] + 2 * margin, options.height),
+            "scale": options.scale,
+        }
         shot = page.send(
             "Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip
         )
