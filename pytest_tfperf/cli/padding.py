@@ -10,6 +10,7 @@ from pytest_tfperf.cli.terminal import Line, Screen, labelled, laid_out, line, p
 from pytest_tfperf.errors import LayoutError, TraceError
 from pytest_tfperf.facts.executions import find_xla_use, programs_of
 from pytest_tfperf.facts.steps import find_steps
+from pytest_tfperf.hlo.cost import module_costs, products_in
 from pytest_tfperf.hlo.module import HloModule, source_line
 from pytest_tfperf.hlo.text_in import read_hlo
 from pytest_tfperf.hlo.walk import without_dead_code
@@ -17,7 +18,7 @@ from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.report.text_table import TextTable
 from pytest_tfperf.results import Profile
-from pytest_tfperf.tpu.gpu_alignment import alignment_table, gemms_of, gpu_alignment
+from pytest_tfperf.tpu.gpu_alignment import alignment_table, gpu_alignment, on_tensor_cores
 from pytest_tfperf.tpu.padding import (
     MATRIX_UNIT,
     MEMORY,
@@ -192,13 +193,14 @@ def _profile(name: str, read: _Read, asked: Generation, verbose: bool) -> Profil
     notes = read.notes + (
         (_OPTIMISED,) if not on_tpu and any(module.scheduled for module in modules) else ()
     )
-    metrics, tables = values_of(found, runs, tpu, Source.HLO if on_tpu else Source.PREDICTED)
+    products = products_in((module_costs(module), times) for module, times in runs)
+    metrics, tables = values_of(found, products, tpu, Source.HLO if on_tpu else Source.PREDICTED)
     if isinstance(found, Padding):
         tables = {"padding": padding_table(found, _ALL)} if found.worst(1) else {}
         notes += found.notes
-    alignment, advice = gpu_alignment(read.trace, modules) if read.trace else (None, ())
+    alignment, advice = gpu_alignment(read.trace, products) if read.trace else (None, ())
     if alignment is None and verbose:
-        alignment = alignment_table(gemms_of(modules))
+        alignment = alignment_table(on_tensor_cores(products))
     tables |= {"alignment": alignment} if alignment else {}
     return Profile(name=name, metrics=metrics, notes=notes, tables=tables, advice=advice)
 

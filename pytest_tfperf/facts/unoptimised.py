@@ -10,7 +10,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.facts.executions import XlaUse, program_id
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
-from pytest_tfperf.hlo.walk import hlo_hash
+from pytest_tfperf.hlo.walk import hlo_hash, without_dead_code
 from pytest_tfperf.recording import Modules
 from pytest_tfperf.values import OF_PLATFORM, Unknown, Value
 
@@ -89,7 +89,7 @@ def programs_before(
             program = _program_before(name, module, programs(name.partition("(")[0]))
             if isinstance(program, Unknown):
                 return program
-            found.append((decode_module(program, name), runs[name]))
+            found.append((without_dead_code(decode_module(program, name)), runs[name]))
         except TfperfError as error:
             return Unknown(str(error))
     return tuple(found)

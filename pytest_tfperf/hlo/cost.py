@@ -15,10 +15,9 @@ such as tanh apart. Other counts are as there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
-from math import gcd, prod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.hlo.module import (
@@ -31,15 +30,14 @@ from pytest_tfperf.hlo.module import (
 )
 from pytest_tfperf.hlo.products import (
     Operands,
+    Product,
     avoidable_products,
-    convolution_shapes,
-    hides_types,
     matmul_of,
+    products_of,
 )
 from pytest_tfperf.hlo.traffic import traffic
 from pytest_tfperf.hlo.trip_counts import with_trip_counts
 from pytest_tfperf.hlo.walk import bodies
-from pytest_tfperf.quantities import SHARE, format_quantity
 
 _NO_FLOPS = frozenset(
     [
@@ -120,8 +118,6 @@ _ARITHMETIC = frozenset(
     ]
 )
 _COMPLEX_MULTIPLY_ADDS = 4
-_LONGEST_WINDOW = 1 << 20  # positions; far more than a model's window has
-_HALF = 16  # bits
 
 
 def declared_flops(op: HloInstruction) -> int | None:
@@ -143,7 +139,7 @@ def hides_flops(op: HloInstruction, operands: Operands) -> bool:
     return (
         op.opcode == "custom-call"
         and not _is_free(op.custom_call_target)
-        and matmul_flops(op, operands) is None
+        and matmul_of(op, operands) is None
         and declared_flops(op) is None
     )
 
@@ -157,7 +153,7 @@ def hides_products(op: HloInstruction, operands: Operands) -> bool:
     return (
         op.opcode == "custom-call"
         and not _is_free(op.custom_call_target)
-        and matmul_flops(op, operands) is None
+        and matmul_of(op, operands) is None
         and declared_flops(op) != 0
     )
 
@@ -176,19 +172,6 @@ def hidden_computations(module: HloModule) -> set[int]:
         ):
             unknown.add(part.id)
     return unknown
-
-
-def matmul_flops(op: HloInstruction, operands: Operands) -> int | None:
-    """
-    Count the FLOPs of a matrix multiplication or convolution; None for other instructions.
-
-    Calls of GPU libraries count as well.
-    """
-    shapes = convolution_shapes(op, operands)
-    if shapes is not None:
-        return _convolution_flops(op, *shapes)
-    matmul = matmul_of(op, operands)
-    return None if matmul is None else matmul.flops
 
 
 def own_flops(op: HloInstruction, operands: Operands) -> int:
@@ -255,54 +238,6 @@ def _scanned(op: HloInstruction, data: Shape) -> int | None:
     return data.elements // size * (size - 1) if is_scan and not is_dilated else None
 
 
-def _convolution_flops(op: HloInstruction, data: Shape, kernel: Shape, output: Shape) -> int | None:
-    """
-    Count the multiply-adds with elements of the input, times two.
-
-    Positions in the padding and in the holes of a dilated input are not computed.
-    """
-    d = op.convolution
-    if d is None:
-        return None
-    spatial = zip(op.window, d.input_spatial, d.kernel_spatial, d.output_spatial, strict=True)
-    taps = prod(
-        _taps(w, data.dimensions[i], kernel.dimensions[k], output.dimensions[o])
-        for w, i, k, o in spatial
-    )
-    features = (
-        data.dimensions[d.input_feature] // op.feature_groups * output.dimensions[d.output_feature]
-    )
-    return 2 * taps * features * (data.dimensions[d.input_batch] // op.batch_groups)
-
-
-@lru_cache(maxsize=4096)
-def _taps(window: WindowDimension, n_input: int, n_kernel: int, n_output: int) -> int:
-    """
-    Count the pairs of a kernel and an output position, along one dimension, that meet an element.
-
-    Output o and kernel k meet place o × stride + k × window dilation − padding. An element lies at
-    each multiple of the base dilation. For each position of the shorter of kernel and output, the
-    matching positions of the longer one are counted; they solve a congruence.
-    """
-    (n_few, few), (n_many, many) = sorted(
-        [(n_kernel, window.window_dilation), (n_output, window.stride)]
-    )
-    if n_few > _LONGEST_WINDOW:
-        raise ValueError(f"a window of {n_few} positions")
-    shared = gcd(many, window.base_dilation)
-    period = window.base_dilation // shared
-    inverse = pow(many // shared, -1, period)
-    total = 0
-    for position in range(n_few):
-        place = position * few - window.padding_low
-        low = max(0, -(place // many))
-        high = min(n_many - 1, ((n_input - 1) * window.base_dilation - place) // many)
-        if place % shared == 0 and low <= high:
-            first = -place // shared * inverse % period
-            total += (high - first) // period - (low - 1 - first) // period
-    return total
-
-
 @dataclass(frozen=True, slots=True)
 class Work:
     """FLOPs by kind."""
@@ -312,25 +247,17 @@ class Work:
     matmul_flops: int = 0
     """FLOPs of matrix multiplications and convolutions."""
     half_flops: int = 0
-    """Those of them whose operands have 16 bits or fewer."""
-    unsure_flops: int = 0
-    """Those of them whose operand types the module does not tell."""
+    """Those of them whose operands are known to have 16 bits or fewer."""
 
     def __add__(self, other: Work) -> Work:
         return Work(
             self.flops + other.flops,
             self.matmul_flops + other.matmul_flops,
             self.half_flops + other.half_flops,
-            self.unsure_flops + other.unsure_flops,
         )
 
     def __mul__(self, times: int) -> Work:
-        return Work(
-            self.flops * times,
-            self.matmul_flops * times,
-            self.half_flops * times,
-            self.unsure_flops * times,
-        )
+        return Work(self.flops * times, self.matmul_flops * times, self.half_flops * times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +304,8 @@ class Costs:
     """Loops with FLOPs counted as one iteration, since the module does not name their number."""
     opaque: tuple[str, ...] = ()
     """Targets of custom calls that may multiply matrices of unknown types."""
+    products: tuple[Product, ...] = ()
+    """Its matrix multiplications and convolutions; those of a branch that is left out run 0 ×."""
     module: HloModule | None = field(default=None, repr=False, compare=False)
     """The module."""
 
@@ -391,20 +320,28 @@ class Costs:
         return self.work.matmul_flops
 
     @property
-    def half_flops(self) -> int | None:
-        """Matmul FLOPs whose operands have 16 bits or fewer; None if unknown (see `why`)."""
-        return None if self.work.unsure_flops else self.work.half_flops
+    def half_flops(self) -> int:
+        """Matmul FLOPs whose operands are known to have 16 bits or fewer."""
+        return self.work.half_flops
 
     @property
-    def why(self) -> str:
-        """The reason why `half_flops` is None, else an empty text."""
-        if not self.work.unsure_flops:
-            return ""
-        share = format_quantity(self.work.unsure_flops / self.work.matmul_flops, SHARE)
-        return (
-            "the CPU's compiler widens 16-bit matrix multiplications to float32, and the compiled "
-            f"module does not show the types that {share} of the matmul FLOPs were written with"
-        )
+    def unsure_flops(self) -> float:
+        """Matmul FLOPs of which the module does not tell the types of the operands."""
+        return sum(one.flops * one.runs for one in self.products if one.half is None)
+
+
+Programs = Sequence[tuple[Costs, float]]
+"""The costs of each module of a step, and how often it runs in one, on all devices together."""
+
+
+def products_in(programs: Iterable[tuple[Costs, float]]) -> list[Product]:
+    """Return the products that modules run, with their runs in a step."""
+    return [
+        replace(one, runs=one.runs * runs)
+        for costs, runs in programs
+        for one in costs.products
+        if one.runs
+    ]
 
 
 def module_costs(module: HloModule) -> Costs:
@@ -428,16 +365,17 @@ def module_costs(module: HloModule) -> Costs:
 
 def _costs(module: HloModule) -> Costs:
     module = with_trip_counts(module)
-    are_hidden = hides_types(module)
+    products = products_of(module)
     works: dict[int, dict[int, Work]] = {}
     totals: dict[int, Work] = {}
     for part in module.computations.values():  # callees come before their callers
         works[part.id] = {
-            op.id: _work(part, op, totals, are_hidden) for op in part.instructions.values()
+            op.id: _work(part, op, totals, products.get((part.id, op.id)))
+            for op in part.instructions.values()
         }
         totals[part.id] = sum(works[part.id].values(), Work())
     executed, unknown = bodies(module), hidden_computations(module)
-    runs = _runs(module, executed, totals)
+    runs = _runs(module, totals)
     avoidable = {} if module.scheduled else avoidable_products(module)
     ops = [(part, op) for part in executed for op in part.instructions.values()]
     return Costs(
@@ -454,24 +392,22 @@ def _costs(module: HloModule) -> Costs:
             for part, op in ops
             if op.opcode == "while" and op.trip_count is None and works[part.id][op.id].flops
         ),
+        products=tuple(replace(one, runs=runs[part]) for (part, _), one in products.items()),
         module=module,
     )
 
 
 def _work(
-    part: HloComputation, op: HloInstruction, totals: dict[int, Work], are_hidden: bool
+    part: HloComputation, op: HloInstruction, totals: dict[int, Work], product: Product | None
 ) -> Work:
     """Compute the work of one run of an instruction, with that of what it calls."""
-    operands = part.operands(op)
-    flops = matmul_flops(op, operands)
-    if flops is not None:
-        if all(0 < factor.shape.bits <= _HALF for factor in operands[:2]):
-            return Work(flops, flops, flops)
-        return Work(flops, flops, 0, flops if are_hidden else 0)
+    if product is not None:
+        return Work(product.flops, product.flops, product.flops if product.half else 0)
     if op.opcode == "conditional":
         return max((totals[key] for key in op.called), key=lambda work: work.flops, default=Work())
     if op.opcode == "custom-call":
         return Work(declared_flops(op) or 0)
+    operands = part.operands(op)
     inside = (
         totals[key] * times
         for key, times in zip(op.called, applications(op, operands), strict=False)
@@ -479,24 +415,19 @@ def _work(
     return sum(inside, Work(own_flops(op, operands)))
 
 
-def _runs(
-    module: HloModule, executed: list[HloComputation], totals: dict[int, Work]
-) -> dict[int, int]:
-    """
-    Count the runs of each executed computation in one run of the module, as `_work` counts them.
-    """
-    runs = dict.fromkeys((part.id for part in executed), 0)
+def _runs(module: HloModule, totals: dict[int, Work]) -> dict[int, int]:
+    """Count the runs of each computation in one run of the module, as `_work` counts them."""
+    runs = dict.fromkeys(module.computations, 0)
     runs[module.entry_id] = 1
     for part in reversed(module.computations.values()):  # callers come before their callees
         for op in part.instructions.values():
-            if not op.called or not runs.get(part.id):
+            if not op.called or not runs[part.id]:
                 continue
             called = list(zip(op.called, applications(op, part.operands(op)), strict=False))
             if op.opcode == "conditional":
                 called = [(max(op.called, key=lambda key: totals[key].flops), 1)]
             for key, times in called:
-                if key in runs:
-                    runs[key] += runs[part.id] * times
+                runs[key] += runs[part.id] * times
     return runs
 
 

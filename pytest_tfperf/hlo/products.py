@@ -9,9 +9,10 @@ those of the fusions, and tell nothing of their units.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import gcd, prod
 
 from pytest_tfperf.hlo.module import (
     ConvolutionDimensions,
@@ -20,6 +21,8 @@ from pytest_tfperf.hlo.module import (
     HloInstruction,
     HloModule,
     Shape,
+    WindowDimension,
+    source_line,
 )
 from pytest_tfperf.hlo.walk import (
     ELEMENTWISE,
@@ -57,6 +60,7 @@ LOOK_UP, DIAGONAL, SLICED = "look-up", "diagonal", "sliced"
 _MOVES = frozenset({"reshape", "transpose", "broadcast", "convert", "copy"})
 _KEEPS = ELEMENTWISE | _MOVES
 _TAKES = frozenset({"slice", "dynamic-slice", "gather"})
+_LONGEST_WINDOW = 1 << 20  # positions; far more than a model's window has
 _DEEPEST = 30
 """Most instructions between a product and what tells its kind."""
 _MOST_USED = 0.5
@@ -241,6 +245,112 @@ def _by_library(
     return Matmul(rows=rows, columns=columns, depth=depth, windows=windows)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """A matrix multiplication or a convolution of a module, also in a fusion, a loop or a call."""
+
+    op: str
+    """Name of the framework's op, else of the instruction."""
+    matmul: Matmul
+    """Its sizes."""
+    dtype: str = ""
+    """Type of the first operand, as in HLO text."""
+    line: str = ""
+    """The user's source line, empty if the module does not name it."""
+    flops: int = 0
+    """FLOPs of one run; of a convolution only those with elements of its input."""
+    half: bool | None = False
+    """True if its operands have 16 bits or fewer; None if the module does not tell."""
+    tensor_cores: bool = False
+    """True if it can run on tensor cores; float32 as TF32, unless more precision is asked for."""
+    by_library: bool = False
+    """True for a call of a GPU's library."""
+    grouped: bool = False
+    """True for a grouped convolution."""
+    fusion: str = field(default="", compare=False)
+    """Name of the fusion that computes it, if one does."""
+    runs: float = field(default=1.0, compare=False)
+    """Number of its runs, in one of the module or in a step."""
+
+
+def products_of(module: HloModule) -> dict[tuple[int, int], Product]:
+    """Return the products of a module by the ids of computation and instruction, as if run once."""
+    parts, hidden = module.computations.values(), hides_types(module)
+    ops = [(part, op) for part in parts for op in part.instructions.values()]
+    fusions = {key: op.name for _, op in ops if op.opcode == "fusion" for key in op.called}
+    found = {}
+    for part, op in ops:
+        operands = part.operands(op)
+        matmul, shapes = matmul_of(op, operands), convolution_shapes(op, operands)
+        if matmul is None:
+            continue
+        flops = matmul.flops
+        if shapes and op.convolution:
+            flops = _convolution_flops(op, op.convolution, *shapes)
+        bits = [operand.shape.bits for operand in operands]
+        half = all(0 < one <= _HALF for one in bits[:2])
+        found[part.id, op.id] = Product(
+            op=op.op_name or op.name,
+            matmul=matmul,
+            dtype=operands[0].shape.dtype,
+            line=source_line(op) or "",
+            flops=flops,
+            half=half or (None if hidden else False),
+            tensor_cores=half or (max(bits) <= _SINGLE and _is_fast(op)),
+            by_library=op.opcode == "custom-call",
+            grouped=max(op.feature_groups, op.batch_groups) > 1,
+            fusion=fusions.get(part.id, ""),
+        )
+    return found
+
+
+def _convolution_flops(
+    op: HloInstruction, d: ConvolutionDimensions, data: Shape, kernel: Shape, output: Shape
+) -> int:
+    """
+    Count the multiply-adds with elements of the input, times two.
+
+    Positions in the padding and in the holes of a dilated input are not computed.
+    """
+    spatial = zip(op.window, d.input_spatial, d.kernel_spatial, d.output_spatial, strict=True)
+    taps = prod(
+        _taps(w, data.dimensions[i], kernel.dimensions[k], output.dimensions[o])
+        for w, i, k, o in spatial
+    )
+    features = (
+        data.dimensions[d.input_feature] // op.feature_groups * output.dimensions[d.output_feature]
+    )
+    return 2 * taps * features * (data.dimensions[d.input_batch] // op.batch_groups)
+
+
+@lru_cache(maxsize=4096)
+def _taps(window: WindowDimension, n_input: int, n_kernel: int, n_output: int) -> int:
+    """
+    Count the pairs of a kernel and an output position, along one dimension, that meet an element.
+
+    Output o and kernel k meet place o × stride + k × window dilation − padding. An element lies at
+    each multiple of the base dilation. For each position of the shorter of kernel and output, the
+    matching positions of the longer one are counted; they solve a congruence.
+    """
+    (n_few, few), (n_many, many) = sorted(
+        [(n_kernel, window.window_dilation), (n_output, window.stride)]
+    )
+    if n_few > _LONGEST_WINDOW:
+        raise ValueError(f"a window of {n_few} positions")
+    shared = gcd(many, window.base_dilation)
+    period = window.base_dilation // shared
+    inverse = pow(many // shared, -1, period)
+    total = 0
+    for position in range(n_few):
+        place = position * few - window.padding_low
+        low = max(0, -(place // many))
+        high = min(n_many - 1, ((n_input - 1) * window.base_dilation - place) // many)
+        if place % shared == 0 and low <= high:
+            first = -place // shared * inverse % period
+            total += (high - first) // period - (low - 1 - first) // period
+    return total
+
+
 @dataclass(frozen=True, slots=True)
 class ProductUnits:
     """The units that compute the products of an instruction."""
@@ -251,28 +361,24 @@ class ProductUnits:
     """True if all operands have 16 bits or fewer."""
 
 
-def product_units(modules: Mapping[str, HloModule]) -> dict[tuple[str, str], ProductUnits]:
+def product_units(programs: Mapping[str, Iterable[Product]]) -> dict[tuple[str, str], ProductUnits]:
     """
-    Return the units of instructions that call a computation with products, by program and kernel.
+    Return the units of fusions that compute products, by program and kernel.
 
     A program has its name with and without `(program id)`, and the empty one for kernels of unknown
     programs, as of XLA's autotuning. An entry stands for programs that agree.
-
-    Products in float32 run on tensor cores as TF32, unless the highest precision or an algorithm in
-    float32 is asked for.
     """
     found: dict[tuple[str, str], set[ProductUnits]] = {}
-    for program, module in modules.items():
-        for name, products in _products_by_caller(module):
-            types = [_types(computation, op) for computation, op in products]
+    for program, products in programs.items():
+        fusions: dict[str, list[Product]] = {}
+        for one in products:
+            fusions.setdefault(one.fusion, []).append(one)
+        for name, inside in fusions.items():
             units = ProductUnits(
-                tensor_cores=all(
-                    max(bits) <= _HALF or (max(bits) <= _SINGLE and _is_fast(op))
-                    for bits, (_, op) in zip(types, products, strict=True)
-                ),
-                half=all(max(bits) <= _HALF for bits in types),
+                tensor_cores=all(one.tensor_cores for one in inside),
+                half=all(one.half for one in inside),
             )
-            for title in (program, program.partition("(")[0], ""):
+            for title in (program, program.partition("(")[0], "") if name else ():
                 found.setdefault((title, kernel_of(name)), set()).add(units)
     return {key: units.pop() for key, units in found.items() if len(units) == 1}
 
@@ -284,28 +390,6 @@ def kernel_of(instruction: str) -> str:
     Underscores stand for characters that an identifier lacks (llvm_ir::SanitizeFunctionName).
     """
     return _OTHERS.sub("_", instruction)
-
-
-def _products_by_caller(
-    module: HloModule,
-) -> Iterator[tuple[str, list[tuple[HloComputation, HloInstruction]]]]:
-    for computation in module.computations.values():
-        for op in computation.instructions.values():
-            called = [module.computations[one] for one in op.called if one in module.computations]
-            products = [
-                (one, inner)
-                for one in called
-                for inner in one.instructions.values()
-                if inner.opcode in ("dot", "convolution", "scaled-dot")
-            ]
-            if op.opcode == "fusion" and products:
-                yield op.name, products
-
-
-def _types(computation: HloComputation, op: HloInstruction) -> list[int]:
-    """Return the bits of a product's operands."""
-    operands = (computation.instructions.get(one) for one in op.operands)
-    return [operand.shape.bits for operand in operands if operand is not None] or [64]
 
 
 def _is_fast(op: HloInstruction) -> bool:

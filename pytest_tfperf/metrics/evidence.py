@@ -48,7 +48,7 @@ from pytest_tfperf.facts.waits import (
     timed_waits,
 )
 from pytest_tfperf.graphs import OpNode, StepGraph
-from pytest_tfperf.hlo.cost import Costs, module_costs
+from pytest_tfperf.hlo.cost import Costs, Programs, module_costs
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.hlo.walk import with_calls_inlined, without_dead_code
 from pytest_tfperf.protobuf import Ints
@@ -304,6 +304,13 @@ class Evidence:
         if why := self.why_xla_unknown:
             return Unknown(why)
         return programs_before(self.xla, self.executables, self.code.programs)
+
+    @cached_property
+    def lowered_costs(self) -> Programs | Unknown:
+        """The costs of these modules, with their products."""
+        if isinstance(self.lowered, Unknown):
+            return self.lowered
+        return [(module_costs(module), runs) for module, runs in self.lowered]
 
     @cached_property
     def inlined(self) -> Modules | Unknown:

@@ -14,13 +14,13 @@ import numpy as np
 from pytest_tfperf.facts.executions import XlaUse
 from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.facts.unoptimised import on_its_platform
-from pytest_tfperf.hlo.cost import Costs, module_costs
+from pytest_tfperf.hlo.cost import Costs, Programs, module_costs
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics.evidence import Evidence, Findings
-from pytest_tfperf.metrics.op_work import TABLE, OpWork, Programs, ops_of, table_of, with_ops
+from pytest_tfperf.metrics.op_work import TABLE, OpWork, ops_of, table_of, with_ops
 from pytest_tfperf.metrics.timing import timed_step
 from pytest_tfperf.op_types import multiplies_matrices
-from pytest_tfperf.recording import Modules
+from pytest_tfperf.quantities import SHARE, format_quantity
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.devices import DeviceSpec
 from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
@@ -32,6 +32,10 @@ ON_CPU = "by_xla_on_cpu"
 """Detail of half_precision; true where XLA's CPU compiler computes the products."""
 _OUTSIDE = (
     "the steps also ran ops outside XLA, and the trace says nothing of their shapes and types"
+)
+_WIDENED = (
+    "the CPU's compiler widens 16-bit matrix multiplications to float32, and the compiled module "
+    "does not show the types that {} of the matmul FLOPs were written with"
 )
 
 
@@ -121,7 +125,7 @@ def _over_kinds(flops: Value, evidence: Evidence) -> Value:
         return Value.unknown("flops", kinds.why)
     each: list[float] = []
     for modules, n_steps in kinds:
-        found = _flops(_with_costs(modules))
+        found = _flops([(module_costs(module), runs) for module, runs in modules])
         if found.number is None:
             return found
         each += [found.number] * n_steps
@@ -161,9 +165,7 @@ def _unseen(evidence: Evidence) -> dict[str, HloModule]:
 def _before_optimisation(evidence: Evidence) -> Programs | Unknown:
     if evidence.runs_executor:
         return Unknown(_OUTSIDE)
-    if isinstance(evidence.lowered, Unknown):
-        return evidence.lowered
-    return _with_costs(evidence.lowered)
+    return evidence.lowered_costs
 
 
 def _executables(evidence: Evidence) -> Programs | Unknown:
@@ -179,7 +181,7 @@ def _programs(evidence: Evidence) -> Programs | Unknown:
 
     Nothing is lowered of a bare trace.
     """
-    lowered = evidence.code.lowered
+    lowered = evidence.lowered_costs
     if evidence.recording.bare and (isinstance(lowered, Unknown) or not lowered):
         return _executables(evidence)
     return lowered_programs(lowered, evidence.eager_ops[1])
@@ -206,7 +208,7 @@ def work_values(programs: Programs | Unknown) -> dict[str, Value]:
     return {"flops": _flops(programs), "half_precision": _half_precision(programs)}
 
 
-def lowered_programs(lowered: Modules | Unknown, eager: Iterable[str] = ()) -> Programs | Unknown:
+def lowered_programs(lowered: Programs | Unknown, eager: Iterable[str] = ()) -> Programs | Unknown:
     """
     Return the modules of a step whose functions were lowered, or the reason why they are unknown.
     """
@@ -218,11 +220,7 @@ def lowered_programs(lowered: Modules | Unknown, eager: Iterable[str] = ()) -> P
             f"the step runs {', '.join(outside)} eagerly, whose shapes and types the trace does "
             "not tell; put them into a tf.function"
         )
-    return _with_costs(lowered)
-
-
-def _with_costs(modules: Modules) -> Programs:
-    return [(module_costs(module), runs) for module, runs in modules]
+    return lowered
 
 
 def traced_programs(
@@ -285,14 +283,15 @@ def _half_precision(programs: Programs) -> Value:
             "half_precision",
             f"the program does not say what its custom calls multiply: {and_more(opaque, 3)}",
         )
-    unsure = next((costs.why for costs, _ in programs if costs.half_flops is None), None)
+    unsure = sum(costs.unsure_flops * runs for costs, runs in programs)
     if unsure:
-        return Value.unknown("half_precision", unsure)
+        share = format_quantity(unsure / matmul, SHARE)
+        return Value.unknown("half_precision", _WIDENED.format(share))
     if not matmul:
         return Value.unknown(
             "half_precision", "the step has no matrix multiplication and no convolution"
         )
-    half = sum((costs.half_flops or 0) * runs for costs, runs in programs)
+    half = sum(costs.half_flops * runs for costs, runs in programs)
     if any(costs.once for costs, _ in programs) and 0 < half < matmul:
         return Value.unknown(
             "half_precision",

@@ -160,7 +160,8 @@ def analyse(evidence: Evidence) -> Findings:
         return evidence.untraced("tensor_core_time")
     parts = kernels_of_gpus(evidence.trace, evidence.steps)
     if any(is_generated(kernel.name) for kernel in parts):
-        units = product_units(evidence.executables)
+        costs = evidence.costs
+        units = product_units({name: found.products for name, found in costs.items()})
         known = [units.get((one.program, one.name), units.get(("", one.name))) for one in parts]
         parts = [with_units(one, found) for one, found in zip(parts, known, strict=True)]
     kernels = together(parts)

@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.advice.by_framework import ANY, IN_16_BITS, LOOK_UP_ROWS, text_for
-from pytest_tfperf.hlo.cost import Costs, OpCost, Work
+from pytest_tfperf.hlo.cost import Costs, OpCost, Programs, Work
 from pytest_tfperf.hlo.products import DIAGONAL, LOOK_UP, SLICED, cast_before
 from pytest_tfperf.metrics.graph_ops import line_of_fit
 from pytest_tfperf.quantities import COUNT, FLOP, SHARE, format_quantity
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Table, Value
 
-Programs = Sequence[tuple[Costs, float]]
-"""The costs of each module of a step, and how often it runs in one, on all devices together."""
 Places = Callable[[Iterable[str]], Mapping[str, tuple[str, str]]]
 """Finds the user's line (`model.py:12`) and function (`model.py:block`) of ops by name."""
 TABLE = "op_work"

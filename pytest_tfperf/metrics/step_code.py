@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.graphs import StepGraph
+from pytest_tfperf.hlo.cost import Programs, products_in
+from pytest_tfperf.hlo.products import Product
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.tpu import op_guide
 from pytest_tfperf.tpu.gpu_alignment import gpu_alignment
@@ -29,21 +31,11 @@ def analyse_padding(evidence: Evidence) -> Findings:
         return _left_out(MEMORY, MATRIX_UNIT)
     trace, eager, lowered = evidence.trace, evidence.recording.eager, evidence.inlined
     asked, lines = generation(evidence.asked.tpu or DEFAULT), _lines(evidence)
-    if trace is None:
-        values, tables = padding_values(eager, asked, lowered, lines)
-        return Findings(values=values, tables=tables)
-    found, use = evidence.executables, evidence.xla
-    runs = use.in_metadata(found)
-    values, tables = padding_values(
-        eager,
-        asked,
-        lowered,
-        lines,
-        [(found[name], runs[name]) for name in runs],
-        trace_generation(trace),
-        len(use.modules) - len(found),
-    )
-    if not tpus(trace):
+    products, ran = _lowered_products(evidence), _executables(evidence)
+    n_missing = len(evidence.xla.modules) - len(ran) if trace else 0
+    tpu = trace_generation(trace) if trace else None
+    values, tables = padding_values(eager, asked, lowered, lines, products, ran, tpu, n_missing)
+    if trace is None or not tpus(trace):
         values = evidence.on_its_platform(values)
     return Findings(values=values, tables=tables)
 
@@ -52,9 +44,8 @@ def analyse_alignment(evidence: Evidence) -> Findings:
     """Find the matrix products whose sizes do not suit the tensor cores of the traced GPUs."""
     if evidence.trace is None or not gpus(evidence.trace):
         return Findings()
-    lowered = () if isinstance(evidence.inlined, Unknown) else evidence.inlined
-    modules = [module for module, _ in lowered] or evidence.executables.values()
-    table, advice = gpu_alignment(evidence.trace, modules)
+    products = _lowered_products(evidence) or products_in(_executables(evidence))
+    table, advice = gpu_alignment(evidence.trace, products)
     return Findings(tables={"alignment": table} if table else {}, advice=tuple(advice))
 
 
@@ -81,6 +72,20 @@ def analyse_op_guide(evidence: Evidence) -> Findings:
         tables=op_guide.table(shown),
         notes=() if unseen else op_guide.notes(shown, asked.ignore_findings),
     )
+
+
+def _lowered_products(evidence: Evidence) -> list[Product]:
+    """Return the products of the step before optimisation, none if it is not known."""
+    costs = evidence.lowered_costs
+    return [] if isinstance(costs, Unknown) else products_in(costs)
+
+
+def _executables(evidence: Evidence) -> Programs:
+    """Return the costs of the executables that ran, with their runs in a step."""
+    if evidence.trace is None:
+        return ()
+    costs = evidence.costs
+    return [(costs[name], runs) for name, runs in evidence.xla.in_metadata(costs).items()]
 
 
 def _lines(evidence: Evidence) -> dict[str, str]:

@@ -10,10 +10,8 @@ split the product.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from pytest_tfperf.hlo.module import HloModule, source_line
-from pytest_tfperf.hlo.products import Matmul, matmul_of
+from pytest_tfperf.hlo.products import Matmul, Product
 from pytest_tfperf.quantities import COUNT, FLOP, RATIO, format_quantity
 from pytest_tfperf.text import plural
 from pytest_tfperf.tpu.tiles import good_size
@@ -36,39 +34,19 @@ _FIRST_WITH_CORES, _FIRST_WITH_TF32, _HALF = 7, 8, 16
 _LITTLE = 16  # a size may change by a sixteenth for the best alignment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gemm:
-    """A matrix multiplication or a convolution of an executable, with the op that made it."""
-
-    op: str
-    """Name of the framework's op, else of the instruction."""
-    dtype: str
-    """Type of the first operand, as in HLO text."""
-    matmul: Matmul
-    """Sizes of the product."""
-    line: str | None = None
-    """The user's source line."""
-
-
-def gemms_of(modules: Iterable[HloModule]) -> list[Gemm]:
+def on_tensor_cores(products: Iterable[Product]) -> list[Product]:
     """
-    List the matrix multiplications and convolutions of modules, also those in fusions and loops.
-
-    Grouped convolutions, products with a vector, and types that no tensor core multiplies are left
-    out.
+    Return the products without grouped convolutions, products with a vector, and types that no
+    tensor core multiplies.
     """
-    found = []
-    for part in (part for module in modules for part in module.computations.values()):
-        for op in part.instructions.values():
-            if max(op.feature_groups, op.batch_groups) > 1:
-                continue
-            operands = part.operands(op)
-            matmul = matmul_of(op, operands)
-            dtype = operands[0].shape.dtype if operands else ""
-            if matmul and min(matmul.rows, matmul.columns) > 1 and matmul.flops and bits(dtype):
-                name = op.op_name or op.name
-                found.append(Gemm(op=name, dtype=dtype, matmul=matmul, line=source_line(op)))
-    return found
+    return [
+        one
+        for one in products
+        if not one.grouped
+        and min(one.matmul.rows, one.matmul.columns) > 1
+        and one.matmul.flops
+        and bits(one.dtype)
+    ]
 
 
 def bits(dtype: str) -> int:
@@ -120,21 +98,21 @@ def wave_overhead(tiles: int, sms: int) -> float:
     return _ceil(tiles, sms) * sms / tiles - 1
 
 
-def misaligned(gemm: Gemm) -> tuple[tuple[str, int, int], ...]:
+def misaligned(product: Product) -> tuple[tuple[str, int, int], ...]:
     """Return the sizes that are not multiples of 16 bytes: name, size and the nearest good size."""
-    step = always_good(gemm.dtype)
+    step = always_good(product.dtype)
     return tuple(
-        (name, size, aligned_size(size, gemm.dtype))
-        for name, size in gemm.matmul.aligned_sizes
+        (name, size, aligned_size(size, product.dtype))
+        for name, size in product.matmul.aligned_sizes
         if size % step
     )
 
 
 def gpu_alignment(
-    trace: Trace, modules: Iterable[HloModule]
+    trace: Trace, products: Iterable[Product]
 ) -> tuple[Table | None, tuple[Advice, ...]]:
     """
-    Make the table and the advice for the modules that the GPUs of a trace ran.
+    Make the table and the advice for the products that the GPUs of a trace ran.
 
     Both are empty without an NVIDIA GPU that has tensor cores. GPUs before compute capability 8.0
     have none for float32 and float64.
@@ -151,65 +129,66 @@ def gpu_alignment(
     if nvidia is None or _number(nvidia, "compute_cap_major") < _FIRST_WITH_CORES:
         return None, ()
     narrow_only = _number(nvidia, "compute_cap_major") < _FIRST_WITH_TF32
-    gemms = [gemm for gemm in gemms_of(modules) if not narrow_only or bits(gemm.dtype) <= _HALF]
-    return alignment_table(gemms, _number(nvidia, "core_count") or None), alignment_advice(gemms)
+    found = on_tensor_cores(products)
+    found = [one for one in found if not narrow_only or bits(one.dtype) <= _HALF]
+    return alignment_table(found, _number(nvidia, "core_count") or None), alignment_advice(found)
 
 
-def alignment_table(gemms: Sequence[Gemm], sms: int | None = None) -> Table | None:
+def alignment_table(products: Iterable[Product], sms: int | None = None) -> Table | None:
     """
     Make a table of the distinct products, those with most FLOPs first; None if there are none.
 
     The overhead is that of the best and of the worst tile. Waves are shown if there is a whole one.
 
     Args:
-        gemms: The products.
+        products: The products, with their runs in a step.
         sms: Multiprocessors of the GPU; if they are unknown, waves are those of A100 and H100.
     """
-    times: dict[Gemm, int] = {}
-    for gemm in gemms:
-        times[gemm] = times.get(gemm, 0) + 1
+    times: dict[Product, float] = {}
+    for one in products:
+        times[one] = times.get(one, 0) + one.runs
     if not times:
         return None
     gpus = {"": sms} if sms else SMS
     return Table.of_each(
         "GPU alignment (by NVIDIA's rules)",
-        sorted(times, key=lambda gemm: (-gemm.matmul.flops * times[gemm], gemm.op)),
+        sorted(times, key=lambda one: (-one.matmul.flops * times[one], one.op)),
         [
-            (Column("op", "op"), lambda gemm: gemm.op),
-            (Column("size", "rows × columns × depth"), lambda gemm: _sizes(gemm.matmul)),
-            (Column("type", "type"), lambda gemm: gemm.dtype),
+            (Column("op", "op"), lambda one: one.op),
+            (Column("size", "rows × columns × depth"), lambda one: _sizes(one.matmul)),
+            (Column("type", "type"), lambda one: one.dtype),
             (
                 Column("not_aligned", "not aligned"),
-                lambda gemm: ", ".join(f"{name} {size}" for name, size, _ in misaligned(gemm)),
+                lambda one: ", ".join(f"{name} {size}" for name, size, _ in misaligned(one)),
             ),
             (
                 Column("good_size", "good size"),
-                lambda gemm: ", ".join(f"{size} → {good}" for _, size, good in misaligned(gemm)),
+                lambda one: ", ".join(f"{size} → {good}" for _, size, good in misaligned(one)),
             ),
             (
                 Column("alignment_overhead", "alignment_overhead", RATIO),
-                lambda gemm: min(_overheads(gemm.matmul)),
+                lambda one: min(_overheads(one.matmul)),
             ),
-            (Column("at_most", "at most", RATIO), lambda gemm: max(_overheads(gemm.matmul))),
-            (Column("wave_overhead", "wave overhead"), lambda gemm: _waves(gemm.matmul, gpus)),
-            (Column("flops", "FLOPs", FLOP), lambda gemm: gemm.matmul.flops),
+            (Column("at_most", "at most", RATIO), lambda one: max(_overheads(one.matmul))),
+            (Column("wave_overhead", "wave overhead"), lambda one: _waves(one.matmul, gpus)),
+            (Column("flops", "FLOPs", FLOP), lambda one: one.matmul.flops),
             (Column("times", "times", COUNT), times.get),
-            (Column("line", "line"), lambda gemm: gemm.line),
+            (Column("line", "line"), lambda one: one.line or None),
         ],
     )
 
 
-def alignment_advice(gemms: Sequence[Gemm]) -> tuple[Advice, ...]:
+def alignment_advice(products: Sequence[Product]) -> tuple[Advice, ...]:
     """Advise a better size for the misaligned product with most FLOPs."""
     worst = max(
-        (gemm for gemm in gemms if misaligned(gemm)),
-        key=lambda gemm: gemm.matmul.flops,
+        filter(misaligned, products),
+        key=lambda one: one.matmul.flops,
         default=None,
     )
     if worst is None:
         return ()
     changes = ", ".join(f"{name} {size} → {good}" for name, size, good in misaligned(worst))
-    n_others = len({gemm for gemm in gemms if misaligned(gemm)}) - 1
+    n_others = len(set(filter(misaligned, products))) - 1
     more = f"; {plural(n_others, 'more such product')}" if n_others else ""
     because = (
         f"{worst.op} multiplies {_sizes(worst.matmul)} in {worst.dtype}, for which tensor cores"

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import Any
 
 from pytest_tfperf.errors import LayoutError, TfperfError
+from pytest_tfperf.hlo.cost import Programs, products_in
 from pytest_tfperf.hlo.layout import (
     layout_text,
     leaves,
@@ -33,8 +34,8 @@ from pytest_tfperf.hlo.layout import (
     shape_text,
 )
 from pytest_tfperf.hlo.module import HloInstruction, HloModule, Shape, source_line
-from pytest_tfperf.hlo.products import Matmul, matmul_of
-from pytest_tfperf.hlo.walk import BODIES, bodies
+from pytest_tfperf.hlo.products import Product
+from pytest_tfperf.hlo.walk import bodies
 from pytest_tfperf.op_types import multiplies_matrices
 from pytest_tfperf.quantities import BYTES, format_quantity
 from pytest_tfperf.text import plural
@@ -55,7 +56,7 @@ from pytest_tfperf.values import NOTES, Column, Source, Table, Unknown, Value
 MEMORY, MATRIX_UNIT = "padding_overhead", "mxu_padding_overhead"
 Modules = Sequence[tuple[HloModule, float]]
 """The modules of a step, each with its runs in one step."""
-_WORST = 5
+_WORST, _NAMED = 5, 3
 _NO_HLO = "the trace does not hold the HLO of what ran on the TPU"
 _NOT_LOWERED = (
     "nothing in the trace was compiled for a TPU, and padding is predicted only if pytest runs the"
@@ -118,7 +119,8 @@ def padding_values(
     asked: Generation,
     lowered: Modules | Unknown,
     lines: Mapping[str, str],
-    executables: Modules = (),
+    products: Iterable[Product] = (),
+    executables: Programs = (),
     tpu: Generation | None = None,
     n_missing: int = 0,
 ) -> Found:
@@ -130,19 +132,21 @@ def padding_values(
         asked: The generation to predict for.
         lowered: The modules of the step before optimisation, with functions inlined.
         lines: The user's line of each op, which HLO that TensorFlow lowers does not name.
-        executables: The executables that the step ran.
+        products: The products of these modules, with their runs in a step.
+        executables: The costs of the executables that the step ran.
         tpu: The generation of the TPU that ran them; None if it did not run on one.
         n_missing: Number of further executables whose HLO is missing.
     """
     if tpu is not None and not executables:
         return _unknown(_NO_HLO)
-    if tpu is not None or any(has_tiles(module) for module, _ in executables):
+    modules = [costs.module for costs, _ in executables if costs.module]
+    if tpu is not None or any(map(has_tiles, modules)):
         if n_missing:
             return _unknown(_MISSING.format(len(executables), len(executables) + n_missing))
         tpu = tpu or asked
-        found = measured_padding([module for module, _ in executables], tpu)
-        return values_of(found, executables, tpu, Source.HLO)
-    return _predicted(eager, asked, lowered, lines)
+        found = measured_padding(modules, tpu)
+        return values_of(found, products_in(executables), tpu, Source.HLO)
+    return _predicted(eager, asked, lowered, lines, products)
 
 
 def _predicted(
@@ -150,6 +154,7 @@ def _predicted(
     asked: Generation,
     lowered: Modules | Unknown,
     lines: Mapping[str, str],
+    products: Iterable[Product],
 ) -> Found:
     """Predict the padding of a step on a TPU from its HLO before optimisation."""
     outside = sorted({op for op, *_ in eager if multiplies_matrices(op)})
@@ -159,7 +164,7 @@ def _predicted(
         return _unknown(lowered.why or _NOT_LOWERED)
     try:
         found = predict([module for module, _ in lowered], asked, lines)
-        return values_of(found, lowered, asked, Source.PREDICTED)
+        return values_of(found, products, asked, Source.PREDICTED)
     except TfperfError as error:
         return _unknown(str(error))
 
@@ -185,52 +190,55 @@ def padding_table(padding: Padding, limit: int = _WORST) -> Table:
 
 
 def values_of(
-    padding: Padding | Unknown, modules: Modules, tpu: Generation, source: Source
+    padding: Padding | Unknown, products: Iterable[Product], tpu: Generation, source: Source
 ) -> Found:
     """
     Return the metrics and the table of a step's padding.
 
     Args:
         padding: The padding, or the reason why it is unknown.
-        modules: The step's modules, for the matrix unit.
+        products: The step's products, for the matrix unit.
         tpu: The generation.
         source: Source of the values.
     """
-    products = _matrix_unit(modules, tpu, source)
+    unit = _matrix_unit(products, tpu, source)
     if isinstance(padding, Unknown) or padding.overhead is None:
         why = padding.why if isinstance(padding, Unknown) else _NOTHING
-        return {MEMORY: Value.unknown(MEMORY, why), MATRIX_UNIT: products}, {}
+        return {MEMORY: Value.unknown(MEMORY, why), MATRIX_UNIT: unit}, {}
     detail = (
         _bounds(padding.low, padding.high, _UNCERTAIN)
         | {"padding": padding.source, "tpu": tpu.name}
         | _explained(padding)
     )
     value = Value.of(MEMORY, padding.overhead, source, **detail)
-    return {MEMORY: value, MATRIX_UNIT: products}, {
-        "padding": padding_table(padding)
-    } if padding.worst(1) else {}
+    tables = {"padding": padding_table(padding)} if padding.worst(1) else {}
+    return {MEMORY: value, MATRIX_UNIT: unit}, tables
 
 
-def _matrix_unit(modules: Modules, tpu: Generation, source: Source) -> Value:
-    work, width = matrix_work(modules), tpu.matrix_width
-    overhead = work.overhead(tpu)
-    if overhead is None:
-        return Value.unknown(
-            MATRIX_UNIT,
-            _GROUPED.format(", ".join(work.skipped[:3])) if work.skipped else _NO_PRODUCT,
-        )
-    low, high = overhead
+def _matrix_unit(products: Iterable[Product], tpu: Generation, source: Source) -> Value:
+    own, width = [one for one in products if not one.by_library], tpu.matrix_width
+    grouped = list(dict.fromkeys(one.op for one in own if one.grouped))
+    own = [one for one in own if not one.grouped]
+    total, padded = sum(map(macs, own)), [padded_macs(one, width) for one in own]
+    if not total:
+        why = _GROUPED.format(", ".join(grouped[:3])) if grouped else _NO_PRODUCT
+        return Value.unknown(MATRIX_UNIT, why)
+    low, high = (sum(bounds) / total - 1 for bounds in zip(*padded, strict=True))
     detail: dict[str, Any] = {
         **_bounds(low, high, _TOGETHER),
         "padding": "estimated" if source is Source.HLO else "predicted",
         "tpu": tpu.name,
     }
-    if work.skipped:
-        skipped = plural(len(work.skipped), "grouped convolution")
+    if grouped:
+        skipped = plural(len(grouped), "grouped convolution")
         detail["without"] = f"{skipped}, which the model does not cover"
-    if worst := work.worst(tpu):
+    waste = [(least - macs(one), one) for one, (least, _) in zip(own, padded, strict=True)]
+    waste.sort(key=lambda row: -row[0])
+    if worst := list(dict.fromkeys(one for much, one in waste if much))[:_NAMED]:
         detail["where"] = ", ".join(
-            f"{one.name} ({one.text})" + (f" at {one.line}" if one.line else "") for one in worst
+            f"{one.op} ({'×'.join(str(prod(size)) for size in sizes_of(one))})"
+            + (f" at {one.line}" if one.line else "")
+            for one in worst
         )
         if sizes := better_sizes(worst, width):
             detail["try"] = f"sizes that fill the {width} × {width} unit: {', '.join(sizes)}"
@@ -383,64 +391,54 @@ def _sized(leaf: Shape, tpu: Generation) -> Buffer:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+def sizes_of(product: Product) -> tuple[tuple[int, int], ...]:
     """
-    A matrix multiplication, M × K by K × N.
+    Return M, N and K, M × K by K × N, each as (size, repeats).
 
-    Each size is (size, repeats): the positions of a window repeat the features. They may fill the
-    matrix unit together, or each position alone.
+    The positions of a window repeat the features. They may fill the matrix unit together, or each
+    position alone. Where the input is dilated, as in gradients of strided convolutions, only its
+    own positions count. In the gradient of a kernel the examples are summed and the window is the
+    result.
     """
+    matmul, windows = product.matmul, product.matmul.windows
+    m, n, k = (matmul.rows, 1), (matmul.columns, 1), (matmul.depth, 1)
+    if windows and windows.is_kernel_gradient:
+        m = (windows.examples, windows.own_positions)
+    elif windows:
+        m = (windows.examples * windows.own_positions, 1)
+        k = (windows.channels_in, windows.taps)
+    return m, n, k
 
-    name: str
-    """Name of the instruction."""
-    m: tuple[int, int]
-    """Rows of the result, as (size, repeats)."""
-    n: tuple[int, int]
-    """Columns of the result, as (size, repeats)."""
-    k: tuple[int, int]
-    """Contracted size, as (size, repeats)."""
-    count: float = 1
-    """Number of multiplications."""
-    line: str = ""
-    """The user's source line, empty if the module does not name it."""
 
-    @property
-    def text(self) -> str:
-        """M, N and K: `100×1000×2048`."""
-        return "×".join(str(prod(size)) for size in (self.m, self.n, self.k))
+def macs(product: Product) -> float:
+    """Return the number of multiply-adds of a product in a step."""
+    return product.runs * product.matmul.batch * prod(map(prod, sizes_of(product)))
 
-    @property
-    def macs(self) -> float:
-        """Number of multiply-adds."""
-        return self.count * prod(self.m) * prod(self.n) * prod(self.k)
 
-    def padded(self, width: int) -> tuple[float, float]:
-        """Compute lower and upper bound of the multiply-adds with padding on a matrix unit."""
-        together = [size * repeats for size, repeats in (self.m, self.n, self.k)]
-        least = _least(
-            [[rounded_up(size, step) for size in together] for step in (SUBLANES, width)]
-        )
-        alone = [
-            [rounded_up(size, step) * repeats for size, repeats in (self.m, self.n, self.k)]
-            for step in (SUBLANES, width)
-        ]
-        return self.count * least, self.count * max(least, _least(alone))
+def padded_macs(product: Product, width: int) -> tuple[float, float]:
+    """Compute lower and upper bound of the multiply-adds with padding on a matrix unit."""
+    sizes, count = sizes_of(product), product.runs * product.matmul.batch
+    steps = (SUBLANES, width)
+    least = _least([[rounded_up(prod(one), step) for one in sizes] for step in steps])
+    alone = [[rounded_up(size, step) * repeats for size, repeats in sizes] for step in steps]
+    return count * least, count * max(least, _least(alone))
 
-    def steps(self, width: int) -> dict[int, int]:
-        """
-        Return the sizes that leave padding, each with the number that it should be a multiple of.
 
-        Args:
-            width: Rows and columns of the matrix unit.
-        """
-        m, n, k = (size * repeats for size, repeats in (self.m, self.n, self.k))
-        m_streams = rounded_up(m, SUBLANES) * rounded_up(n, width) <= rounded_up(
-            n, SUBLANES
-        ) * rounded_up(m, width)
-        streamed, filling = (m, n) if m_streams else (n, m)
-        steps = {streamed: SUBLANES} | {filling: width, k: width}
-        return {size: step for size, step in steps.items() if size % step}
+def filling_steps(product: Product, width: int) -> dict[int, int]:
+    """
+    Return the sizes that leave padding, each with the number that it should be a multiple of.
+
+    Args:
+        product: The product.
+        width: Rows and columns of the matrix unit.
+    """
+    m, n, k = map(prod, sizes_of(product))
+    m_streams = rounded_up(m, SUBLANES) * rounded_up(n, width) <= rounded_up(
+        n, SUBLANES
+    ) * rounded_up(m, width)
+    streamed, filling = (m, n) if m_streams else (n, m)
+    steps = {streamed: SUBLANES} | {filling: width, k: width}
+    return {size: step for size, step in steps.items() if size % step}
 
 
 def better_sizes(products: Iterable[Product], width: int) -> list[str]:
@@ -455,7 +453,7 @@ def better_sizes(products: Iterable[Product], width: int) -> list[str]:
     """
     steps: dict[int, int] = {}
     for one in products:
-        for size, step in one.steps(width).items():
+        for size, step in filling_steps(one, width).items():
             steps[size] = max(step, steps.get(size, 0))
     near = {
         size: [str(one) for one in (size // step * step, rounded_up(size, step)) if one]
@@ -463,65 +461,6 @@ def better_sizes(products: Iterable[Product], width: int) -> list[str]:
         if 2 * size >= step
     }
     return [f"{size} → {' or '.join(sizes)}" for size, sizes in near.items()]
-
-
-@dataclass(frozen=True, slots=True)
-class MatrixWork:
-    """The products of a step."""
-
-    products: tuple[Product, ...]
-    """The products of the step."""
-    skipped: tuple[str, ...] = ()
-    """Names of grouped convolutions, which the model does not cover."""
-
-    def overhead(self, generation: Generation) -> tuple[float, float] | None:
-        """Compute lower and upper bound of padded ÷ logical FLOPs − 1; None without products."""
-        macs = sum(one.macs for one in self.products)
-        padded = [one.padded(generation.matrix_width) for one in self.products]
-        return (
-            (sum(low for low, _ in padded) / macs - 1, sum(high for _, high in padded) / macs - 1)
-            if macs
-            else None
-        )
-
-    def worst(self, generation: Generation, number: int = 3) -> list[Product]:
-        """Return the products that waste most."""
-        waste = {one: one.padded(generation.matrix_width)[0] - one.macs for one in self.products}
-        return sorted(
-            (one for one, padding in waste.items() if padding), key=lambda one: -waste[one]
-        )[:number]
-
-
-def matrix_work(modules: Iterable[tuple[HloModule, float]]) -> MatrixWork:
-    """Collect the products of modules with their runs in a step; loop bodies count once."""
-    products: list[Product] = []
-    skipped: list[str] = []
-    for module, runs in modules:
-        for part in bodies(module, BODIES | {"fusion"}):
-            for op in part.instructions.values():
-                if op.opcode == "convolution" and max(op.feature_groups, op.batch_groups) > 1:
-                    skipped.append(op.op_name or op.name)
-                elif op.opcode in ("dot", "convolution"):
-                    matmul = matmul_of(op, part.operands(op))
-                    products += [_product(op, matmul, runs)] if matmul else []
-    return MatrixWork(tuple(products), tuple(dict.fromkeys(skipped)))
-
-
-def _product(op: HloInstruction, matmul: Matmul, runs: float) -> Product:
-    """
-    Split a convolution's sizes into features and their repeats.
-
-    Where the input is dilated, as in gradients of strided convolutions, only its own positions
-    count. In the gradient of a kernel the examples are summed and the window is the result.
-    """
-    m, n, k = (matmul.rows, 1), (matmul.columns, 1), (matmul.depth, 1)
-    if (windows := matmul.windows) and windows.is_kernel_gradient:
-        m = (windows.examples, windows.own_positions)
-    elif windows:
-        m = (windows.examples * windows.own_positions, 1)
-        k = (windows.channels_in, windows.taps)
-    count, line = matmul.batch * runs, source_line(op) or ""
-    return Product(op.op_name or op.name, m, n, k, count, line)
 
 
 def _least(sizes: Sequence[Sequence[int]]) -> int:

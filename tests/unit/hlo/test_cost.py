@@ -3,7 +3,7 @@ from helpers.refusals import refusal
 from helpers.traces import real
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.hlo.cost import module_costs
+from pytest_tfperf.hlo.cost import module_costs, products_in
 from pytest_tfperf.trace.hlo_modules import modules_of
 
 A, W, Y = "f32[8,4]", "f32[4,16]", "f32[8,16]"
@@ -24,10 +24,7 @@ def work(**computations):
 
 def shares(costs):
     """Return matmul FLOPs and those with 16 bits, in multiples of the test's product."""
-    return (
-        costs.matmul_flops / FLOPS,
-        costs.half_flops if costs.half_flops is None else costs.half_flops / FLOPS,
-    )
+    return costs.matmul_flops / FLOPS, costs.half_flops / FLOPS
 
 
 # totals
@@ -154,15 +151,30 @@ def test_the_instructions_of_a_loop_have_the_costs_of_one_iteration():
     assert (costs["d"], costs["loop"]) == (FLOPS, 7 * FLOPS)
 
 
+def test_products_are_listed_with_their_runs_and_their_fusion():
+    costs = work(**loop('{"known_trip_count":{"n":"7"}}'))
+    assert [(one.op, one.runs, one.flops) for one in costs.products] == [("d", 7, FLOPS)]
+    assert [one.runs for one in products_in([(costs, 0.5)])] == [3.5]
+    fusion = op("f", "fusion", Y, "p0", "p1", called=("body",))
+    (product,) = work(body=BODY, main=[*parameters(A, W), fusion]).products
+    assert (product.fusion, product.runs, product.dtype) == ("f", 1, "f32")
+
+
+def test_products_of_a_branch_that_is_left_out_do_not_run():
+    small, large = (
+        [*parameters(shape, W), op("d", "dot", f"f32[{rows},16]", "p0", "p1", dot=dot([1], [0]))]
+        for shape, rows in (("f32[2,4]", 2), (A, 8))
+    )
+    choice = op("y", "conditional", Y, "p2", "p0", "p1", called=("small", "large"))
+    costs = work(small=small, large=large, main=[*parameters(A, W, "pred[]"), choice])
+    assert [(one.matmul.rows, one.runs) for one in costs.products] == [(2, 0), (8, 1)]
+    assert [one.matmul.rows for one in products_in([(costs, 1.0)])] == [8]
+
+
 def test_a_module_without_work_has_none():
     costs = work(main=parameters(A))
-    assert (costs.flops, costs.matmul_flops, costs.half_flops, costs.why, costs.ops) == (
-        0,
-        0,
-        0,
-        "",
-        (),
-    )
+    assert (costs.flops, costs.matmul_flops, costs.half_flops) == (0, 0, 0)
+    assert (costs.ops, costs.products) == ((), ())
 
 
 # operand types as written
@@ -189,8 +201,9 @@ def test_half_precision_needs_two_narrow_operands_and_ignores_the_result():
             ]
             costs = work(scheduled=scheduled, main=[*ops, op("sum", "convert", Y, "d")])
             if scheduled and {lhs, rhs} == {"bf16", "f32"}:  # may have been widened
-                assert costs.half_flops is None, (lhs, rhs)
+                assert costs.unsure_flops == FLOPS, (lhs, rhs)
             else:
+                assert costs.unsure_flops == 0, (lhs, rhs, scheduled)
                 assert shares(costs) == (1, share), (lhs, rhs, scheduled)
 
 
@@ -254,15 +267,7 @@ def test_wide_products_in_a_cpus_program_with_16_bits_make_the_share_unknown():
     narrow = [*parameters(half(A), half(W), "f32[16,4]"), matmul("d", "p0", "p1", result=half(Y))]
     wide = [op("c", "convert", Y, "d"), op("e", "dot", A, "c", "p2", dot=dot([1], [0]))]
     costs = work(scheduled=True, main=[*narrow, *wide])
-    assert (costs.half_flops, costs.work.half_flops, costs.work.unsure_flops) == (
-        None,
-        FLOPS,
-        2 * 8 * 16 * 4,
-    )
-    assert costs.why == (
-        "the CPU's compiler widens 16-bit matrix multiplications to float32, and the compiled "
-        "module does not show the types that 50 % of the matmul FLOPs were written with"
-    )
+    assert (costs.half_flops, costs.unsure_flops) == (FLOPS, 2 * 8 * 16 * 4)
 
 
 # invalid modules

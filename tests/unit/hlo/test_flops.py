@@ -6,8 +6,9 @@ from helpers.hlo import dot, labels, module, op, parameters, window
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.hlo.cost import _taps, module_costs
+from pytest_tfperf.hlo.cost import module_costs
 from pytest_tfperf.hlo.module import WindowDimension
+from pytest_tfperf.hlo.products import _taps
 
 
 def cost(opcode, result, *shapes, **more):

@@ -2,7 +2,7 @@
 
 from helpers.hlo import dot, module, op, parameters
 
-from pytest_tfperf.hlo.products import ProductUnits, kernel_of, product_units
+from pytest_tfperf.hlo.products import ProductUnits, kernel_of, product_units, products_of
 
 DEFAULT, HIGH, HIGHEST = range(3)
 ALG_DOT_BF16_BF16_F32_X3, ALG_DOT_TF32_TF32_F32, ALG_DOT_F32_F32_F32 = 7, 9, 11
@@ -23,9 +23,13 @@ def fused(dtype, precision=(DEFAULT, 0)):
     return module(product=product, sums=sums, main=main)
 
 
+def of_programs(modules):
+    return product_units({name: products_of(made).values() for name, made in modules.items()})
+
+
 def units_of(**modules):
     """Return the units by program."""
-    found = product_units({f"jit_{name}": made for name, made in modules.items()})
+    found = of_programs({f"jit_{name}": made for name, made in modules.items()})
     assert {kernel for _, kernel in found} <= {"gemm_fusion_dot_20"}
     return {name.removeprefix("jit_"): units for (name, _), units in found.items() if name}
 
@@ -52,8 +56,8 @@ def test_products_in_more_bits_depend_on_the_precision():
 def test_kernels_of_two_programs_may_have_one_name():
     half, wide = fused("bf16"), fused("f64")
     in_any = ("", "gemm_fusion_dot_20")
-    assert product_units({"jit_f(1)": half, "jit_g(2)": half})[in_any] == ProductUnits(True, True)
-    assert in_any not in product_units({"jit_f(1)": half, "jit_g(2)": wide})
+    assert of_programs({"jit_f(1)": half, "jit_g(2)": half})[in_any] == ProductUnits(True, True)
+    assert in_any not in of_programs({"jit_f(1)": half, "jit_g(2)": wide})
     programs = {"f(1)": half, "f(2)": half, "g(3)": half, "g(4)": wide}
     assert units_of(**programs) == {
         **dict.fromkeys(["f", "f(1)", "f(2)", "g(3)"], ProductUnits(True, True)),

@@ -11,6 +11,7 @@ from helpers.xspace import MS, Uint, at, event, line, plane, space
 from pytest_tfperf.facts.device_ops import device_ops
 from pytest_tfperf.facts.parts import find_device_parts
 from pytest_tfperf.facts.steps import find_steps, own_steps
+from pytest_tfperf.hlo.cost import module_costs
 from pytest_tfperf.metrics.copies import copy_values, is_host_transfer, kernel_launches
 from pytest_tfperf.metrics.kernels import (
     analyse,
@@ -148,7 +149,8 @@ def test_a_kernel_has_the_units_of_its_program():
     trace, steps = traced(gpu(0, *events))
     programs = {"jit_f(5)": program("bf16"), "jit_f(9)": program("f64")}
     for executables in (programs, dict(reversed(programs.items()))):
-        found = analyse(SimpleNamespace(trace=trace, steps=steps, executables=executables))
+        costs = {name: module_costs(made) for name, made in executables.items()}
+        found = analyse(SimpleNamespace(trace=trace, steps=steps, costs=costs))
         value = found.values["tensor_core_time"]
         assert (value.number, value.detail["half_share"]) == (pytest.approx(3 / 4),) * 2
         assert [row["launches"] for row in found.tables["kernels"].records()] == [2 / 2, 1 / 2]

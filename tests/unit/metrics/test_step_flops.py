@@ -4,14 +4,16 @@ import pytest
 
 from pytest_tfperf.facts.executions import XlaUse
 from pytest_tfperf.hlo.cost import Costs, Work
+from pytest_tfperf.hlo.products import Matmul, Product
 from pytest_tfperf.metrics.flops import lowered_programs, traced_programs, work_values
 from pytest_tfperf.recording import UNSEEN
 from pytest_tfperf.values import Unknown
 
 
 def costs(flops=0, matmul=0, half=0, unsure=0, uncounted=(), once=(), opaque=()):
-    work = Work(flops, matmul, half, unsure)
-    return Costs(work=work, ops=(), uncounted=uncounted, once=once, opaque=opaque)
+    found = Product(op="x", matmul=Matmul(rows=1, columns=1, depth=1), flops=unsure, half=None)
+    work, products = Work(flops, matmul, half), (found,)
+    return Costs(work, (), uncounted=uncounted, once=once, opaque=opaque, products=products)
 
 
 def test_modules_count_as_often_as_they_run():
@@ -84,7 +86,7 @@ def test_without_lowering_there_is_a_reason():
 def test_eager_matmuls_are_in_no_module():
     why = lowered_programs((), ["MatMul", "Conv2D", "AddV2"]).why
     assert "runs Conv2D, MatMul eagerly" in why
-    assert lowered_programs((), ["AddV2"]) == []
+    assert lowered_programs((), ["AddV2"]) == ()
 
 
 def test_of_a_trace_alone_all_work_must_be_in_executables_that_it_holds():

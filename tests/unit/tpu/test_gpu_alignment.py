@@ -5,6 +5,7 @@ from helpers.hlo import dot, labels, module, op, parameters, window
 from helpers.traces import real
 from helpers.xspace import at, line, plane, space
 
+from pytest_tfperf.hlo.cost import module_costs, products_in
 from pytest_tfperf.tpu.gpu_alignment import (
     SMS,
     aligned_size,
@@ -12,9 +13,9 @@ from pytest_tfperf.tpu.gpu_alignment import (
     alignment_table,
     always_good,
     best,
-    gemms_of,
     gpu_alignment,
     misaligned,
+    on_tensor_cores,
     tile_overhead,
     tiles_of,
     wave_overhead,
@@ -87,8 +88,12 @@ def dense(rows, columns, depth, dtype="bf16", **more):
     )
 
 
+def found_in(*modules):
+    return on_tensor_cores(products_in((module_costs(one), 1.0) for one in modules))
+
+
 def only(made):
-    (found,) = gemms_of([made])
+    (found,) = found_in(made)
     return found
 
 
@@ -180,6 +185,7 @@ PRODUCTS = [
                 "p1",
                 custom_call_target="__cudnn$convForward",
                 convolution=labels("b01f_o01i->b01f"),
+                window=window(3, 3),
             ),
         ],
         (8 * 49, 50, 270, (("channels in", 30), ("channels out", 50))),
@@ -195,6 +201,7 @@ PRODUCTS = [
                 "p1",
                 custom_call_target="__cudnn$convBackwardInput",
                 convolution=labels("b01f_o01i->b01f"),
+                window=window(3, 3),
             ),
         ],
         (8 * 81, 30, 450, (("channels in", 30), ("channels out", 50))),
@@ -210,6 +217,7 @@ PRODUCTS = [
                 "p1",
                 custom_call_target="__cudnn$convBackwardFilter",
                 convolution=labels("b01f_o01i->b01f"),
+                window=window(3, 3),
             ),
         ],
         (270, 50, 8 * 49, (("channels in", 30), ("channels out", 50))),
@@ -275,12 +283,12 @@ OTHER_PRODUCTS = [
 
 def test_products_that_tensor_cores_do_not_compute_are_left_out():
     for ops in OTHER_PRODUCTS:
-        assert gemms_of([module(main=ops)]) == [], ops
+        assert found_in(module(main=ops)) == [], ops
     assert alignment_table([]) is None
 
 
 def test_the_table_lists_each_product_once_with_its_overheads():
-    gemms = gemms_of([dense(2304, 1793, 64), dense(64, 64, 64), dense(64, 64, 64)])
+    gemms = found_in(dense(2304, 1793, 64), dense(64, 64, 64), dense(64, 64, 64))
     table = alignment_table(gemms)
     rows = table.records()
     assert [row["size"] for row in rows] == ["2304 × 1793 × 64", "64 × 64 × 64"]
@@ -302,7 +310,7 @@ def test_the_table_lists_each_product_once_with_its_overheads():
 
 def test_the_advice_names_the_largest_misaligned_product():
     (advice,) = alignment_advice(
-        gemms_of([dense(4096, 50257, 768), dense(100, 64, 64), dense(8192, 65536, 1024)])
+        found_in(dense(4096, 50257, 768), dense(100, 64, 64), dense(8192, 65536, 1024))
     )
     assert (
         advice.what
@@ -312,7 +320,7 @@ def test_the_advice_names_the_largest_misaligned_product():
         advice.because
         == "d multiplies 4096 × 50257 × 768 in bf16, for which tensor cores need multiples of 8; 1 more such product"
     )
-    assert alignment_advice(gemms_of([dense(64, 64, 64)])) == ()
+    assert alignment_advice(found_in(dense(64, 64, 64))) == ()
 
 
 def gpu_trace(**stats):
@@ -322,14 +330,14 @@ def gpu_trace(**stats):
 
 
 def test_only_nvidia_gpus_have_table_and_advice():
-    made = dense(4096, 50257, 768)
-    table, advice = gpu_alignment(gpu_trace(compute_cap_major=8, core_count=108), [made])
+    made = found_in(dense(4096, 50257, 768))
+    table, advice = gpu_alignment(gpu_trace(compute_cap_major=8, core_count=108), made)
     assert len(table.rows) == len(advice) == 1
     assert gpu_alignment(
-        gpu_trace(compute_cap_major=9, core_count=304, device_vendor="AMD"), [made]
+        gpu_trace(compute_cap_major=9, core_count=304, device_vendor="AMD"), made
     ) == (None, ())
     assert gpu_alignment(
-        decode_trace(space(plane("/host:CPU", line("t", at("k", 0, 1)))), "t"), [made]
+        decode_trace(space(plane("/host:CPU", line("t", at("k", 0, 1)))), "t"), made
     ) == (None, ())
 
 
@@ -342,7 +350,8 @@ def test_older_gpus_have_tensor_cores_only_for_16_bits():
         (8, "f64", True),
     ]:
         table, _ = gpu_alignment(
-            gpu_trace(compute_cap_major=capability, core_count=80), [dense(256, 256, 256, dtype)]
+            gpu_trace(compute_cap_major=capability, core_count=80),
+            found_in(dense(256, 256, 256, dtype)),
         )
         assert (table is not None) == known, (capability, dtype)
 
@@ -351,7 +360,7 @@ def test_a_recorded_convolution():
     trace, _ = real("gpu_mi300_jax_conv")
     from pytest_tfperf.facts.executions import programs_of
 
-    (found,) = gemms_of([program.module for program in programs_of(trace)])
+    (found,) = found_in(*(program.module for program in programs_of(trace)))
     assert found.matmul.aligned_sizes == (("channels in", 16), ("channels out", 5120))
     assert (found.matmul.columns, found.matmul.depth) == (5120, 16 * 4)
     assert gpu_alignment(trace, []) == (None, ())  # AMD's

@@ -3,12 +3,27 @@
 import pytest
 from helpers.hlo import dot, labels, module, op, parameters, window
 
-from pytest_tfperf.tpu.padding import MatrixWork, Product, better_sizes, matrix_work
+from pytest_tfperf.hlo.cost import module_costs, products_in
+from pytest_tfperf.hlo.products import Matmul, Product
+from pytest_tfperf.tpu.padding import (
+    better_sizes,
+    filling_steps,
+    macs,
+    padded_macs,
+    sizes_of,
+    values_of,
+)
 from pytest_tfperf.tpu.tiles import generation
+from pytest_tfperf.values import Source, Unknown
 
 
 def product(m, n, k):
-    return Product("x", (m, 1), (n, 1), (k, 1))
+    return Product(op="x", matmul=Matmul(rows=m, columns=n, depth=k))
+
+
+def overhead(*products, tpu="v5e"):
+    values, _ = values_of(Unknown(""), products, generation(tpu), Source.PREDICTED)
+    return values["mxu_padding_overhead"]
 
 
 def test_overhead_of_one_product():
@@ -26,8 +41,8 @@ def test_overhead_of_one_product():
         ((128, 128, 128), 3.0, "v6e"),
         ((2048, 2048, 64), 3.0, "v7x"),
     ]:
-        low, high = MatrixWork((product(*sizes),)).overhead(generation(name))
-        assert round(low, 6) == round(high, 6) == expected, (sizes, name)
+        found = overhead(product(*sizes), tpu=name)
+        assert round(found.low(), 6) == round(found.high(), 6) == expected, (sizes, name)
 
 
 def test_the_sizes_that_are_suggested_leave_no_padding():
@@ -38,19 +53,25 @@ def test_the_sizes_that_are_suggested_leave_no_padding():
             better = [
                 choose(map(int, changes.get(str(size), str(size)).split(" or "))) for size in sizes
             ]
-            assert product(*better).padded(128)[0] == product(*better).macs, (sizes, better)
+            assert padded_macs(product(*better), 128)[0] == macs(product(*better)), (sizes, better)
     assert better_sizes([product(128, 256, 128)], 128) == []
 
 
 def test_one_size_of_several_products_has_one_change_and_a_given_one_has_none():
     layer, gradient = product(128, 130, 300), product(128, 300, 130)
-    assert gradient.steps(128)[300] == 8
+    assert filling_steps(gradient, 128)[300] == 8
     assert better_sizes([gradient, layer], 128) == ["300 → 256 or 384", "130 → 128 or 256"]
     assert better_sizes([product(128, 1, 128)], 128) == []
 
 
-def work(*ops, runs=1.0):
-    return matrix_work([(module(main=list(ops)), runs)])
+def work(*ops):
+    return products_in([(module_costs(module(main=list(ops))), 1.0)])
+
+
+def sizes(*ops):
+    """M, N and K of the only product, each with its repeats."""
+    (found,) = work(*ops)
+    return sizes_of(found)
 
 
 def convolution(data, kernel, result, how="b01f_01io->b01f", **more):
@@ -72,8 +93,8 @@ def convolution(data, kernel, result, how="b01f_01io->b01f", **more):
 
 def test_a_convolution_with_few_channels_has_a_range():
     found = work(*convolution("f32[128,224,224,3]", "f32[7,7,3,128]", "f32[128,218,218,128]"))
-    low, high = found.overhead(generation("v5e"))
-    assert (round(low, 2), round(high, 1)) == (0.74, 41.7)
+    value = overhead(*found)
+    assert (round(value.low(), 2), round(value.high(), 1)) == (0.74, 41.7)
 
 
 def test_dots_count_their_free_contracted_and_batch_dimensions():
@@ -81,17 +102,18 @@ def test_dots_count_their_free_contracted_and_batch_dimensions():
         *parameters("f32[4,8,16,32]", "f32[4,8,32,64]"),
         op("y", "dot", "f32[4,8,16,64]", "p0", "p1", dot=dot([3], [2], [0, 1], [0, 1])),
     )
-    assert found.products == (Product("y", (16, 1), (64, 1), (32, 1), 32),)
+    assert sizes_of(found[0]) == ((16, 1), (64, 1), (32, 1))
+    assert macs(found[0]) == 32 * 16 * 64 * 32
 
 
 def test_gradients_have_the_flops_of_their_convolution():
     x, k, y = "f32[10,8,8,3]", "f32[3,3,3,5]", "f32[10,8,8,5]"
-    forward = work(*convolution(x, k, y, sizes=(3, 3)))
-    of_input = work(*convolution(y, k, x, "b01f_01oi->b01f", sizes=(3, 3)))
-    of_kernel = work(*convolution(x, y, k, "f01b_i01o->01bf", sizes=(8, 8)))
-    assert forward.products == (Product("y", (640, 1), (5, 1), (3, 9)),)
-    assert of_input.products == (Product("y", (640, 1), (3, 1), (5, 9)),)
-    assert of_kernel.products == (Product("y", (3, 9), (5, 1), (640, 1)),)
+    forward = sizes(*convolution(x, k, y, sizes=(3, 3)))
+    of_input = sizes(*convolution(y, k, x, "b01f_01oi->b01f", sizes=(3, 3)))
+    of_kernel = sizes(*convolution(x, y, k, "f01b_i01o->01bf", sizes=(8, 8)))
+    assert forward == ((640, 1), (5, 1), (3, 9))
+    assert of_input == ((640, 1), (3, 1), (5, 9))
+    assert of_kernel == ((3, 9), (5, 1), (640, 1))
 
 
 def test_the_gradient_of_a_strided_convolution_counts_only_input_positions():
@@ -107,7 +129,7 @@ def test_the_gradient_of_a_strided_convolution_counts_only_input_positions():
             window=window(3, 3, base=2),
         ),
     ]
-    assert work(*ops).products[0].m == (160, 1)
+    assert sizes(*ops)[0] == (160, 1)
 
 
 def test_a_convolution_without_a_window_is_a_product():
@@ -115,7 +137,7 @@ def test_a_convolution_without_a_window_is_a_product():
         *parameters("f32[100,20]", "f32[20,10]"),
         op("y", "convolution", "f32[100,10]", "p0", "p1", convolution=labels("bf_io->bf")),
     ]
-    assert work(*ops).products == (product(100, 10, 20).__class__("y", (100, 1), (10, 1), (20, 1)),)
+    assert sizes(*ops) == ((100, 1), (10, 1), (20, 1))
 
 
 @pytest.mark.parametrize("groups", [{"feature_groups": 3}, {"batch_groups": 3}])
@@ -125,11 +147,10 @@ def test_grouped_convolutions_are_skipped(groups):
             "f32[8,8,8,3]", "f32[3,3,1,3]", "f32[8,8,8,3]", op_name="net/depthwise", **groups
         )
     )
-    assert (found.products, found.skipped, found.overhead(generation("v5e"))) == (
-        (),
-        ("net/depthwise",),
-        None,
-    )
+    value = overhead(*found)
+    assert value.number is None
+    assert "grouped convolutions (net/depthwise)" in value.why
+    assert overhead(*found, product(8, 128, 128)).detail["without"].startswith("1 grouped")
 
 
 def test_products_are_weighted_by_their_runs():
@@ -145,5 +166,5 @@ def test_products_are_weighted_by_their_runs():
             op("y", "dot", "f32[1,128]", "p0", "p1", dot=dot([1], [0])),
         ]
     )
-    low, _ = matrix_work([(first, 1.0), (second, 8.0)]).overhead(generation("v5e"))
-    assert low == (8 + 8 * 8) / (8 + 8) - 1
+    products = products_in([(module_costs(first), 1.0), (module_costs(second), 8.0)])
+    assert overhead(*products).low() == (8 + 8 * 8) / (8 + 8) - 1

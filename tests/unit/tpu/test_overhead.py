@@ -4,6 +4,7 @@ import pytest
 from helpers.hlo import dot, encoded, module, op, parameters
 from helpers.tables import cells
 
+from pytest_tfperf.hlo.cost import module_costs, products_in
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.quantities import BYTES
@@ -24,8 +25,11 @@ def recording(*modules, **more):
 
 
 def padded(found, *more, lines=None, asked=DEFAULT):
-    inlined = Evidence(found).inlined
-    return padding_values(found.eager, generation(asked), inlined, lines or {}, *more)
+    evidence = Evidence(found)
+    costs = evidence.lowered_costs
+    products = [] if isinstance(costs, Unknown) else products_in(costs)
+    given = generation(asked), evidence.inlined, lines or {}, products
+    return padding_values(found.eager, *given, *more)
 
 
 ADD = module(
@@ -131,7 +135,7 @@ def tiled_module():
 
 
 def test_executables_with_tiles_are_measured():
-    values, tables = padded(recording(ADD), [(tiled_module(), 1.0)])
+    values, tables = padded(recording(ADD), [(module_costs(tiled_module()), 1.0)])
     value = values["padding_overhead"]
     assert (round(value.number, 6), value.source, value.detail["padding"]) == (
         0.06496,
@@ -152,9 +156,8 @@ def test_matrix_unit_overhead_of_a_step():
         *parameters("f32[100,2048]", "f32[2048,1000]"),
         op("y", "dot", "f32[100,1000]", "p0", "p1", dot=dot([1], [0]), op_name="net/dot"),
     ]
-    values, _ = values_of(
-        Unknown("nothing"), [(module(main=layer), 2.0)], generation("v5e"), Source.PREDICTED
-    )
+    products = products_in([(module_costs(module(main=layer)), 2.0)])
+    values, _ = values_of(Unknown("nothing"), products, generation("v5e"), Source.PREDICTED)
     value = values["mxu_padding_overhead"]
     assert round(value.number, 6) == 0.06496
     assert value.detail["where"] == "net/dot (100×1000×2048)"
