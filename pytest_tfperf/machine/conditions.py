@@ -114,7 +114,7 @@ def read_cpu(
         groups: Ids of the measured process groups; by default this process is measured.
     """
     cores = tuple(cores) or usable_cores()
-    cpu = _cpu_seconds(_text(root / "proc/stat"), cores)
+    cpu = _cpu_seconds(text_of(root / "proc/stat"), cores)
     own_s = _group_seconds(root, groups) if groups else _own_seconds()
     return Conditions(
         at_s=time.perf_counter(),
@@ -342,7 +342,7 @@ def _group_seconds(root: Path, groups: Collection[int]) -> float:
 def processes_of(groups: Collection[int], root: Path = _ROOT) -> Iterator[tuple[Path, list[str]]]:
     """Yield the folder in /proc of each process of some groups, and its fields from state on."""
     for path in root.glob("proc/[0-9]*/stat"):
-        fields = _text(path).rpartition(")")[2].split()
+        fields = text_of(path).rpartition(")")[2].split()
         if fields and int(fields[2]) in groups:
             yield path.parent, fields
 
@@ -368,7 +368,7 @@ def _clock_mhz(root: Path, cores: tuple[int, ...]) -> float | None:
     """Return the clock of the fastest core: a busy one; from cpufreq (kHz) or /proc/cpuinfo."""
     known = [number / 1000 for number in _numbers(root, cores, "cpufreq/scaling_cur_freq")]
     if not known and len(cores) <= _MOST_CORES:
-        cpuinfo = _text(root / "proc/cpuinfo")
+        cpuinfo = text_of(root / "proc/cpuinfo")
         known = [float(mhz) for mhz in re.findall(r"^cpu MHz\s*:\s*([\d.]+)", cpuinfo, re.M)]
     return max(known, default=None)
 
@@ -386,7 +386,7 @@ def _hot(root: Path, cores: tuple[int, ...]) -> int | None:
 def _numbers(root: Path, cores: tuple[int, ...], name: str) -> list[int]:
     """Return the numbers in a file of each core, where it can be read."""
     folder = root / "sys/devices/system/cpu"
-    texts = (_text(folder / f"cpu{core}" / name) for core in cores[:_MOST_CORES])
+    texts = (text_of(folder / f"cpu{core}" / name) for core in cores[:_MOST_CORES])
     return [int(text) for text in texts if text.strip().isdigit()]
 
 
@@ -399,7 +399,7 @@ def _quota(root: Path) -> tuple[int, int] | None:
     nr_throttled) and Documentation/scheduler/sched-bwc.rst.
     """
     for group in control_groups("cpu", root):
-        stat = dict(re.findall(r"^(\w+) (\d+)$", _text(group / "cpu.stat"), re.M))
+        stat = dict(re.findall(r"^(\w+) (\d+)$", text_of(group / "cpu.stat"), re.M))
         if int(stat.get("nr_periods", 0)):
             return int(stat["nr_periods"]), int(stat.get("nr_throttled", 0))
     return None
@@ -407,7 +407,7 @@ def _quota(root: Path) -> tuple[int, int] | None:
 
 def control_groups(controller: str, root: Path = _ROOT) -> Iterator[Path]:
     """Yield the folders of this process's control groups of cgroup v2 and v1, innermost first."""
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    for line in text_of(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers and controller not in controllers.split(","):
@@ -417,7 +417,7 @@ def control_groups(controller: str, root: Path = _ROOT) -> Iterator[Path]:
             yield root / "sys/fs/cgroup" / controllers / group
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
     """Return the text of a file, empty if it cannot be read."""
     try:
         return path.read_text("utf-8", errors="replace")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.frameworks.in_use import gpu_bytes, tensor_bytes
-from pytest_tfperf.machine.conditions import control_groups, processes_of
+from pytest_tfperf.machine.conditions import control_groups, processes_of, text_of
 from pytest_tfperf.recording import UNSEEN, MemorySamples
 from pytest_tfperf.stats.slope import slope_with_interval
 from pytest_tfperf.values import Unknown
@@ -111,7 +111,7 @@ def read_resident(root: Path = _ROOT) -> Resident | Unknown:
     heap = read_heap()
     if isinstance(heap, Unknown):
         return heap
-    text = _text(root / "proc/self/status")
+    text = text_of(root / "proc/self/status")
     kib = {name: int(size) for name, size in re.findall(r"^Vm(\w+):\s+(\d+) kB$", text, re.M)}
     if not {"RSS", "HWM", "Swap"} <= kib.keys():
         return Unknown("the system does not show the resident set of this process")
@@ -169,15 +169,15 @@ def available_bytes(root: Path = _ROOT) -> int | None:
     MemAvailable (Linux, proc_meminfo(5)); Documentation/admin-guide/cgroup-v2.rst and
     cgroup-v1/memory.rst.
     """
-    kib = re.search(r"^MemAvailable:\s+(\d+) kB$", _text(root / "proc/meminfo"), re.M)
+    kib = re.search(r"^MemAvailable:\s+(\d+) kB$", text_of(root / "proc/meminfo"), re.M)
     if kib is None:
         return None
     left = [int(kib[1]) << 10]
     for group in control_groups("memory", root):
         for of_limit, of_use, of_files in _GROUP_FILES:
-            limit, used = _text(group / of_limit).strip(), _text(group / of_use).strip()
+            limit, used = text_of(group / of_limit).strip(), text_of(group / of_use).strip()
             if limit.isdecimal() and used.isdecimal():
-                files = re.search(rf"^{of_files} (\d+)$", _text(group / "memory.stat"), re.M)
+                files = re.search(rf"^{of_files} (\d+)$", text_of(group / "memory.stat"), re.M)
                 left.append(int(limit) - int(used) + (int(files[1]) if files else 0))
     return max(min(left), 0)
 
@@ -190,17 +190,9 @@ def private_bytes(groups: Collection[int], root: Path = _ROOT) -> int:
     """
     pages = 0
     for folder, _ in processes_of(groups, root):
-        fields = _text(folder / "statm").split()
+        fields = text_of(folder / "statm").split()
         pages += int(fields[1]) - int(fields[2]) if fields else 0
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def _text(path: Path) -> str:
-    """Return the text of a file, empty if it cannot be read."""
-    try:
-        return path.read_text("utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 @functools.cache
