@@ -25,7 +25,6 @@ from pytest_tfperf.cli.terminal import styled_lines, this_screen, write_out
 from pytest_tfperf.report.bisect_status import run_for_bisect
 from pytest_tfperf.report.run_file import find_last_run, write_run
 from pytest_tfperf.report.run_text import render
-from pytest_tfperf.runs import Run
 from pytest_tfperf.text import and_more, for_terminal, plural
 
 if TYPE_CHECKING:
@@ -210,7 +209,13 @@ def _accept(options: argparse.Namespace, rest: Sequence[str]) -> int:
     )
     print(for_terminal(_accepted(recorded, len(paths))))
     if address:
-        _add_to_history(runs, address, settings.project, options.record_noisy)
+        from pytest_tfperf.stores.history import open_store
+        from pytest_tfperf.stores.rows import rows_of
+
+        store = open_store(address)
+        rows = [rows_of(run, settings.project, options.record_noisy) for run in runs]
+        n_added = sum(map(store.append, rows))
+        print(f"history: {plural(n_added, 'run')} added, {len(runs) - n_added} there already")
     changed = recorded.entries or recorded.added or recorded.anew
     is_known = all(change.what.endswith(KNOWN) for change in recorded.left_out)
     return GOOD if changed or is_known else FAILED
@@ -234,27 +239,6 @@ def _accepted(recorded: Recorded, n_runs: int) -> str:
         for (key, what), created in runs.items()
     ]
     return "\n".join([head, *changes, *left_out])
-
-
-def _add_to_history(runs: Sequence[Run], address: str, project: str, also_noisy: bool) -> None:
-    """
-    Add runs to a history.
-
-    Args:
-        runs: The runs.
-        address: Address of the store.
-        project: Name of the project.
-        also_noisy: Whether later runs are compared with disturbed times too.
-
-    Raises:
-        TfperfError: If that fails.
-    """
-    from pytest_tfperf.stores.history import open_store
-    from pytest_tfperf.stores.rows import rows_of
-
-    store = open_store(address)
-    added = [store.append(rows_of(run, project, also_noisy)) for run in runs]
-    print(f"history: {plural(sum(added), 'run')} added, {len(added) - sum(added)} there already")
 
 
 def _bisect(options: argparse.Namespace, rest: Sequence[str]) -> int:
