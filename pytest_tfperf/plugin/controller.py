@@ -122,7 +122,7 @@ class Controller:
         writer = self._config.get_terminal_writer()
         verbosity, width = self._config.get_verbosity(), writer.fullwidth
         if verbosity >= 0:
-            terminalreporter.section("tfperf")
+            terminalreporter.write_sep("=", "tfperf")
         failures_shown = self._config.option.tbstyle != "no"
         encoding = getattr(getattr(writer, "_file", None), "encoding", None)
         lines = summary(self.tests(), width, verbosity, failures_shown, encoding)
