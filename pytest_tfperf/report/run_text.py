@@ -23,7 +23,7 @@ from pytest_tfperf.report.results_table import n_left_out, profile_title, result
 from pytest_tfperf.report.step_verdict import parts_of
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict
 from pytest_tfperf.runs import ProfiledTest, Run
-from pytest_tfperf.text import and_more, one_line, plural
+from pytest_tfperf.text import BOUNDLESS, and_more, one_line, plural
 from pytest_tfperf.values import COMPARISON
 
 _OPEN = frozenset(Verdict) - DECIDED
@@ -56,7 +56,7 @@ def render(
 
     Args:
         run: The run.
-        width: Columns of the terminal; with `BOUNDLESS` names are whole.
+        width: Columns of the terminal; with `BOUNDLESS` the table has all rows.
         verbosity: Below 0 the checks that are not decided and the count are shown. At 0 also the
             table, in which of many rows those that matter least are left out, and notes on checked
             values. Sentences that differ in numbers alone are one. Above 0 all rows, checks and
@@ -68,7 +68,8 @@ def render(
     tests = _told_apart(run.tests)
     if verbosity < 0:
         return [*_checks(tests, _OPEN, failures_shown), count_line(tests)]
-    lines = [TextLine(*line) for line in results_table(tests, width, brief=verbosity == 0)]
+    brief = verbosity == 0 and width < BOUNDLESS
+    lines = [TextLine(*line) for line in results_table(tests, width, brief)]
     lines += [TextLine(text) for test in tests for text in _comparisons(test)]
     if verbosity == 0:
         lines += _checks(tests, BROKEN | _OPEN, failures_shown)
@@ -76,7 +77,7 @@ def render(
         lines += [*_all_checks(test), *_steps(test, ascii_only)]
     lines += _remarks(tests, verbosity > 0)
     lines += _all_notes(tests) if verbosity > 0 else _notes(tests, failures_shown)
-    lines += _left_out(tests) if verbosity == 0 else ()
+    lines += _left_out(tests, brief) if verbosity == 0 else ()
     lines += [TextLine(f"tfperf: {sentence}", "yellow") for sentence in run.not_checked]
     return [*lines, count_line(tests)]
 
@@ -190,12 +191,12 @@ def _notes(tests: Sequence[ProfiledTest], failures_shown: bool) -> Iterator[Text
         yield TextLine(f"{named(titles)}: {note}", "yellow")
 
 
-def _left_out(tests: Sequence[ProfiledTest]) -> Iterator[TextLine]:
+def _left_out(tests: Sequence[ProfiledTest], brief: bool) -> Iterator[TextLine]:
     """Say how many changes and rows are not shown."""
     n_changes = sum(check.is_shown_change for test in tests for check in test.checks)
     gate = "does not gate" if n_changes == 1 else "do not gate"
     changes = [f"{plural(n_changes, 'change')} that {gate}"] if n_changes else []
-    n_rows = n_left_out(tests)
+    n_rows = n_left_out(tests) if brief else 0
     if told := [*changes, *([plural(n_rows, "more row")] if n_rows else [])]:
         yield TextLine(f"-v shows {' and '.join(told)}")
 

@@ -12,6 +12,7 @@ from helpers.sample_run import a_run as shown_run
 from pytest_tfperf.report.results_table import results_table
 from pytest_tfperf.report.run_text import count_line, render
 from pytest_tfperf.runs import Run
+from pytest_tfperf.text import BOUNDLESS
 from pytest_tfperf.values import COMPARISON, Table, titled_columns
 
 LONG = "TestModels::test_train_step[resnet50-batch_size_256-mixed_bfloat16]"
@@ -94,6 +95,8 @@ def test_what_is_left_out_of_the_table_is_counted():
     ]
     assert len(lines) == 13
     assert "-v shows" not in shown(Run(created="", tests=tests), 80, 1)
+    whole = shown(Run(created="", tests=tests), BOUNDLESS, 0).splitlines()  # a file or a pipe
+    assert (len(whole), whole[-2]) == (40, "-v shows 9 changes that do not gate")
 
 
 @pytest.mark.parametrize("width", [80, 160])
