@@ -26,7 +26,7 @@ from tabulate import tabulate
 
 from pytest_tfperf.machine.memory import read_resident
 from pytest_tfperf.stores.trace_results import TraceResults
-from pytest_tfperf.stores.traces import analyze_traces, skew_of
+from pytest_tfperf.stores.traces import analyze_traces, skews_of
 
 EVENTS_PER_MB = 37_500  # of large_trace.py; the sizes that result are measured
 HOSTNAMES = 4  # field of XSpace in xplane.proto
@@ -125,7 +125,7 @@ def alignment_s(store, n_hosts):
     opened = TraceResults(str(store))
     contents = sorted(opened.index().analysed)
     start = time.perf_counter()
-    skew_of(opened, {str(n): content for n, content in enumerate(contents)})
+    skews_of(opened, {"run": {str(n): content for n, content in enumerate(contents)}})
     assert len(contents) == n_hosts
     return time.perf_counter() - start
 

@@ -28,7 +28,7 @@ from pytest_tfperf.json_file import plain_strings
 from pytest_tfperf.results import BROKEN, WORST_FIRST, Check, Profile, Verdict
 from pytest_tfperf.stores.trace_files import run_and_host
 from pytest_tfperf.stores.trace_results import METRICS, TraceResults, value_of
-from pytest_tfperf.stores.traces import runs_of, skew_of
+from pytest_tfperf.stores.traces import runs_of, skews_of
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import Json, Value
 
@@ -300,6 +300,6 @@ def _values(
 
 def _skews(store: TraceResults, contents: Mapping[str, str]) -> dict[str, Value]:
     """Return the skew between hosts, for each trace of a run that has several."""
-    skews = {run: skew_of(store, hosts) for run, hosts in runs_of(contents).items()}
+    skews = skews_of(store, runs_of(contents))
     runs = {name: run_and_host(name)[0] for name in contents}
     return {name: skews[run] for name, run in runs.items() if run in skews}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 
@@ -41,6 +41,8 @@ MOST_TRACE_BYTES = 2**31
 """Size from which no trace is read: https://protobuf.dev/programming-guides/proto-limits/."""
 _ONE_AT_A_TIME = threading.Lock()
 _WHERE = "the slowest host is "
+_HOSTS_AT_A_TIME = 200
+"""Hosts whose steps are read together: a query costs as much as reading some hundred of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,17 +195,20 @@ def _align_runs(
     store: TraceResults, index: StoreIndex, traces: Sequence[TraceFile]
 ) -> list[AlignedRun]:
     """Align the runs whose hosts all have a result, and store that; the most skew comes first."""
-    found = []
     contents = {trace.name: index.content_of(trace) for trace in traces}
-    for run, hosts in runs_of(contents).items():
-        if all(hosts.values()):
-            sound = {host: one for host, one in hosts.items() if one in index.analysed}
-            aligned = _aligned(run, skew_of(store, sound), len(sound), len(hosts) - len(sound))
-            text = json.dumps([run, sorted(hosts.items())])
-            key = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
-            if key not in index.runs:
-                store.add(RUNS, key, [asdict(aligned)])
-            found.append(aligned)
+    whole = {run: hosts for run, hosts in runs_of(contents).items() if all(hosts.values())}
+    sound = {
+        run: {host: one for host, one in hosts.items() if one in index.analysed}
+        for run, hosts in whole.items()
+    }
+    found = []
+    for run, skew in skews_of(store, sound).items():
+        n_hosts, hosts = len(sound[run]), whole[run]
+        found.append(_aligned(run, skew, n_hosts, len(hosts) - n_hosts))
+        text = json.dumps([run, sorted(hosts.items())])
+        key = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
+        if key not in index.runs:
+            store.add(RUNS, key, [asdict(found[-1])])
     found.sort(key=lambda one: -1.0 if one.step_skew is None else one.step_skew, reverse=True)
     return found
 
@@ -230,17 +235,34 @@ def runs_of(contents: Mapping[str, str]) -> dict[str, dict[str, str]]:
     return {run: hosts for run, hosts in found.items() if len(hosts) > 1}
 
 
-def skew_of(store: TraceResults, hosts: Mapping[str, str]) -> Value:
-    """Return the skew of the hosts of a run, whose contents have tables of steps."""
-    idle = tuple(f"{part}_ns" for part in IDLE_PARTS)
-    columns = ("sha256", "name", "period_ns", *idle)
-    rows, _ = store.rows(STEPS, sorted(set(hosts.values())), columns=columns)
-    steps: dict[str, dict[str, float]] = {}
-    for row in rows:
-        work, name = steps.setdefault(row["sha256"], {}), row["name"]
-        work[name] = work.get(name, 0.0) + row["period_ns"] - sum(row[part] for part in idle)
+def skews_of(store: TraceResults, runs: Mapping[str, Mapping[str, str]]) -> dict[str, Value]:
+    """Return the skew of the hosts of each run, whose contents have tables of steps."""
+    waiting, found = dict(runs), dict[str, Value]()
+    while waiting:
+        some: dict[str, Mapping[str, str]] = {}
+        while waiting and sum(map(len, some.values())) < _HOSTS_AT_A_TIME:
+            some |= [waiting.popitem()]
+        steps = _work_by_step(store, {one for hosts in some.values() for one in hosts.values()})
+        found |= {run: _skew(hosts, steps) for run, hosts in some.items()}
+    return found
+
+
+def _skew(hosts: Mapping[str, str], steps: Mapping[str, Mapping[str, float]]) -> Value:
+    """Return the skew of the hosts of a run by the work in each step of their contents."""
     if len(hosts) < 2 or any(content not in steps for content in hosts.values()):
         return Value.unknown("step_skew", "the steps of fewer than two hosts are stored")
     return host_skew(
         [HostWork(host=host, steps=steps[content]) for host, content in sorted(hosts.items())]
     )
+
+
+def _work_by_step(store: TraceResults, contents: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Return the work in each step of each content, by the name of the step, in nanoseconds."""
+    idle = tuple(f"{part}_ns" for part in IDLE_PARTS)
+    columns = ("sha256", "name", "period_ns", *idle)
+    rows, _ = store.rows(STEPS, sorted(contents), columns=columns)
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        steps, name = found.setdefault(row["sha256"], {}), row["name"]
+        steps[name] = steps.get(name, 0.0) + row["period_ns"] - sum(row[part] for part in idle)
+    return found

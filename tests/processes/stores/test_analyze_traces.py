@@ -213,6 +213,23 @@ def test_hosts_of_a_run_are_aligned_by_step(tmp_path, threads):
     assert rows(store, "runs", "slowest") == [("host_2",)]
 
 
+def test_runs_whose_steps_are_read_together_are_aligned_apart(tmp_path, threads, monkeypatch):
+    monkeypatch.setattr(traces, "_HOSTS_AT_A_TIME", 3)
+    for n in (1, 2, 3):
+        hosts = {f"host_{work}": waiting_trace(n, work=work) for work in (1, 1 + n)}
+        write_traces(tmp_path / f"plugins/profile/run_{n}", hosts)
+
+    def aligned(name, store):
+        url = f"{tmp_path}/plugins/profile/{name}/*.xplane.pb"
+        return analyze_traces(url, str(tmp_path / store), executor=threads).runs
+
+    alone = [run for n in (1, 2, 3) for run in aligned(f"run_{n}", f"store_{n}")]
+    assert len({run.step_skew for run in alone}) == 3
+    together = aligned("*", "store")
+    assert sorted(together, key=lambda run: run.run) == alone
+    assert [run.step_skew for run in together] == sorted((r.step_skew for r in alone), reverse=True)
+
+
 @pytest.mark.parametrize("error", [BrokenExecutor, KilledWorker])
 def test_a_worker_that_dies_costs_the_traces_that_it_had(tmp_path, error):
     contents = different_traces(4)
