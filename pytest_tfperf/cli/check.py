@@ -18,9 +18,9 @@ from pytest_tfperf.cli.common import (
     refuse,
     status_of,
 )
+from pytest_tfperf.cli.many_traces import add_rules, check_many, refuse_urls
 from pytest_tfperf.cli.progress import analyse_traces, report_errors
 from pytest_tfperf.cli.terminal import styled_lines, write_out
-from pytest_tfperf.cli.traces.many_traces import add_rules, check_many, refuse_urls
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metric_evidence import TRACED_TIMES
 from pytest_tfperf.metric_registry import METRICS

@@ -22,6 +22,7 @@ from pytest_tfperf.cli.common import (
     say,
     write_page,
 )
+from pytest_tfperf.cli.many_traces import add_many, analyse_many, refuse_urls
 from pytest_tfperf.cli.progress import analyse_traces, report_errors
 from pytest_tfperf.cli.terminal import (
     TIMELINES,
@@ -35,7 +36,6 @@ from pytest_tfperf.cli.terminal import (
     this_screen,
     write_out,
 )
-from pytest_tfperf.cli.traces.many_traces import add_many, analyse_many, refuse_urls
 from pytest_tfperf.errors import ExportError, LimitError
 from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.report.step_verdict import (
