@@ -87,7 +87,7 @@ def _add_choice(history: argparse.ArgumentParser) -> None:
         "--store",
         type=_given,
         metavar="URL",
-        help="the store, where STORE would be taken for a test",
+        help="the store, where TEST alone would be taken for one",
     )
     history.add_argument(
         "--project",
@@ -165,16 +165,17 @@ def _history(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
 
 def _read_arguments(options: argparse.Namespace) -> None:
-    """Tell the store from the test: the first of two is the store, as is a folder or a URL."""
-    if options.place is None:
+    """Tell the store from the test: the first of two is the store, as is a folder or URL alone."""
+    place, test = options.place, options.test
+    if place is None:
         return
-    is_store = options.test is not None or "://" in options.place or Path(options.place).is_dir()
-    if not is_store:
-        options.test = options.place
-    elif options.store is not None:
-        options.parser.error(f"two stores: {options.place} and --store {options.store}; give one")
+    if test is not None and options.store is not None:
+        options.parser.error(f"two stores: {place} and --store {options.store}; give one")
+    is_store = options.store is None and ("://" in place or Path(place).is_dir())
+    if test is not None or (is_store and place != _PRUNE):
+        options.store = place
     else:
-        options.store = options.place
+        options.test = place
 
 
 def _say_if_absent(store: HistoryStore, project: str) -> None:

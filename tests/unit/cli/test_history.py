@@ -276,5 +276,10 @@ def test_the_store_is_the_first_of_two_arguments_or_a_folder_or_a_url(
     assert missing[0] == 2
     assert missing[2].startswith("tfperf: history mistyped: there is no such folder")
     with pytest.raises(SystemExit):
-        asked(address, "--store", address)
+        asked(address, "test_train", "--store", address)
     assert "two stores: " in capsys.readouterr().err
+    for name in ("prune", "test_train"):  # folders of that name are no stores here
+        (tmp_path / name).mkdir()
+    assert asked("test_train", "--store", address) == (0, out, "")
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\ntfperf_history = {address}\n")
+    assert asked(*words)[1] == "42 runs of demo would be removed\n"
