@@ -40,8 +40,8 @@ def different_traces(n):
 
 
 def stored(store, kind):
-    """Names of the objects of a kind in a local store."""
-    return sorted(path.name for path in (Path(store) / f"{kind}-1").glob("*"))
+    """Names of the objects of a kind in a local store, without the temporary folders of killed writers."""
+    return sorted(path.name for path in (Path(store) / f"{kind}-1").glob("*.parquet"))
 
 
 def tables_of(contents):

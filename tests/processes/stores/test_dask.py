@@ -81,9 +81,12 @@ def test_a_worker_is_killed_in_the_middle(cluster, tmp_path):
 
     found = analyze_traces(glob, str(store), executor=address(cluster), progress=kill_one)
     assert killed
-    assert (found.n_traces, found.errors) == (60, ())  # Dask gives them to the other worker
+    assert found.n_traces == 60
+    # Dask gives what it had to the other worker, or loses a result that was on its way
+    assert len(found.errors) <= 4, found.errors
+    assert analyze_traces(glob, str(store), executor=address(cluster)).errors == ()
     assert stored(store, "metrics") == stored(store, "steps") == tables_of(contents.values())
-    assert len(stored(store, "traces")) == 60
+    assert len(stored(store, "traces")) == 60 + len(found.errors)
 
 
 @pytest.mark.nightly
