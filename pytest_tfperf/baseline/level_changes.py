@@ -24,6 +24,8 @@ class LevelChanges:
     """Sentences on all of them; one that says so if there are none, or they are not known."""
     first: int = 0
     """Place of the first run that was looked at."""
+    is_known: bool = True
+    """False if too few runs, or values that have no ratio, tell nothing."""
 
 
 def level_changes(
@@ -31,13 +33,13 @@ def level_changes(
 ) -> LevelChanges:
     """Find the changes of level of a history."""
     if len(values) < FEWEST:
-        return _none(f"{_NOT_KNOWN}: {FEWEST} runs show one, and there are {len(values)}.")
+        return _none(f"{_NOT_KNOWN}: {FEWEST} runs show one, and there are {len(values)}.", False)
     if min(values) <= 0:
-        return _none(f"{_NOT_KNOWN}: a value is {format_quantity(min(values), unit)}.")
+        return _none(f"{_NOT_KNOWN}: a value is {format_quantity(min(values), unit)}.", False)
     points = change_points(values)
     runs = looked_at(len(values))
     if not points:
-        return _none(f"No change of level in {runs}.")
+        return _none(f"No change of level in {runs}.", True)
     texts = tuple(
         f"since {_run(point.index, len(values), commits)}: {_change(point.ratio, unit)}"
         for point in points
@@ -77,5 +79,5 @@ def _run(index: int, n_runs: int, commits: Sequence[str]) -> str:
     return name if name.startswith("commit") else f"run {index + 1} of {n_runs} ({name})"
 
 
-def _none(sentence: str) -> LevelChanges:
-    return LevelChanges(points=(), texts=(), sentences=(sentence,))
+def _none(sentence: str, is_known: bool) -> LevelChanges:
+    return LevelChanges(points=(), texts=(), sentences=(sentence,), is_known=is_known)

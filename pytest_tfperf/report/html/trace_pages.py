@@ -157,12 +157,16 @@ def render_trends(
     changed = [
         f"{title}: {changes.sentences[-1]}" for title, _, _, changes in trends if changes.points
     ]
+    n_known = sum(changes.is_known for *_, changes in trends)
+    none = f"No change of level in the {metric} of {plural(n_known, 'profile')}"
+    if n_known < len(trends):
+        none += f"; of {len(trends) - n_known} more it is not known"
+    if not n_known:
+        none = f"Changes of level in the {metric} are not known"
     head = Head(
         title=f"tfperf: history of {metric}",
         heading=f"History of {metric}",
-        verdict=changed[0]
-        if changed
-        else f"No change of level in the {metric} of {plural(len(trends), 'profile')}.",
+        verdict=changed[0] if changed else f"{none}.",
         tone="open" if changed else "none",
         lines=facts,
         noun="profile",

@@ -7,8 +7,11 @@ from helpers.made_traces import pipeline
 from helpers.traces import SYNTHETIC
 from helpers.xspace import at, line, plane, space
 
+from pytest_tfperf.baseline.level_changes import level_changes
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.metrics.multi_host import analyse_job
+from pytest_tfperf.report.html.charts import History
+from pytest_tfperf.report.html.trace_pages import render_trends
 
 HERO = re.compile(r'<p class="hero \w+">([^<]*)</p>')
 
@@ -154,3 +157,17 @@ def test_every_stored_trace_has_a_page_of_bounded_size(page):
             assert len(page("analyze", path)) < 250_000, path
             n_pages += 1
     assert n_pages > 10
+
+
+def test_a_history_of_few_runs_is_not_called_steady():
+    def hero(*counts):
+        trends = []
+        for n in counts:
+            values = [0.01] * n
+            trends.append(("test_step", "", History(values=values), level_changes(values, ())))
+        return HERO.findall(render_trends("step_time", trends, ()))[0]
+
+    assert hero(3) == "Changes of level in the step_time are not known."
+    assert hero(20, 20) == "No change of level in the step_time of 2 profiles."
+    said = "No change of level in the step_time of 1 profile; of 2 more it is not known."
+    assert hero(20, 3, 4) == said
