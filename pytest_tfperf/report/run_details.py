@@ -129,6 +129,7 @@ _OPS = {
     "type": list[str],
     "occurrences": list[float],
     "self_s": list[float],
+    "share": list[float | None],
 }
 _DEVICES = {"device": list[str | None]} | dict.fromkeys(
     (

@@ -522,14 +522,31 @@ def flame(tables: Mapping[str, Table], most: int = 100) -> Markup | None:
         most: Largest number of boxes in a level.
     """
     for key, name in (("device_ops", "ops on the devices"), ("host_ops", "ops on the host")):
+        records = tables[key].records() if key in tables else ()
         timed = [
             (tuple(str(record.get(level) or "other") for level in _LEVELS), record["self_s"])
-            for record in (tables[key].records() if key in tables else ())
+            for record in records
             if record["self_s"] > 0
         ]
         if timed:
-            return _flame(tables[key], name, timed, most)
+            return _flame(tables[key], name, timed + _left_out(records), most)
     return None
+
+
+def _left_out(records: Iterable[_Record]) -> list[tuple[tuple[str, ...], float]]:
+    """Return the time of the ops of each side that a table leaves out, told by the shares in it."""
+    listed: dict[str, float] = {}
+    whole: dict[str, float] = {}
+    for one in records:
+        side = str(one.get("where") or "other")
+        listed[side] = listed.get(side, 0.0) + one["self_s"]
+        if one["self_s"] > 0 and one.get("share"):
+            whole.setdefault(side, one["self_s"] / one["share"])
+    return [
+        ((side, _SHORTER, _SHORTER), whole[side] - seconds)
+        for side, seconds in listed.items()
+        if whole.get(side, seconds) > seconds * (1 + _ROUNDING)
+    ]
 
 
 _Timed = Sequence[tuple[tuple[str, ...], float]]
@@ -537,6 +554,8 @@ _LEVELS = ("where", "type", "op")
 _COLOURS = ("#9cc9e8", "#f0c27a", "#f2a65e")
 _FLAME_HEIGHT = 17
 _LEAST = 0.5  # percent: narrower boxes are not drawn
+_SHORTER, _SHORTER_COLOUR = "shorter ops", "#c9ced6"
+_ROUNDING = 1e-6
 
 
 def _flame(table: Table, name: str, timed: _Timed, most: int) -> Markup:
@@ -546,13 +565,14 @@ def _flame(table: Table, name: str, timed: _Timed, most: int) -> Markup:
         placed = sorted(_groups(timed, level, whole), key=lambda one: -one[2])[:most]
         for group, left, width, words in placed:
             named = elide(f"{group} {format_quantity(width / 100, SHARE)}", _NAME_WIDTH)
-            top, fill = level * _FLAME_HEIGHT, _COLOURS[level]
+            top = level * _FLAME_HEIGHT
+            fill = _SHORTER_COLOUR if group == _SHORTER else _COLOURS[level]
             boxes.append(box(left, width, top, fill, words, named if width > _NAMED else ""))
-    longest = "; ".join(one[-1] for one in placed[:5])
-    without = f"without {table.n_more} short ones" if table.n_more else ""
+    longest = "; ".join([words for group, *_, words in placed if group != _SHORTER][:5])
+    short = f"{table.n_more} shorter ones together" if table.n_more else ""
     label = f"{name}, {_time(whole)} a step; the longest: {longest}"
     return figure(
-        (f"{name} by self time a step", without),
+        (f"{name} by self time a step", short),
         across("fall", len(_LEVELS) * _FLAME_HEIGHT, label, *boxes),
         class_="flame",
     )
@@ -566,7 +586,11 @@ def _groups(timed: _Timed, level: int, whole: float) -> list[tuple[str, float, f
             sums[names[: depth + 1]] = sums.get(names[: depth + 1], 0.0) + seconds
     # by the time of each group from the top down, so that children stay below their parents
     keys = [key for key in sums if len(key) == level + 1]
-    keys.sort(key=lambda key: [(-sums[key[: n + 1]], key[n]) for n in range(level + 1)])
+    keys.sort(
+        key=lambda key: [
+            (key[n] == _SHORTER, -sums[key[: n + 1]], key[n]) for n in range(level + 1)
+        ]
+    )
     found, left = [], 0.0
     for key in keys:
         width = 100 * sums[key] / whole

@@ -216,7 +216,7 @@ class Page(HTMLParser):
 def check_html(text, same):
     assert SEEN in text
     page, other = Page(text), Page(same)
-    assert page.tags <= other.tags
+    assert page.tags - {("b",), ("i",), ("u",)} <= other.tags  # ends of a long name
     assert page.others == other.others
     for tag in ("script", "style", "title"):
         assert text.count(f"<{tag}") == text.count(f"</{tag}") == same.count(f"<{tag}"), tag

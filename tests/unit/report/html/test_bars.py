@@ -194,12 +194,31 @@ def test_groups_stand_above_their_ops_the_longest_first():
 def test_devices_come_before_the_host_and_boxes_are_bounded():
     gpu = table(OPS, ("GPU", "gemm", "fusion", 0.001), n_more=7)
     picture = Picture(flame({"host_ops": HOST, "device_ops": gpu}))
-    assert picture.caption == "ops on the devices by self time a step; without 7 short ones"
+    assert picture.caption == "ops on the devices by self time a step; 7 shorter ones together"
     many = table(OPS, *(("host", f"op{n}", "Add", 0.001) for n in range(5000)))
     assert len(Picture(flame({"host_ops": many})).boxes()) <= 502
     assert flame({}) is None
     idle = table(OPS, ("host", "b", "B", 0.0))
     assert flame({"host_ops": idle}) is None
+
+
+def test_ops_that_the_table_leaves_out_keep_their_share():
+    rows = (("GPU", "gemm", "fusion", 0.003, 0.3), ("GPU", "add", "fusion", 0.001, 0.1))
+    picture = Picture(flame({"device_ops": table((*OPS, "share"), *rows, n_more=40)}))
+    assert (
+        picture.boxes()[1:]
+        == [
+            (0, 40, "fusion: 4 ms, 40 %"),
+            (40, 60, "shorter ops: 6 ms, 60 %"),
+            (0, 30, "gemm: 3 ms, 30 %"),
+            (30, 10, "add: 1 ms, 10 %"),
+            (40, 60, "shorter ops: 6 ms, 60 %"),
+        ]
+        or picture.boxes()
+    )
+    assert picture.label == (
+        "ops on the devices, 10 ms a step; the longest: gemm: 3 ms, 30 %; add: 1 ms, 10 %"
+    )
 
 
 STEP = (("step", "", "input", 0.0, 0.002), ("step", "", "host_compute", 0.002, 0.008))
