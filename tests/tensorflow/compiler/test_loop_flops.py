@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from pytest_tfperf.compiler.lower import lower
 from pytest_tfperf.compiler.step_calls import calls_recorded
+from pytest_tfperf.hlo.cost import module_costs
 from pytest_tfperf.metrics.flops import lowered_programs, work_values
 from pytest_tfperf.values import Unknown
 
@@ -27,8 +28,9 @@ def measured(step, n_steps=1, batch=None):
         step()
         calls.end_step(n_steps)
     found = lower(calls, {"batch": batch}, 60)
-    lowered = found if isinstance(found, Unknown) else found.modules
-    return work_values(lowered_programs(lowered))
+    if isinstance(found, Unknown):
+        return work_values(lowered_programs(found))
+    return work_values([(module_costs(module), runs) for module, runs in found.modules])
 
 
 def products(step, **options):
