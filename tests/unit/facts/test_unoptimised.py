@@ -47,6 +47,14 @@ def test_a_program_runs_as_often_as_its_executable():
     assert before(Program(1, 3)) == ((twice(5), 2.0),)
 
 
+def test_what_nothing_reads_is_no_part_of_a_program():
+    ops = [op("dead", "negate", "f32[8]", "p0"), op("y", "add", "f32[8]", "p0", "p0")]
+    raw = encoded(module(main=[*parameters("f32[8]"), *ops]))
+    held = SimpleNamespace(number=1, optimised=encoded(twice(3)), unoptimised=raw)
+    ((found, _),) = before(held)
+    assert [one.name for one in found.entry.instructions.values()] == ["p0", "y"]
+
+
 def test_the_instructions_tell_the_program():
     cases = [
         (Program(7, 3),),  # compilers in plugins have numbers of their own
