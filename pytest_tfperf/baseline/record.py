@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,14 +38,14 @@ from pytest_tfperf.checks.limits import tolerated
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.files import replacing
 from pytest_tfperf.metric_evidence import TOTALS
-from pytest_tfperf.metric_registry import MACHINE, Metric
+from pytest_tfperf.metric_registry import MACHINE, Metric, nearest
 from pytest_tfperf.quantities import format_quantity, told_apart
 from pytest_tfperf.results import Profile
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import and_more, elide, one_line
 from pytest_tfperf.values import Json
 
-_SHOWN_CHANGES, _LISTED = 4, 10
+_SHOWN_CHANGES = 4
 _OF_RUN = ("setting", COUNTED_STEPS, "counted_at")  # the last is of earlier versions
 """Parts of an entry that differ from run to run of unchanged code."""
 _GENERATED = b"""# Written by pytest-tfperf. Reviews fold these files.
@@ -502,13 +501,7 @@ def _check_names(names: Sequence[str], profiled: Sequence[ProfiledTest]) -> None
     for name in names:
         if name not in known:
             raise BaselineError(
-                f"no profiled test {name!r} in these runs; {_nearest(name, list(known))}"
+                f"no profiled test {name!r} in these runs; {nearest(name, known)}"
             )
     if not profiled:
         raise BaselineError("no test in these runs was profiled: there is nothing to accept")
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, 1, cutoff=0.4)
-    meant = f"did you mean {close[0]!r}? " if close else ""
-    return f"{meant}there are {and_more(known, _LISTED)}"

@@ -71,7 +71,7 @@ def test_steps_that_get_slower_block_by_block_are_noted(profile, monkeypatch):
     result = profile(step, DATA, latency=True)
     # the steps 5 to 16, of 1.10 to 1.32 s: 0.22 of 1.21
     assert [note for note in result.notes if "not steady" in note] == [
-        "step_time is not steady: over 12 blocks it rose by 18% (1.65% a block): "
+        "step_time is not steady: over 12 blocks it rose by 18.2 % (1.65 % a block): "
         "the machine slows down (heat, a CPU quota, other load), or what the step works on grows"
     ]
     assert result.value("step_time").detail["n_dropped"] == 0

@@ -38,7 +38,7 @@ def test_a_pass_says_how_far_it_is_and_what_was_wanted():
         "PASS",
         [
             "step_time is 0 % slower than the baseline: 10 ms to 10 ms, limit 5 %",
-            "  measured: 1.9 % faster to 1.9 % slower (99.5 % interval), against the last 10 runs",
+            "  measured: 1.9 % faster to 2 % slower (99.5 % interval), against the last 10 runs",
         ],
     )
 
