@@ -46,7 +46,7 @@ from pytest_tfperf.text import and_more, elide, one_line
 from pytest_tfperf.values import Json
 
 _SHOWN_CHANGES = 4
-_OF_RUN = ("setting", COUNTED_STEPS, "counted_at")  # the last is of earlier versions
+_OF_RUN = ("setting", COUNTED_STEPS)
 """Parts of an entry that differ from run to run of unchanged code."""
 _GENERATED = b"""# Written by pytest-tfperf. Reviews fold these files.
 *.py.json linguist-generated gitlab-generated
@@ -500,8 +500,6 @@ def _check_names(names: Sequence[str], profiled: Sequence[ProfiledTest]) -> None
     known = dict.fromkeys(name for test in profiled for name in (test.key, test.nodeid))
     for name in names:
         if name not in known:
-            raise BaselineError(
-                f"no profiled test {name!r} in these runs; {nearest(name, known)}"
-            )
+            raise BaselineError(f"no profiled test {name!r} in these runs; {nearest(name, known)}")
     if not profiled:
         raise BaselineError("no test in these runs was profiled: there is nothing to accept")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.alike import alike, named
 from pytest_tfperf.baseline.history import merge_runs, rounded
 from pytest_tfperf.baseline.step_time import TimingWords
 from pytest_tfperf.baseline.store import Place, entry_key, is_step_time, machine_slug
@@ -15,11 +16,9 @@ from pytest_tfperf.errors import BaselineError, StoreError, TfperfError
 from pytest_tfperf.metric_registry import MACHINE
 from pytest_tfperf.runs import Run
 from pytest_tfperf.stores.rows import HistoryStore, MetricRow, Selection, rows_of
-from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Json
 
 _DATABASES = ("postgresql", "postgres")
-_NAMED = 3
 
 
 def open_store(address: str) -> HistoryStore:
@@ -62,14 +61,11 @@ def add_run(
         open_store(address).append(rows)
     except TfperfError as error:
         return [f"the run is not in the history: {error}; {_later(reports)}"], False
-    by_reason: dict[str, list[str]] = {}
-    for key, why in rows.left_out.items():
-        by_reason.setdefault(why, []).append(key)
     return [
         f"run {rows.run} {_of_branch(run)} added to the history of {project}",
         *(
-            f"  later runs are not compared with {and_more(keys, _NAMED)}: {why}"
-            for why, keys in by_reason.items()
+            f"  later runs are not compared with {named(keys)}: {why}"
+            for keys, why in alike(rows.left_out.items())
         ),
     ], True
 
