@@ -48,16 +48,6 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(registry)
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, object, object]:
-    """Hand a run over to `tfperf bisect`, before anything of the project is loaded."""
-    if early_config.known_args_namespace.tfperf_exit == "bisect":
-        from pytest_tfperf.report.bisect_status import run_for_option
-
-        sys.exit(run_for_option(early_config.invocation_params.args))
-    return (yield)
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Make the registry of metrics, declare the marker, and check the options."""
     run = config.stash[_RUN] = _Run(config)

@@ -262,14 +262,6 @@ class Options:
         help="fail checks that could not be decided, and runs in which a test with limits "
         "profiles nothing",
     )
-    exit_for: Option[str] = Option(
-        CHOICE,
-        "pytest",
-        flag="--tfperf-exit",
-        help="deprecated: use the command tfperf bisect",
-        shown="pytest",
-        choices=("pytest", "bisect"),
-    )
     min_checks: Option[int] = Option(
         COUNT,
         0,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pytest_tfperf.errors import PytestTfperfDeprecationWarning, TfperfError
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.gates import NEVER, gate_of_value
 from pytest_tfperf.metric_registry import PLATFORM
 from pytest_tfperf.report.run_file import read_run
@@ -38,8 +37,8 @@ def run_for_bisect(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # which ends pytest
     with TemporaryDirectory(prefix="tfperf-bisect-") as folder:
         path = Path(folder, "run.json")
-        own = [f"--tfperf-report={path}", "--tfperf-exit=pytest"]
-        ended = subprocess.run([sys.executable, "-m", "pytest", *arguments, *own]).returncode
+        command = [sys.executable, "-m", "pytest", *arguments, f"--tfperf-report={path}"]
+        ended = subprocess.run(command).returncode
         if interrupts:
             return 128 + interrupts[0]
         if ended < 0 or not path.exists():
@@ -52,15 +51,6 @@ def run_for_bisect(arguments: Sequence[str]) -> int:
                 status, why = UNTESTABLE, str(error)
     sys.stdout.write(for_terminal(f"tfperf: status {status} for git bisect: {why}\n"))
     return status
-
-
-def run_for_option(arguments: Sequence[str]) -> int:
-    """Do for `--tfperf-exit bisect` what `tfperf bisect` does, and name that command."""
-    text = "use `tfperf bisect -- ARGS`: version 0.4.0 removes --tfperf-exit"
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")  # pytest shows none, since this process runs no test
-        warnings.warn(text, PytestTfperfDeprecationWarning, stacklevel=2)
-    return run_for_bisect(arguments)
 
 
 def bisect_status(tests: Sequence[ProfiledTest], exit_status: int) -> tuple[int, str]:

@@ -23,14 +23,21 @@ def test_a(tf_profile):
 """
 BAD = GOOD.replace("1.0, retraces=0", "1.0, retraces=2")
 N_COMMITS, PLANTED = 30, 19
-PYTHON = [sys.executable, "-m"]
-BISECT = [*PYTHON, "pytest_tfperf.cli.main", "bisect", "--", "-p", "helpers.fake_profiler"]
+BISECT = [
+    sys.executable,
+    "-m",
+    "pytest_tfperf.cli.main",
+    "bisect",
+    "--",
+    "-p",
+    "helpers.fake_profiler",
+]
 
 
-def run(project, *arguments, command=BISECT, **variables):
+def run(project, *arguments, **variables):
     """Status and output of a run."""
     done = subprocess.run(
-        [*command, *arguments],
+        [*BISECT, *arguments],
         cwd=project.path,
         env=project.environment("bisect", **variables),
         capture_output=True,
@@ -88,15 +95,6 @@ def test_a_run_that_cannot_begin_is_not_tested(project):
         found, output = run(project, *arguments)
         assert found == 125, (conftest, arguments, output)
         assert why in output, (conftest, arguments)
-
-
-@pytest.mark.full
-def test_the_option_does_the_same_and_names_the_command(project):
-    write(project.path, {"test_step.py": BAD})
-    command = [*PYTHON, "pytest", "-p", "helpers.fake_profiler", "--tfperf-exit=bisect"]
-    found, output = run(project, command=command)
-    assert (found, output.count("for git bisect")) == (1, 1), output
-    assert "PytestTfperfDeprecationWarning: use `tfperf bisect -- ARGS`" in output
 
 
 @pytest.mark.full
