@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from pytest_tfperf.quantities import RATE, SCALES, SHARE
 from pytest_tfperf.text import plural
@@ -38,9 +38,18 @@ def alike(said: Iterable[tuple[str, str]]) -> list[tuple[list[str], str]]:
     ]
 
 
-def named(names: Sequence[str], whole: bool = False, noun: str = "test") -> str:
-    """Return a few names, or their number: `test_a, test_b` and `9 tests`."""
-    return ", ".join(names) if whole or len(names) <= _NAMED else plural(len(names), noun)
+def named(names: Sequence[str], tests: Collection[str] = (), whole: bool = False) -> str:
+    """
+    Return a few names, or their number: `test_a, test_b` and `9 tests`.
+
+    Args:
+        names: The names.
+        tests: Names of tests; other names are of profiles.
+        whole: Whether many are named too.
+    """
+    if whole or len(names) <= _NAMED:
+        return ", ".join(names)
+    return plural(len(names), "test" if set(names) <= set(tests) else "profile")
 
 
 def _blank(quantity: re.Match[str]) -> str:

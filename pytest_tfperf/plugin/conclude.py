@@ -66,8 +66,7 @@ def conclude(
     if options.update:
         recorded, bad = _write_baselines(run, options)
         if recorded is not None:
-            n_passed = sum(test.outcome == "passed" for test in tests)
-            lines += _update_lines(recorded, n_passed, options.rootdir)
+            lines += _update_lines(recorded, tests, options.rootdir)
     if options.update or options.baseline:
         lines += [
             (f"tfperf: unused baseline entries in {entry}", "yellow")
@@ -189,8 +188,10 @@ def _write_baselines(run: Run, options: Options) -> tuple[Recorded | None, list[
     return recorded, list(recorded.unread)
 
 
-def _update_lines(recorded: Recorded, n_passed: int, rootdir: Path) -> list[Line]:
+def _update_lines(recorded: Recorded, tests: Sequence[ProfiledTest], rootdir: Path) -> list[Line]:
     """Describe an update: entries that changed, histories that start anew, what was left out."""
+    names = {test.key for test in tests}
+    n_passed = sum(test.outcome == "passed" for test in tests)
     n_written, of = len(recorded.entries), plural(n_passed, "passing test")
     written = f"{plural(n_written, 'entry', 'entries')} written for {of}"
     found = written if n_written or not n_passed else f"as it was for {of}"
@@ -199,12 +200,13 @@ def _update_lines(recorded: Recorded, n_passed: int, rootdir: Path) -> list[Line
         for path in dict.fromkeys(change.path for change in changes):
             lines.append((f"  in {short_path(path, rootdir)}:", None))
             of_file = ((change.key, change.what) for change in changes if change.path == path)
-            lines += [(f"    {named(keys)}: {what}", colour) for keys, what in alike(of_file)]
+            for keys, what in alike(of_file):
+                lines.append((f"    {named(keys, names)}: {what}", colour))
     if recorded.added:
         added = plural(len(recorded.added), "profile")
         lines.append((f"  times: a run added to the history of {added}", None))
     for keys, why in alike((change.key, change.what) for change in recorded.left_out):
-        lines.append((f"  not recorded: {named(keys)}: {why}", "yellow"))
+        lines.append((f"  not recorded: {named(keys, names)}: {why}", "yellow"))
     return lines
 
 

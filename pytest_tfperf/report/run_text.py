@@ -126,7 +126,7 @@ def _checks(
         sentences = _sentences(of_verdict)
         for names, reason in alike(sentences):
             whole = sentences.get((names[0], reason), reason) if len(names) == 1 else reason
-            yield _check_line(of_verdict[0][1], named(names), whole)
+            yield _check_line(of_verdict[0][1], named(names, _names(tests)), whole)
 
 
 def _sentences(checks: Sequence[tuple[str, Check]]) -> dict[tuple[str, str], str]:
@@ -174,7 +174,7 @@ def _remarks(tests: Sequence[ProfiledTest], verbose: bool) -> Iterator[TextLine]
         for remark in (*profile.interference, *filter(None, [profile.ended]))
     ]
     for titles, remark in alike(said):
-        yield TextLine(f"{named(titles, verbose)}: {remark}", "yellow")
+        yield TextLine(f"{named(titles, _names(tests), verbose)}: {remark}", "yellow")
 
 
 def _notes(tests: Sequence[ProfiledTest], failures_shown: bool) -> Iterator[TextLine]:
@@ -188,7 +188,7 @@ def _notes(tests: Sequence[ProfiledTest], failures_shown: bool) -> Iterator[Text
         if label == "note"
     ]
     for titles, note in alike(said):
-        yield TextLine(f"{named(titles)}: {note}", "yellow")
+        yield TextLine(f"{named(titles, _names(tests))}: {note}", "yellow")
 
 
 def _left_out(tests: Sequence[ProfiledTest], brief: bool) -> Iterator[TextLine]:
@@ -213,6 +213,10 @@ def _all_notes(tests: Sequence[ProfiledTest]) -> Iterator[TextLine]:
     ]
     for titles, note in alike(said):
         yield TextLine(f"{named(titles, whole=True)}: {note}")
+
+
+def _names(tests: Sequence[ProfiledTest]) -> list[str]:
+    return [one_line(test.key) for test in tests]
 
 
 def _name(test: ProfiledTest, check: Check) -> str:

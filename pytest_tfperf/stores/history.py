@@ -61,10 +61,11 @@ def add_run(
         open_store(address).append(rows)
     except TfperfError as error:
         return [f"the run is not in the history: {error}; {_later(reports)}"], False
+    tests = {test.key for test in run.tests}
     return [
         f"run {rows.run} {_of_branch(run)} added to the history of {project}",
         *(
-            f"  later runs are not compared with {named(keys)}: {why}"
+            f"  later runs are not compared with {named(keys, tests)}: {why}"
             for keys, why in alike(rows.left_out.items())
         ),
     ], True

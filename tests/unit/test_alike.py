@@ -49,5 +49,6 @@ def test_names_are_told_once_in_their_order_and_counted_if_they_are_many():
     said = [("b", "waits 3 ms"), ("a", "is alone"), ("b", "waits 5 ms"), ("c", "waits 1 ms")]
     assert alike(said) == [(["b", "c"], "waits 1 to 5 ms"), (["a"], "is alone")]
     assert named(["b", "c"]) == "b, c"
-    assert named(list("abcd")) == "4 tests"
+    assert named(list("abcd"), tests=list("abcde")) == "4 tests"
+    assert named(["a", "b", "c", "d/eval"], tests=list("abcd")) == "4 profiles"
     assert named(list("abcd"), whole=True) == "a, b, c, d"
