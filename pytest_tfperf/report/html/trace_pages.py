@@ -123,7 +123,7 @@ def _change(old: Profile, new: Profile) -> str:
     """Return the change of the median period, and of the mean one if that goes the other way."""
     if not old.steps or not new.steps:
         return "A trace shows no step, so no time is compared."
-    before, after = (_periods_s(profile) for profile in (old, new))
+    before, after = ([step.period_s for step in one.steps] for one in (old, new))
     medians = statistics.median(before), statistics.median(after)
     means = statistics.fmean(before), statistics.fmean(after)
     if not min(*medians, *means) > 0:
@@ -135,10 +135,6 @@ def _change(old: Profile, new: Profile) -> str:
     return (
         f"{sentence} (median). The mean step changes from {' to '.join(format_alike(*means, 's'))}."
     )
-
-
-def _periods_s(profile: Profile) -> list[float]:
-    return [step.period_s for step in profile.steps]
 
 
 def render_trends(

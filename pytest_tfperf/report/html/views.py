@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from markupsafe import Markup, escape
@@ -61,6 +61,7 @@ from pytest_tfperf.values import PARTS, Table, Value
 
 _MESSAGE, _REMARK, _WHERE, CELL = 2000, 180, 400, 60  # characters
 _MOST_IN_FULL = 7  # profiles
+_UNTIMED = "no step was timed without the profiler"
 _SYMBOLS = {
     Verdict.FAIL: "✗",
     Verdict.REGRESSION: "▲",
@@ -78,20 +79,17 @@ TableGroups = Sequence[tuple[str, Sequence[tuple[TextTable, Markup | None]]]]
 """Titles of groups, and their tables, each with its chart."""
 
 
-@dataclass(frozen=True, slots=True)
-class Detail:
-    """The amount that a page shows of one profile."""
+class Detail(NamedTuple):
+    """The amount that a page shows of one profile; nothing but charts and checks by default."""
 
-    n_rows: int
+    n_rows: int = 0
     """Largest number of rows of a table."""
-    n_boxes: int
+    n_boxes: int = 0
     """Largest number of boxes in a lane of the waterfall, and a quarter of a level of ops."""
-    all_pictures: bool
+    all_pictures: bool = False
     """Whether it has the pictures besides the waterfall and the charts, too."""
 
 
-_IN_SHORT = Detail(0, 0, False)
-"""Of profiles that are not shown in full: neither metrics, tables, advice nor a waterfall."""
 _OF_FEW = ((3, Detail(50, 24, True)), (10, Detail(5, 4, False)))
 _OF_MANY = Detail(4, 4, False)
 
@@ -161,9 +159,9 @@ def views_of(tests: Sequence[ProfiledTest], folder: Path | None) -> list[Reporte
     n_full = _MOST_IN_FULL
     views: list[ReportedTest] = []
     for number, test in numbered:
-        own = detail if views else replace(detail, all_pictures=True)
+        own = detail if views else detail._replace(all_pictures=True)
         profiles = [
-            _profile(test, profile, folder, own if place < n_full else _IN_SHORT)
+            _profile(test, profile, folder, own if place < n_full else Detail())
             for place, profile in enumerate(test.profiles)
         ]
         n_full = max(n_full - len(test.profiles), 0)
@@ -272,6 +270,7 @@ def _profile(
     in_full = detail.n_rows > 0
     times = times_chart(_samples(profile, found), detail.all_pictures)
     bar, step_time = mini_bar(parts_s(profile)), shown.get("step_time", "")
+    step = profile.metrics.get("step_time")
     changes = [
         Difference.of(one) for check in checks for one in check.detail.get("differences", ())
     ]
@@ -290,7 +289,7 @@ def _profile(
         pictures=_pictures(profile, detail, titles),
         charts=_charts(profile, timed, times, detail, titles),
         parts=_parts(profile) if in_full else None,
-        untimed="" if times else _why_untimed(profile),
+        untimed="" if times else elide((step and step.why) or _UNTIMED, 600),
         metrics=_metrics(known, shown, checks) if in_full else None,
         unknown=_unknown_reasons(profile) if in_full else (),
         groups=table_groups(profile.tables, detail.n_rows) if in_full else (),
@@ -401,12 +400,6 @@ def _samples(profile: Profile, timed: Mapping[str, Any]) -> dict[str, tuple[str,
         found["turns of this version"] = ("own", after)
         found["turns of the other version"] = ("other", before)
     return found
-
-
-def _why_untimed(profile: Profile) -> str:
-    step_time = profile.metrics.get("step_time")
-    why = step_time.why if step_time else None
-    return elide(why or "no step was timed without the profiler", 600)
 
 
 def _history(timed: Check | None) -> History | None:
