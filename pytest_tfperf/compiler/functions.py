@@ -156,8 +156,8 @@ def definition_of(name: str) -> Any:
 
 
 def called_by(node: Any) -> list[str]:
-    """Return the names of the functions in a NodeDef's attributes."""
-    values = node.attr.values()
+    """Return the functions in a NodeDef's attributes, by the names of these: a map has no order."""
+    values = (node.attr[key] for key in sorted(node.attr))
     return [
         func.name
         for value in values
