@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.profilers import profiler as new_profiler
 
 from pytest_tfperf.checks.limits import Limit, check_limits
 from pytest_tfperf.metric_registry import METRICS
@@ -14,6 +15,14 @@ pytestmark = pytest.mark.full
 
 HERE = "test_python_causes.py"
 ROWS = np.ones((8, 4), np.float32)
+
+
+@pytest.fixture
+def profile():
+    """A `tf_profile` of many warm-up steps: samples of their stacks tell lines and shares."""
+    profiler = new_profiler({"warmup": 20, "steps": 12, "trace_steps": 6})
+    yield profiler
+    profiler.close()
 
 
 @pytest.fixture(autouse=True)
@@ -167,8 +176,7 @@ def test_ops_outside_jit_have_their_line_and_the_remedy_of_what_they_are_for(pro
         (updates, x, "multiply ×200", "move them into the jax.jit function"),
         (lambda rows: tanh(jnp.array(rows)), numbers, "convert_element_type", "one NumPy array"),
     ):
-        # Lines are known from samples of the warm-up's stacks: 3 steps give a busy machine too few.
-        found = profile(step, [data] * 4, unpack=False, name=remedy, warmup=20)
+        found = profile(step, [data] * 4, unpack=False, name=remedy)
         detail = found.value("eager_ops").detail
         assert told in detail["where"], remedy
         assert f", called at {HERE}:" in detail["where"], remedy
