@@ -59,6 +59,12 @@ _PIPELINE = "events of `tf.data` iterators that made elements"
 
 EVIDENCE: dict[str, Known] = {
     "step_time": Known(STEPS, _TIMED, of_periods=True),
+    "step_cpu_time": Known(
+        STEPS,
+        f"{_TIMED}, that compute for 10 % of their time or more; Linux, which tells the processor "
+        "time of child processes",
+    ),
+    "other_load": Known(CLOCK, "timed steps; Linux, which counts the time of its cores"),
     "step_time_p90": Known(
         STEPS,
         f"{_TIMED}, and calls that end with their work, as with `latency=True`",

@@ -48,6 +48,20 @@ _ROWS = (
         MACHINE,
         "time of a step: median over blocks of block time ÷ steps",
     ),
+    Metric(
+        "step_cpu_time",
+        SECONDS,
+        LOWER,
+        MACHINE,
+        "processor time of a step, of all threads and child processes: median over blocks",
+    ),
+    Metric(
+        "other_load",
+        SHARE,
+        LOWER,
+        MACHINE,
+        "share of the CPU cores that other processes had while steps were timed",
+    ),
     Metric("step_time_p90", SECONDS, LOWER, MACHINE, "90th percentile of the single steps"),
     Metric("step_time_p99", SECONDS, LOWER, MACHINE, "99th percentile of 300 single steps or more"),
     Metric(

@@ -242,6 +242,8 @@ class Recording:
     """Seconds of the first step, or why it was not a first step; None if it was not timed."""
     blocks: tuple[tuple[float, int], ...] = ()
     """(seconds, steps) of each block of the timed window."""
+    block_cpu_s: tuple[float, ...] | Unknown = UNSEEN
+    """Processor time of each of them, in seconds, with the children's share."""
     step_seconds: tuple[float, ...] = ()
     """Seconds of a step in each single call of the timed window."""
     fetches: Fetches | None = None
@@ -322,6 +324,8 @@ class Recording:
     """True if Python was traced in the first step."""
     interference: tuple[str, ...] = ()
     """Remarks on what else used the machine in the timed window."""
+    other_load: float | None = None
+    """Share of the cores that others had in it (`share_lost`); None if it is unknown."""
     ended: str | None = None
     """The reason why the windows are not full, if they are not."""
     window_notes: Mapping[str, str] = field(default_factory=dict)

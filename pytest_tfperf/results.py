@@ -72,6 +72,8 @@ class _BuiltIn:
     __slots__ = ()
 
     step_time: float
+    step_cpu_time: float
+    other_load: float
     step_time_p90: float
     step_time_p99: float
     first_step_time: float
@@ -304,8 +306,8 @@ class Check:
 
     @property
     def is_of_step_time(self) -> bool:
-        """True for a comparison of the step time."""
-        return self.metric == "step_time" and self.kind != "limit"
+        """True for a comparison of the step time, or of its processor time in its place."""
+        return self.metric in ("step_time", "step_cpu_time") and self.kind != "limit"
 
     def with_details(self, *details: Labelled) -> Check:
         """Return the check with further details."""

@@ -85,29 +85,33 @@ def plural(n: int, noun: str, nouns: str = "") -> str:
     return f"{n} {noun if n == 1 else nouns or f'{noun}s'}"
 
 
-def format_slowdown(ratio: float) -> str:
+SLOWER_FASTER = ("slower", "faster")
+MORE_LESS = ("more", "less")
+
+
+def format_slowdown(ratio: float, words: tuple[str, str] = SLOWER_FASTER) -> str:
     """
     Write the ratio of two times as a change: `8.3 % slower`, `17.5 times slower`, `0.4 % faster`.
 
-    Percentages are of the time before.
+    Percentages are of the time before. `words` are those for a ratio above and below 1.
     """
-    return " ".join(_slowdown(ratio))
+    return " ".join(_slowdown(ratio, words))
 
 
-def format_slowdowns(low: float, high: float) -> str:
+def format_slowdowns(low: float, high: float, words: tuple[str, str] = SLOWER_FASTER) -> str:
     """Write an interval of ratios: `7 to 9.6 % slower`, `4.8 % faster to 15 % slower`."""
-    (first, *unit), (last, *last_unit) = _slowdown(low), _slowdown(high)
+    (first, *unit), (last, *last_unit) = _slowdown(low, words), _slowdown(high, words)
     if unit != last_unit:
-        return f"{format_slowdown(low)} to {format_slowdown(high)}"
-    if unit[-1] == "faster":
+        return f"{format_slowdown(low, words)} to {format_slowdown(high, words)}"
+    if unit[-1] == words[1]:
         first, last = last, first
     return " ".join((first, "to", last, *unit))
 
 
-def _slowdown(ratio: float) -> tuple[str, str, str]:
+def _slowdown(ratio: float, words: tuple[str, str]) -> tuple[str, str, str]:
     """Return number, unit and direction of a change."""
     times, percent = max(ratio, 1 / ratio), 100 * abs(ratio - 1)
-    direction = "faster" if ratio < 1 and percent > _NO_CHANGE else "slower"
+    direction = words[ratio < 1 and percent > _NO_CHANGE]
     if times >= _IN_TIMES:
         return f"{times:.3g}" if times < _LARGE else f"{times:,.0f}", "times", direction
     if percent < _LEAST:

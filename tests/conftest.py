@@ -210,17 +210,14 @@ def tensorflow_loaded():
 def suite(tensorflow_loaded, pytester, monkeypatch):
     """Write a test file with the usual imports, then run pytest on it in this process."""
     monkeypatch.setenv("COLUMNS", "80")
+    # what else the machine does is no matter of these tests
+    monkeypatch.setattr("pytest_tfperf.machine.conditions.share_lost", lambda *_: 0.0)
 
     def write(body, name="test_suite"):
         pytester.makepyfile(**{name: PRELUDE + body})
 
     def run(*arguments):
-        # what else the machine does is no matter of these tests
-        updates = any(str(one).startswith("--tfperf-update") for one in arguments)
-        noisy = ["--tfperf-record-noisy"] if updates else []
-        result = pytester.runpytest_inprocess(
-            "-p", "no:cacheprovider", "-W", "ignore", *noisy, *arguments
-        )
+        result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-W", "ignore", *arguments)
         for name in [name for name in vars(sys) if name.startswith("last_")]:
             delattr(sys, name)  # a failure's frames hold iterators of tf.data
         gc.collect()

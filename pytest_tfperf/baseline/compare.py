@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from pytest_tfperf.baseline.history import commits_of, history_of
+from pytest_tfperf.baseline.history import (
+    CPU,
+    cores_of,
+    cpu_history_of,
+    history_of,
+    least_s,
+    runs_of,
+)
 from pytest_tfperf.baseline.step_time import (
     ACCEPT,
     UPDATE,
     StoredRuns,
     TimingFiles,
     Timings,
+    TimingWords,
     judge,
     next_step,
     why_not_timed,
+    with_processor_time,
 )
 from pytest_tfperf.baseline.store import OPS, Place, entry_key, read_structure
 from pytest_tfperf.baseline.structure import (
@@ -25,7 +35,7 @@ from pytest_tfperf.baseline.structure import (
     lost_compilation,
     structure_checks,
 )
-from pytest_tfperf.checks.limits import tolerated
+from pytest_tfperf.checks.limits import SHARED_CPU, tolerated
 from pytest_tfperf.differences.profiles import (
     CAST,
     dtype_change,
@@ -40,7 +50,7 @@ from pytest_tfperf.machine.description import class_differences, nearest_class
 from pytest_tfperf.metrics.op_work import TABLE
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
-from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE
+from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE, History
 from pytest_tfperf.values import Json
 
 _BASELINE = Reference("the baseline", UPDATE, ACCEPT, ACCEPT)
@@ -148,17 +158,20 @@ def lost_numbers(baseline: Baseline, test: str, made: Collection[str]) -> list[C
 
 def time_check(
     profile: Profile,
-    stored: StoredRuns,
+    times: StoredTimes,
     max_regression: float | None,
     why_not: str | None,
     changed: str,
 ) -> Check:
-    """Check a known step time against others of its machine class."""
-    value = profile.value("step_time")
-    found = judge(value, stored, tolerated(max_regression), why_not, changed)
+    """Check a known step time, and its processor time, against others of its machine class."""
+    value, tolerance = profile.value("step_time"), tolerated(max_regression)
+    found = judge(value, times.clock, tolerance, why_not, changed, times.least)
+    if why_not in (None, SHARED_CPU):
+        is_busy = times.least < (value.number or 0.0)
+        found = with_processor_time(found, profile, times.processor, tolerance, changed, is_busy)
     return check(
         profile,
-        "step_time",
+        found.metric,
         found.verdict,
         _at_most(max_regression),
         found.sentence,
@@ -209,7 +222,7 @@ def _timing(
     place, timings = baseline.place, baseline.timings
     entry = timings.entry(place, key, machine, workload, tolerated(max_regression))
     same = entry is not None and entry["workload"] == workload
-    known = entry is not None and same and bool(history_of(entry).runs)
+    known = entry is not None and same and bool(runs_of(entry))
     if value.number is None:
         if not known and max_regression is None:
             return None
@@ -227,7 +240,7 @@ def _timing(
         )
     timed = time_check(
         profile,
-        _stored_runs(entry, timings),
+        stored_times(entry, profile, cores_of(machine), timings.words),
         max_regression,
         why_not_timed(profile, shared_cpu),
         changed_setting(structure["setting"], environment["setting"]),
@@ -243,21 +256,54 @@ def _timing(
     return with_differences(timed, (*work, *shares, *functions), lead=lost)
 
 
-def _stored_runs(entry: Json, timings: Timings) -> StoredRuns:
-    """Return the history of a timing file, as messages name it."""
-    history, first = history_of(entry), entry["anchor"].get("commit")
-    n_runs = len(history.runs)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTimes:
+    """What both times of a step are compared with."""
+
+    clock: StoredRuns
+    """Its step times."""
+    processor: StoredRuns
+    """Its processor times."""
+    least: float
+    """The least seconds that the new step may have taken without others."""
+
+
+def stored_times(entry: Json, profile: Profile, cores: int, words: TimingWords) -> StoredTimes:
+    """
+    Return the history of a timing file, as messages name it.
+
+    Args:
+        entry: The entry, with a step time.
+        profile: The new profile, with a step time.
+        cores: Cores of the machine.
+        words: Phrases of messages on the source of the entry.
+    """
+    names = ("step_time", CPU, "other_load")
+    values = {name: profile.metrics.get(name) for name in names}
+    now = {name: one.number for name, one in values.items() if one and one.number is not None}
+    history, moved = cpu_history_of(entry, now.get("other_load"))
+    processor = _stored_runs(entry, history, words)
+    clock = _stored_runs(entry, history_of(entry, cores), words)
+    commits = tuple(str(run.get("commit", "")) for run in runs_of(entry))
+    return StoredTimes(
+        clock=replace(clock, commits=commits),
+        processor=replace(processor, metric=CPU, moved=moved),
+        least=least_s(now, cores),
+    )
+
+
+def _stored_runs(entry: Json, history: History, words: TimingWords) -> StoredRuns:
+    first, n_runs = entry["anchor"].get("commit"), len(history.runs)
     n, since = history.n_anchor, f", from commit {first} on" if first else ""
     return StoredRuns(
         history=history,
-        name=timings.words.name,
+        name=words.name,
         runs=f"the last {n_runs} runs" if n_runs > 1 else "the only run recorded",
         anchor=f"the first {n} runs{since}" if n > 1 else f"the first run{since}",
         newest=entry["runs"][-1].get("commit", ""),
-        commits=commits_of(entry),
         few=f"{n_runs} of {RUNS_TO_DECIDE} needed runs recorded",
-        collect=timings.words.collect,
-        accept=timings.words.accept,
+        collect=words.collect,
+        accept=words.accept,
     )
 
 

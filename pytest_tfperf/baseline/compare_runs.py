@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from pytest_tfperf.baseline.compare import time_check
+from pytest_tfperf.baseline.compare import stored_times, time_check
+from pytest_tfperf.baseline.history import cores_of
 from pytest_tfperf.baseline.record import ENDED, check_environment
-from pytest_tfperf.baseline.step_time import StoredRuns, why_not_timed
+from pytest_tfperf.baseline.step_time import TimingWords, why_not_timed
 from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.baseline.structure import (
     Reference,
     changed_setting,
     check,
     lost_compilation,
+    stored,
     structure_checks,
     structure_of,
 )
@@ -26,17 +28,20 @@ from pytest_tfperf.differences.profiles import (
     workload_differences,
 )
 from pytest_tfperf.machine.description import class_differences
+from pytest_tfperf.metric_registry import MACHINE
 from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict, without_praise
 from pytest_tfperf.runs import ProfiledTest, Run
-from pytest_tfperf.stats.prediction_interval import History
 
 KIND: Final = "compare"
 _FIRST = Reference("the first file")
 _ONE = "one run against one decides nothing but a doubled time"
-_MORE_RUNS = (
-    "five runs or more in a baseline (tfperf accept), "
-    "or pytest --tfperf-against REF, which compares in turns"
+_WORDS = TimingWords(
+    name="the first file",
+    record="",
+    collect="five runs or more in a baseline (tfperf accept), "
+    "or pytest --tfperf-against REF, which compares in turns",
+    accept="",
 )
 Key = tuple[str, str, str]
 """File, test and profile."""
@@ -156,16 +161,15 @@ def _timing(before: Profile, old: ProfiledTest, profile: Profile, test: Profiled
         return check(profile, "step_time", Verdict.INCOMPARABLE, wanted, message)
     why_then = why_not_timed(before, old.shared_cpu)
     why = why_not_timed(profile, test.shared_cpu) or (why_then and f"in the first file {why_then}")
-    stored = StoredRuns(
-        history=History(runs=(then.number,)),
-        name="the first file",
-        runs="the first file",
-        few=_ONE,
-        collect=_MORE_RUNS,
+    cores = cores_of(test.environment["machine"])
+    entry = {"runs": [stored(before, MACHINE)], "anchor": {}}
+    times = stored_times(entry, profile, cores, _WORDS)
+    clock, processor = (
+        replace(one, runs=_WORDS.name, few=_ONE) for one in (times.clock, times.processor)
     )
     return time_check(
         profile,
-        stored,
+        replace(times, clock=clock, processor=processor),
         test.max_regression,
         why,
         changed_setting(old.environment["setting"], test.environment["setting"]),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.baseline.history import merge_runs
+from pytest_tfperf.baseline.history import cores_of, merge_runs
 from pytest_tfperf.baseline.step_time import why_not_recorded
 from pytest_tfperf.baseline.store import (
     BASELINE_FORMAT,
@@ -101,7 +101,6 @@ class _Found:
     profile: Profile
     test: ProfiledTest
     run: Run
-    also_noisy: bool
 
     @property
     def machine(self) -> Mapping[str, Any]:
@@ -128,19 +127,17 @@ class _Found:
 def record(
     wanted: Mapping[Place, Sequence[Run]],
     only_new: bool,
-    also_noisy: bool = False,
     also_partly: bool = False,
 ) -> Recorded:
     """
     Store the profiles of tests that passed.
 
     Profiles that ended before their windows were full are left out, and times that are not valid
-    samples: of steps whose buffers drained, or while something else used the machine.
+    samples, as those of steps whose buffers drained. What others had of the machine is stored too.
 
     Args:
         wanted: The runs with tests of each test file.
         only_new: Whether entries that exist are kept.
-        also_noisy: Whether times are recorded although something else used the machine.
         also_partly: Whether test files whose baselines cannot be read are left out; else they are
             an error.
 
@@ -161,7 +158,7 @@ def record(
                     raise
                 done += Recorded(unread=(str(error),))
             else:
-                done += _of_file(place, runs, only_new, also_noisy, draft)
+                done += _of_file(place, runs, only_new, draft)
         draft.write()
         return done
 
@@ -227,9 +224,7 @@ def _files(place: Place, runs: Iterable[Run]) -> dict[Path, str]:
     return {place.structure: STRUCTURE, place.detail: DETAIL, **timing}
 
 
-def _of_file(
-    place: Place, runs: Iterable[Run], only_new: bool, also_noisy: bool, draft: _Draft
-) -> Recorded:
+def _of_file(place: Place, runs: Iterable[Run], only_new: bool, draft: _Draft) -> Recorded:
     """Update the entries of one test file."""
     runs = sorted(runs, key=lambda run: run.created)
     tests = [(run, test) for run in runs for test in run.tests]
@@ -240,7 +235,6 @@ def _of_file(
             profile=profile,
             test=test,
             run=run,
-            also_noisy=also_noisy,
         )
         for run, test in tests
         for profile in test.profiles
@@ -380,15 +374,14 @@ def _times(path: Path, found: Sequence[_Found], only_new: bool, draft: _Draft) -
     if only_new and name in tests:
         return Recorded()
     timed = [one for one in found if is_step_time(one.profile.value("step_time").number or 0)]
-    reasons = [
-        (one, why_not_recorded(one.profile, one.test.shared_cpu, one.also_noisy)) for one in timed
-    ]
+    reasons = [(one, why_not_recorded(one.profile, one.test.shared_cpu)) for one in timed]
     usable = [one for one, why in reasons if why is None]
     merged = merge_runs(
         tests.get(name),
         [one.times() for one in usable],
         found[0].profile.workload,
         tolerated(found[-1].test.max_regression),
+        cores_of(found[0].machine),
     )
     reasons += [(usable[place], why) for place, why in merged.left_out]
     done = sum(
@@ -410,7 +403,6 @@ def accept(
     names: Sequence[str],
     rootdir: Path,
     baseline_dir: Path | None,
-    also_noisy: bool = False,
     keeps_times: bool = True,
 ) -> Recorded:
     """
@@ -423,7 +415,6 @@ def accept(
         names: The tests to store, by key or node id; all by default.
         rootdir: The folder that the tests' files are relative to.
         baseline_dir: As `--tfperf-baseline-dir`.
-        also_noisy: As `--tfperf-record-noisy`.
         keeps_times: False if a team's history keeps the times.
 
     Raises:
@@ -460,7 +451,6 @@ def accept(
             for file, place in places.items()
         },
         only_new=False,
-        also_noisy=also_noisy,
     )
 
 

@@ -1,4 +1,10 @@
-"""Step times of stored runs, and the comparison with them: verdict, message, figures."""
+"""
+Step times of stored runs, and the comparison with them: verdict, message, figures.
+
+The clock decides where it can. Beside others it often cannot, and then a regression of the
+processor time fails. Processor time never makes a PASS: lost parallelism and waiting do not show
+there.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +27,13 @@ from pytest_tfperf.stats.prediction_interval import (
     compare_to_history,
 )
 from pytest_tfperf.stats.signed_rank import Interval
-from pytest_tfperf.text import Labelled, format_slowdown, format_slowdowns
+from pytest_tfperf.text import (
+    MORE_LESS,
+    SLOWER_FASTER,
+    Labelled,
+    format_slowdown,
+    format_slowdowns,
+)
 from pytest_tfperf.values import Json, Value
 
 _UNDECIDED_HELP = "pytest --tfperf-against REF, which compares in turns; or a larger max_regression"
@@ -104,9 +116,13 @@ class TimingFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRuns:
-    """The stored runs that a step time is compared with, as messages name them."""
+    """The stored runs that a time is compared with, as messages name them."""
 
     history: History
+    metric: str = "step_time"
+    """The time."""
+    moved: float = 1.0
+    """What other load may have moved the new time by, either way."""
     name: str
     """Name of the stored runs in a headline: "the baseline"."""
     runs: str
@@ -131,28 +147,77 @@ class Judgement:
 
     verdict: Verdict
     sentence: str
+    metric: str = "step_time"
+    """The time that decides."""
     details: tuple[Labelled, ...] = ()
     advice: tuple[Labelled, ...] = ()
     detail: Json = field(default_factory=dict)
 
 
 def judge(
-    value: Value, stored: StoredRuns, tolerance: float, why_not: str | None, changed: str
+    value: Value,
+    stored: StoredRuns,
+    tolerance: float,
+    why_not: str | None,
+    changed: str,
+    least: float | None = None,
 ) -> Judgement:
     """
-    Decide on a known step time.
+    Decide on a known time of a step.
 
     Args:
-        value: The step time.
+        value: The time.
         stored: The runs that it is compared with.
         tolerance: The slow-down that is tolerated, as a share.
         why_not: Why the time is not a valid sample of the step, or None.
         changed: What else differs from the stored runs; shown with a regression.
+        least: The least that the step may have taken without others; None if nothing disturbed it.
     """
     assert value.number is not None
-    result = compare_to_history(value.number, stored.history, tolerance)
+    result = compare_to_history(value.number, stored.history, tolerance, least)
     found = _judged(value, result, stored, why_not, changed)
-    return replace(found, detail=_figures(value.number, result, stored))
+    return replace(found, metric=stored.metric, detail=_figures(value.number, result, stored))
+
+
+def with_processor_time(
+    clock: Judgement,
+    profile: Profile,
+    stored: StoredRuns,
+    tolerance: float,
+    changed: str,
+    is_busy: bool,
+) -> Judgement:
+    """
+    Let the processor time decide where the clock does not, and be shown where it does.
+
+    Args:
+        clock: The judgement of the step time.
+        profile: The profile.
+        stored: The processor times of earlier runs.
+        tolerance: The slow-down that is tolerated, as a share.
+        changed: What else differs from the stored runs.
+        is_busy: Whether others used the machine, so that the clock may not decide.
+    """
+    value = profile.metrics.get(stored.metric)
+    is_open = clock.verdict is Verdict.INCONCLUSIVE
+    if value is None or value.number is None or not stored.history.runs:
+        missing = (value.why if value is not None else None) or "the baseline has none yet"
+        return _beside(clock, missing if is_open and is_busy else "")
+    found = judge(value, stored, tolerance, None, changed, value.number / stored.moved)
+    if found.verdict is not Verdict.REGRESSION:
+        shown = f"{found.sentence}: it shows no regression"
+        return _beside(clock, shown if is_open and is_busy else "")
+    if is_open:
+        undecided = ("the clock", f"does not decide: {clock.sentence}")
+        return replace(found, details=(*found.details, undecided))
+    gates = "" if clock.verdict is Verdict.REGRESSION else "; it does not gate beside the clock"
+    return _beside(clock, f"{found.sentence}{gates}")
+
+
+def _beside(clock: Judgement, text: str) -> Judgement:
+    """Add what processor time shows."""
+    more = (("processor time", text),) if text else ()
+    return replace(clock, details=(*clock.details, *more))
 
 
 def _judged(
@@ -210,13 +275,15 @@ def why_not_timed(profile: Profile, shared_cpu: bool) -> str | None:
     return None if settled else "the input buffers were still draining"
 
 
-def why_not_recorded(profile: Profile, shared_cpu: bool, also_noisy: bool) -> str | None:
+def why_not_recorded(profile: Profile, shared_cpu: bool) -> str | None:
     """Return why later runs are not compared with a known step time, or None."""
-    why = why_not_timed(profile, shared_cpu)
-    if why is not None or also_noisy or not profile.interference:
+    load = profile.metrics.get("other_load")
+    is_known = load is not None and load.number is not None  # and is stored with the time
+    why = why_not_timed(profile, shared_cpu and not is_known)
+    if why is not None or is_known or not profile.interference:
         return why
     found = "; ".join(remark.partition(": ")[0] for remark in profile.interference)
-    return f"{found}; run on a quiet machine, or --tfperf-record-noisy"
+    return f"{found}; run on a quiet machine"
 
 
 def next_step(text: str) -> tuple[Labelled, ...]:
@@ -227,13 +294,21 @@ def next_step(text: str) -> tuple[Labelled, ...]:
 def _found(value: Value, result: HistoryComparison, stored: StoredRuns) -> str:
     """Return the change since the stored runs, and both times."""
     assert value.number is not None
-    return change_text(result.ratio, stored.name, result.typical_s, value.number)
+    return change_text(result.ratio, stored.name, result.typical_s, value.number, stored.metric)
 
 
-def change_text(ratio: float, name: str, before_s: float, now_s: float) -> str:
-    """Write a change of the step time since what has a name, and both times."""
+def change_text(
+    ratio: float, name: str, before_s: float, now_s: float, metric: str = "step_time"
+) -> str:
+    """Write a change of a time of the step since what has a name, and both times."""
     times = [format_quantity(time_s, SECONDS) for time_s in (before_s, now_s)]
-    return f"step_time is {format_slowdown(ratio)} than {name}: {' to '.join(times)}"
+    change = format_slowdown(ratio, _words(metric))
+    return f"{metric} is {change} than {name}: {' to '.join(times)}"
+
+
+def _words(metric: str) -> tuple[str, str]:
+    """Return the words for a rise and a fall of a time."""
+    return SLOWER_FASTER if metric == "step_time" else MORE_LESS
 
 
 def _limit(result: HistoryComparison) -> str:
@@ -243,7 +318,7 @@ def _limit(result: HistoryComparison) -> str:
 def _details(result: HistoryComparison, stored: StoredRuns) -> Iterator[Labelled]:
     """Say what the change is measured from, and why the tolerance is larger than requested."""
     if result.recent is not None:
-        yield "measured", f"{_interval(result.recent)}, against {stored.runs}"
+        yield "measured", f"{_interval(result.recent, stored)}, against {stored.runs}"
     if result.requested_tolerance < result.tolerance:
         requested = format_quantity(result.requested_tolerance, RATIO)
         least = format_quantity(LEAST_SECONDS, SECONDS)
@@ -275,16 +350,17 @@ def _slower(
     bound, recent, anchor = 1 + result.tolerance, result.recent, result.anchor
     found, details = _found(value, result, stored), tuple(_details(result, stored))
     if recent is not None and anchor is not None and recent.low <= bound < anchor.low:
-        found = change_text(anchor.ratio, stored.anchor, value.number / anchor.ratio, value.number)
-        alone = f"{format_slowdown(recent.ratio)} than {stored.runs} alone"
+        before_s = value.number / anchor.ratio
+        found = change_text(anchor.ratio, stored.anchor, before_s, value.number, stored.metric)
+        alone = f"{format_slowdown(recent.ratio, _words(stored.metric))} than {stored.runs} alone"
         drift = f"{alone}, which would {'pass' if result.drift else 'not decide it'}"
         details = (
-            ("measured", f"{_interval(anchor)}, against {stored.anchor}"),
+            ("measured", f"{_interval(anchor, stored)}, against {stored.anchor}"),
             ("slow drift" if result.drift else "", drift),
             *details[1:],
         )
     elif recent is None or recent.low <= bound:
-        most = format_slowdown(max(OUTRIGHT, bound))
+        most = format_slowdown(max(OUTRIGHT, bound), _words(stored.metric))
         beyond = f"more than {most} than {'any of them' if recent else stored.runs}"
         details = (*details, ("", f"{beyond} is a regression, however few the runs"))
     return f"{found}, {_limit(result)}", details
@@ -297,16 +373,17 @@ def _why_undecided(result: HistoryComparison, stored: StoredRuns) -> str:
     assert result.minimum_detectable_change is not None
     why = f"runs differ by {format_quantity(result.run_sd, RATIO)}"
     if recent is not None and anchor is not None and recent.high < 1 + result.tolerance:
-        than = f"{format_slowdown(anchor.ratio)} than {stored.anchor}"
+        than = f"{format_slowdown(anchor.ratio, _words(stored.metric))} than {stored.anchor}"
         why = f"{stored.runs} alone would pass, but it is {than}"
     smallest = format_quantity(result.minimum_detectable_change, RATIO)
     return f"{why}, so only a slow-down of {smallest} would show in 9 of 10 cases"
 
 
-def _interval(of: Interval) -> str:
-    return interval_text(of.low, of.high, of.confidence)
+def _interval(of: Interval, stored: StoredRuns) -> str:
+    return interval_text(of.low, of.high, of.confidence, stored.metric)
 
 
-def interval_text(low: float, high: float, confidence: float) -> str:
+def interval_text(low: float, high: float, confidence: float, metric: str = "step_time") -> str:
     """Write an interval of a change."""
-    return f"{format_slowdowns(low, high)} ({100 * confidence:.3g} % interval)"
+    change = format_slowdowns(low, high, _words(metric))
+    return f"{change} ({100 * confidence:.3g} % interval)"

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import sys
 from array import array
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from time import perf_counter, time_ns
+from time import get_clock_info, perf_counter, process_time, time_ns
 
 from pytest_tfperf.capture.observations import Observations
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.frameworks.in_use import least_block, synchronise
-from pytest_tfperf.machine.clocks import Stopwatch
+from pytest_tfperf.machine.clocks import Stopwatch, children_cpu_s
 from pytest_tfperf.machine.conditions import core_kept_awake
+from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.recording import Fetches
 from pytest_tfperf.turn import Ready, TurnClient
+from pytest_tfperf.values import Unknown
 
 __tracebackhide__ = True
 
 _TIMED_SHARE = 0.45  # of the time limit
 _MOST_BLOCKS = 24  # that a window usually has
+_TICKS = 100  # of the clock of processor time, in all blocks: its step is then a percent
 # New containers that one block may leave before the collector runs within it after all: 50 to
 # 100 MB of small objects.
 _MOST_YOUNG = 500_000
@@ -37,6 +41,8 @@ class Block:
 
     seconds: float
     """Seconds of the block, with one synchronisation of the devices at its end."""
+    cpu_seconds: float
+    """Processor time of this process in them."""
     n_steps: int
     """Number of steps in it."""
     step_seconds: list[float]
@@ -59,6 +65,7 @@ class BlockTimer:
         self._next_s = self._stood_s = self._gap_s = 0.0  # of the running call
         self._fetches = False  # whether any call fetched
         self._call_ended, self._fetched_ns = 0.0, 0
+        self._cpu_ended = self._cpu_gaps = 0.0  # processor time: at an epoch's end, in the gaps
 
     def block(self, n_calls: int, deadline: float = math.inf) -> Generator[None, None, Block]:
         """Time a block of `n_calls`, or fewer if the deadline passes; yield in each call."""
@@ -67,6 +74,7 @@ class BlockTimer:
         stood_seconds: list[float] = []
         gap_seconds: list[float] = []
         seconds, n_steps = 0.0, 0
+        self._cpu_gaps, cpu_began = 0.0, process_time()
         while len(step_seconds) < n_calls and (perf_counter() < deadline or not step_seconds):
             self._next_s = self._stood_s = self._gap_s = 0.0
             yield
@@ -80,7 +88,10 @@ class BlockTimer:
         if not self.plan.latency:
             synchronise()
         seconds += self.lap_timer.lap()
-        return Block(seconds, n_steps, step_seconds, next_seconds, stood_seconds, gap_seconds)
+        cpu_s = process_time() - cpu_began - self._cpu_gaps
+        return Block(
+            seconds, cpu_s, n_steps, step_seconds, next_seconds, stood_seconds, gap_seconds
+        )
 
     def fetched(self, seconds: float, stood_s: float) -> None:
         """Add the seconds of a `next()`, and those in which it stood still, to the running call."""
@@ -91,6 +102,11 @@ class BlockTimer:
     def epoch_began(self) -> None:
         """Leave the time since the last call out, since the running one is of the next epoch."""
         self._gap_s = self.lap_timer.lap()
+        self._cpu_gaps += process_time() - self._cpu_ended
+
+    def epoch_ended(self) -> None:
+        """Leave out the processor time from now until `epoch_began`."""
+        self._cpu_ended = process_time()
 
     def timed_window(
         self,
@@ -147,7 +163,7 @@ class BlockTimer:
         finally:
             is_complete = not plan.wants_more(n_timed, len(timed.seconds) - n_slow)
             if timed.seconds and (is_complete or not observations.blocks):
-                timed.give(observations)
+                timed.give(observations, n_run)
                 if self._fetches:
                     observations.fetches = timed.fetches(plan.steps_per_call, self._fetched_ns)
         if perf_counter() >= deadline:
@@ -177,7 +193,8 @@ class _TimedCalls:
     """
 
     def __init__(self) -> None:
-        self.seconds, self._sizes = array("d"), array("q")
+        self.seconds, self._sizes, self._cpu_seconds = array("d"), array("q"), array("d")
+        self._children_s = _children_cpu_s()
         self._n_calls = 0
         self._step_seconds, self._pauses = array("d"), array("d")
         self._next_seconds, self._stood_seconds = array("d"), array("d")
@@ -197,6 +214,7 @@ class _TimedCalls:
         """Add a block, and the seconds of the pause before it."""
         self.seconds.append(block.seconds)
         self._sizes.append(block.n_steps)
+        self._cpu_seconds.append(block.cpu_seconds)
         begin, self._n_calls = self._n_calls, self._n_calls + len(block.step_seconds)
         pauses = [pause_s, *[0.0] * (len(block.step_seconds) - 1)]
         for column, values in zip(
@@ -209,8 +227,9 @@ class _TimedCalls:
         ):
             column[begin : self._n_calls] = array("d", values)
 
-    def give(self, observations: Observations) -> None:
-        """Replace the times of the blocks and their steps."""
+    def give(self, observations: Observations, n_run: int) -> None:
+        """Replace the times of the blocks and their steps; `n_run` steps ran in all."""
+        observations.block_cpu_s = self._block_cpu_s(n_run)
         observations.blocks = list(zip(self.seconds, self._sizes, strict=True))
         observations.step_seconds = self._step_seconds[: self._n_calls].tolist()
         gaps = enumerate(self._gap_seconds[: self._n_calls])
@@ -218,6 +237,22 @@ class _TimedCalls:
         n_gaps = len(observations.epoch_gaps_s)
         observations.epoch_iters_s = observations.iterations.last(n_gaps)
         observations.epoch_work_s = observations.epoch_work.last(n_gaps)
+
+    def _block_cpu_s(self, n_run: int) -> tuple[float, ...] | Unknown:
+        """Return the processor time of the blocks, with a share of the children's."""
+        now_s = _children_cpu_s()
+        if self._children_s is None or now_s is None:
+            return Unknown("this system does not tell the processor time of child processes")
+        a_step = max(now_s - self._children_s, 0.0) / n_run
+        blocks = zip(self._cpu_seconds, self._sizes, strict=True)
+        found = tuple(cpu_s + a_step * n_steps for cpu_s, n_steps in blocks)
+        tick = get_clock_info("process_time").resolution
+        if sum(found) < _TICKS * tick:
+            shown = format_quantity(tick, SECONDS)
+            return Unknown(
+                f"the clock of processor time moves by {shown}, too coarse for these steps"
+            )
+        return found
 
     def fetches(self, steps_per_call: int, last_ns: int) -> Fetches:
         """Return the seconds of each call, and the time of the last `next()`."""
@@ -229,6 +264,12 @@ class _TimedCalls:
             pause_s=tuple(self._pauses[:n_calls]),
             last_ns=last_ns,
         )
+
+
+def _children_cpu_s() -> float | None:
+    """Return the processor time so far of children that live or have ended, None if unknown."""
+    living, ended = children_cpu_s(), os.times()
+    return None if living is None else living + ended.children_user + ended.children_system
 
 
 def mean_period_s(observations: Observations) -> float:

@@ -14,6 +14,7 @@ from pytest_tfperf.compiler.step_calls import Calls, Probe
 from pytest_tfperf.frameworks.framework import TENSORFLOW
 from pytest_tfperf.frameworks.jax_objects import JaxPrograms
 from pytest_tfperf.function_traces import FunctionTrace
+from pytest_tfperf.machine.conditions import Interference
 from pytest_tfperf.machine.memory import MemoryUse
 from pytest_tfperf.recording import (
     UNSEEN,
@@ -114,6 +115,8 @@ class Observations:
     """Seconds of the first step, or why they are unknown."""
     blocks: list[tuple[float, int]] = field(default_factory=list)
     """Seconds and steps of each timed block."""
+    block_cpu_s: tuple[float, ...] | Unknown = UNSEEN
+    """Processor time of each of them."""
     step_seconds: list[float] = field(default_factory=list)
     """Seconds of a step in each timed call."""
     fetches: Fetches | None = None
@@ -162,8 +165,8 @@ class Observations:
     """Reason why the windows are not full, or None."""
     window_notes: dict[str, str] = field(default_factory=dict)
     """Notes by window (warm-up, timed, traced) that is shorter than planned, and on the lock."""
-    conditions: list[str] = field(default_factory=list)
-    """Remarks on interference in the timed window."""
+    interference: Interference = field(default_factory=Interference)
+    """What else used the machine in the timed window."""
 
     def inspection(
         self,
@@ -189,6 +192,7 @@ class Observations:
             beside=tuple(ran[1:]),
             first_step_s=self.first_step_s,
             blocks=tuple(self.blocks),
+            block_cpu_s=self.block_cpu_s,
             step_seconds=tuple(self.step_seconds),
             fetches=self.fetches,
             epoch_gaps_s=tuple(self.epoch_gaps_s.values()),
@@ -212,10 +216,11 @@ class Observations:
             settled=self.settled,
             instrumented=self.instrumented,
             first_step_instrumented=self.first_step_instrumented,
-            interference=tuple(self.conditions),
+            interference=self.interference.remarks,
+            other_load=self.interference.other_load,
             ended=self.ended,
             window_notes=self.window_notes,
-            notes=(*self.conditions, *graph_notes),
+            notes=(*self.interference.remarks, *graph_notes),
             **others,
         )
 

@@ -37,7 +37,7 @@ from pytest_tfperf.frameworks.jax_objects import tree_code
 from pytest_tfperf.function_traces import FIRST, SHAPE, TRACED_AGAIN, Change, FunctionTrace
 from pytest_tfperf.machine.calls import CallCounter
 from pytest_tfperf.machine.clocks import Stopwatch, any_ran, cpu_ns
-from pytest_tfperf.machine.conditions import conditions_noted, coverage_paused, is_traced
+from pytest_tfperf.machine.conditions import coverage_paused, is_traced
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.recording import Fetches, Kept, Recording
 from pytest_tfperf.stats.slope import FEWEST
@@ -171,6 +171,7 @@ class Windows:
 
     def end_epoch(self) -> None:
         """End an epoch; the time until the next step begins is its gap."""
+        self._timer.epoch_ended()
         self.epochs.end()
 
     def leave_steps(self) -> None:
@@ -293,8 +294,7 @@ class Windows:
             if self._hooks.most_growth < math.inf:
                 self._containers = Containers(self.n_steps)
             with coverage_paused():
-                noted = conditions_noted(self.observations.conditions)
-                with garbage_held_off() as collect, noted:
+                with garbage_held_off() as collect, self.observations.interference.watched():
                     yield from self._timer.timed_window(
                         self.observations, self.n_steps, period_s, collect, self.epochs.length
                     )

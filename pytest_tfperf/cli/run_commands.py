@@ -123,7 +123,7 @@ def _add_accept(commands: Any) -> None:
         "--tfperf-record-noisy",
         dest="record_noisy",
         action="store_true",
-        help="record disturbed step times too",
+        help="deprecated, without effect: busy runs are recorded anyway",
     )
     accept.add_argument(
         "--tfperf-history",
@@ -204,16 +204,14 @@ def _accept(options: argparse.Namespace, rest: Sequence[str]) -> int:
     runs = [read_run_file(path) for path in paths]
     settings = project_settings(options.rootdir)
     address = options.history or settings.history
-    recorded = accept(
-        runs, names, options.rootdir, folder, options.record_noisy, keeps_times=not address
-    )
+    recorded = accept(runs, names, options.rootdir, folder, keeps_times=not address)
     print(for_terminal(_accepted(recorded, len(paths))))
     if address:
         from pytest_tfperf.stores.history import open_store
         from pytest_tfperf.stores.rows import rows_of
 
         store = open_store(address)
-        rows = [rows_of(run, settings.project, options.record_noisy) for run in runs]
+        rows = [rows_of(run, settings.project) for run in runs]
         n_added = sum(map(store.append, rows))
         print(f"history: {plural(n_added, 'run')} added, {len(runs) - n_added} there already")
     changed = recorded.entries or recorded.added or recorded.anew

@@ -20,7 +20,7 @@ from pytest_tfperf.doctor.sections import (
 )
 from pytest_tfperf.doctor.turns import Say, same_code_turns
 from pytest_tfperf.frameworks.in_use import load_installed, synchronise
-from pytest_tfperf.machine.conditions import conditions_noted
+from pytest_tfperf.machine.conditions import Interference
 from pytest_tfperf.machine.cores import (
     can_pin,
     can_stop,
@@ -85,12 +85,11 @@ def examine(seconds: float, say: Say) -> Iterator[Section]:
 
 def _remarks(framework: str, seconds: float) -> Sequence[str]:
     """Return interference that is noticed while steps run here, without the first of them."""
-    notes: list[str] = []
-    step = convolution_step(framework)
+    interference, step = Interference(), convolution_step(framework)
     _run_for(step, seconds * _WARM_UP)
-    with conditions_noted(notes):
+    with interference.watched():
         _run_for(step, seconds)
-    return notes
+    return interference.remarks
 
 
 def _run_for(step: Callable[[], Any], seconds: float) -> None:

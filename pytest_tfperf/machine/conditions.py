@@ -23,19 +23,17 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.frameworks.in_use import n_gpus
+from pytest_tfperf.machine.clocks import children_cpu_s
 from pytest_tfperf.machine.cores import load_average, pinnable_cores, usable_cores
 from pytest_tfperf.quantities import SHARE, format_quantity
 
 _MOST_CORES = 16  # whose clocks are read: one file each
 _ROOT = Path("/")
-_MATTERS = 0.05  # share of the cores; a step that keeps all of them busy takes as much longer
+MATTERS = 0.05  # share of the cores; a step that keeps all of them busy takes as much longer
 _TICKS_S = 0.1  # ten ticks of /proc/stat, whose times come in hundredths of a second
 _CLOCK_MATTERS = 0.10  # single readings of a busy core differ by some percent
 _LOAD = 1.5  # waiting or running threads per core: TensorFlow itself keeps one per core busy
-_QUIET = (
-    "step_time is longer for it; stop what else runs there, children of the test too, or compare "
-    "with --tfperf-against"
-)
+_QUIET = "step_time is longer for it; stop what else runs there, or compare with --tfperf-against"
 
 
 _CLOCK_SM = 1  # nvml.h: NVML_CLOCK_SM
@@ -80,7 +78,7 @@ class Conditions:
     cores: int
     """Number of CPU cores that the readings are about."""
     own_s: float
-    """CPU seconds of the measured processes and the children that they have waited for."""
+    """CPU seconds of the measured processes and their children."""
     busy_s: float | None = None
     """CPU seconds of all processes on these cores, since boot."""
     stolen_s: float | None = None
@@ -129,14 +127,24 @@ def read_cpu(
     )
 
 
-@contextmanager
-def conditions_noted(notes: list[str]) -> Iterator[None]:
-    """Replace the contents of `notes` by remarks on interference within the context."""
-    before = read_conditions()
-    try:
-        yield
-    finally:
-        notes[:] = remarks(before, read_conditions())
+@dataclass(slots=True)
+class Interference:
+    """What else used the machine in a stretch of time."""
+
+    remarks: tuple[str, ...] = ()
+    """Remarks with figures and advice."""
+    other_load: float | None = None
+    """Share of the cores that these processes could not have; None if it is unknown."""
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Let it be that of the context."""
+        before = read_conditions()
+        try:
+            yield
+        finally:
+            after = read_conditions()
+            self.remarks, self.other_load = remarks(before, after), share_lost(before, after)
 
 
 def remarks(before: Conditions, after: Conditions) -> tuple[str, ...]:
@@ -151,17 +159,46 @@ def remarks(before: Conditions, after: Conditions) -> tuple[str, ...]:
     return tuple(remark for remark in found if remark) + gpu_remarks(before.gpus, after.gpus)
 
 
+def share_lost(before: Conditions, after: Conditions) -> float | None:
+    """
+    Return the share of the cores that these processes could not have between two readings.
+
+    Other processes used it, or other machines of the hypervisor; or a CPU quota stopped these for
+    that share of its periods. It is None if it is unknown.
+    """
+    used = _used_by_others(before, after)
+    if used is None:
+        return None
+    stolen = (after.stolen_s or 0.0) - (before.stolen_s or 0.0)
+    periods, stopped = _periods(before, after)
+    lost = max(used + stolen / _available(before, after), stopped / periods if periods else 0.0)
+    return min(max(lost, 0.0), 1.0)
+
+
 def other_load(before: Conditions, after: Conditions) -> float | None:
     """
     Return the share of the cores that other processes used between two readings.
 
     It is None if it is unknown, or too small to matter.
     """
+    share = _used_by_others(before, after)
+    if share is None or share < MATTERS or share * _available(before, after) < _TICKS_S:
+        return None
+    return min(share, 1.0)
+
+
+def _used_by_others(before: Conditions, after: Conditions) -> float | None:
     if before.busy_s is None or after.busy_s is None:
         return None
     others = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
-    share = others / _available(before, after)
-    return None if others < _TICKS_S or share < _MATTERS else min(share, 1.0)
+    return others / _available(before, after)
+
+
+def _periods(before: Conditions, after: Conditions) -> tuple[int, int]:
+    """Return the periods of the CPU quota between two readings, and those that stopped steps."""
+    if before.quota is None or after.quota is None:
+        return 0, 0
+    return after.quota[0] - before.quota[0], after.quota[1] - before.quota[1]
 
 
 def has_quota(root: Path = _ROOT) -> bool:
@@ -274,7 +311,7 @@ def _stolen(before: Conditions, after: Conditions) -> str | None:
         return None
     stolen = after.stolen_s - before.stolen_s
     share = stolen / _available(before, after)
-    if stolen < _TICKS_S or share < _MATTERS:
+    if stolen < _TICKS_S or share < MATTERS:
         return None
     given = format_quantity(min(share, 1), SHARE)
     return (
@@ -305,9 +342,9 @@ def _heat(before: Conditions, after: Conditions) -> str | None:
 
 
 def _stopped(before: Conditions, after: Conditions) -> str | None:
-    if before.quota is None or after.quota is None or after.quota[1] <= before.quota[1]:
+    periods, stopped = _periods(before, after)
+    if stopped <= 0:
         return None
-    periods, stopped = after.quota[0] - before.quota[0], after.quota[1] - before.quota[1]
     return (
         f"the CPU quota of its container stopped this process in {stopped} of {periods} periods of "
         "the timed window: raise the quota (cpu.max, limits.cpu), or use no more threads "
@@ -326,7 +363,8 @@ def _cores(conditions: Conditions) -> str:
 
 def _own_seconds() -> float:
     times = os.times()
-    return time.process_time() + times.children_user + times.children_system
+    living = children_cpu_s() or 0.0
+    return time.process_time() + times.children_user + times.children_system + living
 
 
 def _group_seconds(root: Path, groups: Collection[int]) -> float:

@@ -28,6 +28,7 @@ _UNEVEN = 1.25  # mean ÷ median of steps, from which rare long steps matter
 _SLOWER = 1.05  # first blocks ÷ those that count, from which it is said
 _LONG_GAPS = 0.2  # of the loop, which then takes a quarter longer than its steps
 _STEPS_FOR_P99 = 300
+_COMPUTES = 0.1  # processor time ÷ time of a step, under which it is of the scheduler and Python
 _LEAST_IN_CALLS = 0.9  # of the time of a step, in the calls themselves
 _ENQUEUED = (
     "calls return before their steps end, so single steps have no times of their own; "
@@ -54,16 +55,18 @@ def analyse(evidence: Evidence) -> Findings:
 
 def timed_values(recording: Recording, examples_per_step: float | None) -> dict[str, Value]:
     """
-    Return step_time, its percentiles, first_step_time, throughput and epoch_gap.
+    Return the times of steps, throughput, epoch_gap and other_load.
 
     The first blocks do not count until they are steady.
     """
     why = recording.ended or NO_TIMES
     values = {"first_step_time": _first_step(recording, why)}
     if not recording.blocks:
-        unknown = ("step_time", "step_time_p90", "step_time_p99", "throughput", "epoch_gap")
+        unknown = (*_OF_THE_STEP, "step_cpu_time", "other_load", "epoch_gap")
         return values | {name: Value.unknown(name, why) for name in unknown}
     values["step_time"] = timed_step(recording)
+    values["step_cpu_time"] = _step_cpu(recording, values["step_time"].number or 0.0)
+    values["other_load"] = _other_load(recording)
     values |= _percentiles(recording)
     values["throughput"] = _throughput(recording, examples_per_step)
     values["epoch_gap"] = _epoch_gap(recording)
@@ -225,6 +228,38 @@ def timed_step(recording: Recording) -> Value:
         instrumented=recording.instrumented,
         **({INTERFERENCE: list(recording.interference)} if recording.interference else {}),
     )
+
+
+def _step_cpu(recording: Recording, step_s: float) -> Value:
+    """Return step_cpu_time: the median over the steady blocks of processor time ÷ steps."""
+    if isinstance(recording.block_cpu_s, Unknown):
+        why = recording.block_cpu_s.why or "the processor time of the steps was not measured"
+        return Value.unknown("step_cpu_time", why)
+    n_dropped = slow_start(block_seconds(recording))
+    blocks = zip(recording.block_cpu_s, recording.blocks, strict=True)
+    counted = [cpu_s / n_steps for cpu_s, (_, n_steps) in blocks][n_dropped:]
+    cpu_s = statistics.median(counted)
+    if cpu_s < _COMPUTES * step_s:
+        shown = format_quantity(cpu_s / step_s, SHARE)
+        least = format_quantity(_COMPUTES, SHARE)
+        why = f"the step waits: it computes for {shown} of its time, under {least}, which is noise"
+        return Value.unknown("step_cpu_time", why)
+    low, high = np.quantile(counted, (0.25, 0.75))
+    if high - low > cpu_s:
+        why = (
+            f"it differs from block to block, from {format_quantity(float(low), SECONDS)} to "
+            f"{format_quantity(float(high), SECONDS)} a step in half of them: threads that spin "
+            "while they wait for a core take more of it than the step (OpenBLAS, OpenMP)"
+        )
+        return Value.unknown("step_cpu_time", why)
+    precision = median_precision(counted)
+    return Value.of("step_cpu_time", cpu_s, Source.TIMED, precision=precision)
+
+
+def _other_load(recording: Recording) -> Value:
+    if recording.other_load is None:
+        return Value.unknown("other_load", "this system does not tell the time of its cores")
+    return Value.of("other_load", recording.other_load, Source.TIMED)
 
 
 def traced_step(steps: Steps) -> Value:

@@ -130,9 +130,7 @@ def _add_to_history(run: Run, options: Options) -> list[Line]:
         return []
     from pytest_tfperf.stores.history import add_run
 
-    (first, *others), good = add_run(
-        run, options.history, project_of(options), options.reports, options.record_noisy
-    )
+    (first, *others), good = add_run(run, options.history, project_of(options), options.reports)
     lines: list[Line] = [(f"tfperf: {first}", None if good else "yellow")]
     return [*lines, *((line, "yellow") for line in others)]
 
@@ -182,7 +180,7 @@ def _write_baselines(run: Run, options: Options) -> tuple[Recorded | None, list[
     }
     try:
         only_new = options.update == "new"
-        recorded = record(wanted, only_new, options.record_noisy, also_partly=True)
+        recorded = record(wanted, only_new, also_partly=True)
     except BaselineError as error:
         return None, [str(error)]
     return recorded, list(recorded.unread)

@@ -7,7 +7,7 @@ A step time that looks slower than the recorded ones is measured again, in a sec
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -78,21 +78,29 @@ def _decided(
 
 def _confirmed(test: ProfiledItem, checks: Sequence[Check]) -> list[Check]:
     """Measure again in a second process, and return the checks with what it confirmed."""
-    again: tuple[Profile, ...] = ()
+    again: dict[str, Profile] = {}
     none = Unknown("the second process produced no such profile, or no step time")
     try:
-        again = _profiled_again(test)
+        again = {profile.name: profile for profile in _profiled_again(test)}
     except PairedError as error:
         none = Unknown(str(error))
     second = {
         check.profile: check
-        for check in _decided(test, [(profile, ()) for profile in again])
-        if check.metric == "step_time"
+        for check in _decided(test, [(profile, ()) for profile in again.values()])
+        if check.is_of_step_time
     }
     return [
-        confirmed(check, second.get(check.profile, none)) if is_suspected(check) else check
+        confirmed(check, second.get(check.profile, none), _number(again, check))
+        if is_suspected(check)
+        else check
         for check in checks
     ]
+
+
+def _number(again: Mapping[str, Profile], check: Check) -> float | None:
+    """Return the value of a check's metric in the second process, None if it is unknown."""
+    profile = again.get(check.profile)
+    return None if profile is None else profile.value(check.metric).number
 
 
 def _profiled_again(test: ProfiledItem) -> tuple[Profile, ...]:
@@ -135,29 +143,27 @@ def _why_not(item: pytest.Item, child: ChildProcess, stopped: str | None) -> str
 
 
 def is_suspected(check: Check) -> bool:
-    """Return whether a check is of a step time that is slower than the recorded ones."""
-    return (check.kind, check.metric, check.verdict) == (
-        "baseline",
-        "step_time",
-        Verdict.REGRESSION,
-    )
+    """Return whether a check is of a time of the step that is above the recorded ones."""
+    is_slower = check.verdict is Verdict.REGRESSION
+    return is_slower and check.kind == "baseline" and check.is_of_step_time
 
 
-def confirmed(check: Check, second: Check | Unknown) -> Check:
+def confirmed(check: Check, second: Check | Unknown, again: float | None) -> Check:
     """
     Confirm a suspected check: it stays a regression unless a second process is not slower.
 
     Args:
         check: The suspected check.
-        second: The check of the same step time in the second process, or why there is none; then
-            the check stands, and says so.
+        second: The check of the same step in the second process, by either of its times, or why
+            there is none; then the check stands, and says so.
+        again: The time there; None if it is unknown.
     """
     if isinstance(second, Unknown):
         return _unconfirmed(check, second.why)
-    if "after" not in second.detail:
+    if again is None or "after" not in second.detail:
         return _unconfirmed(check, second.sentence)
-    took = format_quantity(second.detail["after"], SECONDS)
-    figures = {**check.detail, "second": second.detail["after"]}
+    took = format_quantity(again, SECONDS)
+    figures = {**check.detail, "second": again}
     if is_suspected(second):
         same = check.with_details(("", f"confirmed in a second process: {took}"))
         return replace(same, detail=figures)

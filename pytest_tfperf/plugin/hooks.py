@@ -37,6 +37,11 @@ _MARKER = (
     "metrics. All arguments: https://pytest-tfperf.github.io/pytest-tfperf/reference/marker.html"
 )
 
+_RECORD_NOISY = (
+    "--tfperf-record-noisy has no effect, since the times of busy machines are recorded anyway, "
+    "with how busy they were; version 0.4 removes it"
+)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options and ini values."""
@@ -60,6 +65,10 @@ def pytest_configure(config: pytest.Config) -> None:
             _ = run.options
         except LimitError as error:
             raise pytest.UsageError(str(error)) from error
+    if config.option.tfperf_record_noisy and not is_worker(config):
+        from pytest_tfperf.errors import PytestTfperfDeprecationWarning
+
+        config.issue_config_time_warning(PytestTfperfDeprecationWarning(_RECORD_NOISY), 2)
     if used or is_distributed(config):
         run.prepare(used)
     if config.option.tfperf_against or config.option.tfperf_against_python:

@@ -172,7 +172,10 @@ class Options:
         header="recording what is missing from the baseline",
     )
     record_noisy: Option[bool] = Option(
-        SWITCH, False, flag="--tfperf-record-noisy", help="record disturbed step times too"
+        SWITCH,
+        False,
+        flag="--tfperf-record-noisy",
+        help="deprecated, without effect: busy runs are recorded anyway",
     )
     baseline_dir: Option[Path | None] = Option(
         PATH,

@@ -5,6 +5,10 @@ The replicate is the run, that is the process. Steps of one process are alike; t
 same code are not. Step times of runs are taken as log-normal. That keeps a ratio above 0 and makes
 the noise a share of the time, as measured.
 
+A run beside other work took longer than it would have alone, and its time alone is known by bounds.
+So a new run is slower if the least that it may have taken is above what the recorded runs took, and
+it passes if what it took is within the least that those may have taken.
+
 Source: Hahn and Meeker, Statistical Intervals, ch. 4: mean of n ± t × s × √(1 + 1/n), with n − 1
 degrees of freedom.
 """
@@ -15,7 +19,7 @@ import functools
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.signed_rank import POWER, Interval
@@ -51,10 +55,24 @@ class History:
 
     runs: tuple[float, ...]
     """Times of the latest runs."""
+    least: tuple[float, ...] = ()
+    """The least that each may have taken alone; empty if nothing disturbed them."""
     anchor: float | None = None
     """Median time of the first runs, which does not change any more."""
+    least_anchor: float | None = None
+    """Median of the least that they may have taken; None if nothing disturbed them."""
     n_anchor: int = 1
     """Number of runs behind the anchor."""
+
+    def alone(self) -> History:
+        """Return the history with the least times in place of the times."""
+        if not self.least and self.least_anchor is None:
+            return self
+        return History(
+            runs=self.least or self.runs,
+            anchor=self.anchor if self.least_anchor is None else self.least_anchor,
+            n_anchor=self.n_anchor,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +103,9 @@ class HistoryComparison:
     """The slow-down that this run and a second one both find, in 90 % of cases."""
 
 
-def compare_to_history(seconds: float, history: History, tolerance: float) -> HistoryComparison:
+def compare_to_history(
+    seconds: float, history: History, tolerance: float, least: float | None = None
+) -> HistoryComparison:
     """
     Compare a new run's step time with the recorded ones.
 
@@ -93,6 +113,7 @@ def compare_to_history(seconds: float, history: History, tolerance: float) -> Hi
         seconds: The new step time.
         history: The recorded step times.
         tolerance: The requested tolerance, as a share.
+        least: The least that the new run may have taken alone; None if nothing disturbed it.
 
     Raises:
         ValueError: If nothing is recorded, or a time is not above zero.
@@ -102,16 +123,17 @@ def compare_to_history(seconds: float, history: History, tolerance: float) -> Hi
             "a step time above zero is compared with one or more such, "
             f"not {seconds} with {history.runs}"
         )
+    least = seconds if least is None else least
     if len(history.runs) < RUNS_TO_DECIDE:
-        return _collecting(seconds, history, tolerance)
+        return _collecting(seconds, history, tolerance, least)
     typical_s, run_sd, n = _typical_s(history.runs), _run_sd(history.runs), len(history.runs)
     effective = max(tolerance, LEAST_SECONDS / typical_s)
-    recent = _interval(seconds / typical_s, 1 + 1 / n, run_sd, n)
-    anchor = _against_anchor([seconds], history)
+    recent = _against_runs([seconds], history, [least])
+    anchor = _against_anchor([seconds], history, [least])
     both = [interval for interval in (recent, anchor) if interval is not None]
     slower, outright = (
         any(interval.low > 1 + effective for interval in both),
-        seconds > max(OUTRIGHT, 1 + effective) * max(history.runs),
+        least > max(OUTRIGHT, 1 + effective) * max(history.runs),
     )
     if slower or outright:
         verdict = Verdict.REGRESSION
@@ -130,11 +152,18 @@ def compare_to_history(seconds: float, history: History, tolerance: float) -> Hi
         anchor=anchor,
         drift=verdict is Verdict.REGRESSION and recent.high < 1 + effective,
         run_sd=run_sd,
-        minimum_detectable_change=_minimum_detectable_change(run_sd, n, effective),
+        minimum_detectable_change=_minimum_detectable_change(
+            run_sd, n, effective, typical_s / _typical_s(history.alone().runs) * seconds / least
+        ),
     )
 
 
-def is_another_level(recorded: Sequence[float], history: History, tolerance: float) -> bool:
+def is_another_level(
+    recorded: Sequence[float],
+    history: History,
+    tolerance: float,
+    least: Sequence[float] = (),
+) -> bool:
     """
     Return whether new runs are at another level than the history, faster or slower.
 
@@ -146,13 +175,15 @@ def is_another_level(recorded: Sequence[float], history: History, tolerance: flo
         recorded: Step times of the new runs, in seconds.
         history: The step times recorded before.
         tolerance: The slow-down that is tolerated, as a share.
+        least: The least that each may have taken alone; empty if nothing disturbed them.
     """
+    least, alone = least or recorded, history.alone()
     now, before = statistics.median(recorded), _typical_s(history.runs)
     if len(history.runs) < RUNS_TO_DECIDE:
-        return not 1 / OUTRIGHT <= now / before <= OUTRIGHT
-    run_sd, n = _run_sd(history.runs), len(history.runs)
-    recent = _interval(now / before, _of_median(len(recorded)) + 1 / n, run_sd, n)
-    anchor = _against_anchor(recorded, history)
+        slower = statistics.median(least) / before > OUTRIGHT
+        return slower or now / _typical_s(alone.runs) < 1 / OUTRIGHT
+    recent = _against_runs(recorded, history, least)
+    anchor = _against_anchor(recorded, history, least)
     bound = 1 + max(tolerance, LEAST_SECONDS / before)
     drifted = anchor is not None and (anchor.low > bound or anchor.high < 1 / bound)
     return drifted or (abs(now - before) >= LEAST_SECONDS and not recent.low <= 1 <= recent.high)
@@ -189,12 +220,14 @@ def _within(angle: float, freedom: int) -> float:
     return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
 
 
-def _collecting(seconds: float, history: History, tolerance: float) -> HistoryComparison:
+def _collecting(
+    seconds: float, history: History, tolerance: float, least: float
+) -> HistoryComparison:
     typical_s = _typical_s(history.runs)
     effective = max(tolerance, LEAST_SECONDS / typical_s)
     return HistoryComparison(
         verdict=Verdict.REGRESSION
-        if seconds > max(OUTRIGHT, 1 + effective) * typical_s
+        if least > max(OUTRIGHT, 1 + effective) * typical_s
         else Verdict.INCONCLUSIVE,
         typical_s=typical_s,
         ratio=seconds / typical_s,
@@ -230,9 +263,34 @@ def _run_sd_about_line(runs: Sequence[float]) -> float:
     return max(LEAST_RUN_SD, math.sqrt(squares / (len(runs) - 2)))
 
 
-def _against_anchor(recorded: Sequence[float], history: History) -> Interval | None:
+def _against_runs(recorded: Sequence[float], history: History, least: Sequence[float]) -> Interval:
+    """Compare new runs with the latest ones: the low end by what they took at least."""
+
+    def interval(new: Sequence[float], runs: Sequence[float]) -> Interval:
+        n = len(runs)
+        variance = _of_median(len(new)) + 1 / n
+        ratio = statistics.median(new) / statistics.geometric_mean(runs)
+        return _interval(ratio, variance, _run_sd(runs), n)
+
+    found = interval(recorded, history.runs)
+    low, high = interval(least, history.runs).low, interval(recorded, history.alone().runs).high
+    return replace(found, low=low, high=high)
+
+
+def _against_anchor(
+    recorded: Sequence[float], history: History, least: Sequence[float]
+) -> Interval | None:
+    """Compare new runs with the anchor: the low end by what they took at least."""
+    found = _of_anchor(recorded, history)
+    low, high = _of_anchor(least, history), _of_anchor(recorded, history.alone())
+    if found is None or low is None or high is None:
+        return None
+    return replace(found, low=low.low, high=high.high)
+
+
+def _of_anchor(recorded: Sequence[float], history: History) -> Interval | None:
     """
-    Compare new runs with the anchor.
+    Return the interval of new runs ÷ the anchor.
 
     The standard deviation is the one with the narrower interval: about a line for runs that drift,
     about the mean for few runs.
@@ -260,13 +318,14 @@ def _interval(ratio: float, variance: float, run_sd: float, n: int, fitted: int 
     )
 
 
-def _minimum_detectable_change(run_sd: float, n: int, tolerance: float) -> float:
+def _minimum_detectable_change(run_sd: float, n: int, tolerance: float, unknown: float) -> float:
     """
     Return the slow-down that this run finds and a second process confirms, with 90 % or more.
 
     Each of them finds it with √90 %. For a log ratio d the lower end is above log(1 + tolerance)
     where (d' − d) ÷ (s √(1 + 1/n)) is above t of the interval − (d − log(1 + tolerance)) ÷
     (s √(1 + 1/n)). The left side has Student's t distribution. This is exact over all histories.
+    `unknown` is what the bounds of disturbed runs leave open: upper ÷ lower, of both sides.
     """
     quantiles = t_quantile(1 - _TAIL, n - 1) + t_quantile(math.sqrt(POWER), n - 1)
-    return (1 + tolerance) * math.exp(quantiles * run_sd * math.sqrt(1 + 1 / n)) - 1
+    return unknown * (1 + tolerance) * math.exp(quantiles * run_sd * math.sqrt(1 + 1 / n)) - 1

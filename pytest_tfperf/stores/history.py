@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.alike import alike, named
-from pytest_tfperf.baseline.history import merge_runs, rounded
+from pytest_tfperf.baseline.history import cores_of, merge_runs, rounded
 from pytest_tfperf.baseline.step_time import TimingWords
 from pytest_tfperf.baseline.store import Place, entry_key, is_step_time, machine_slug
 from pytest_tfperf.errors import BaselineError, StoreError, TfperfError
@@ -49,15 +49,15 @@ def _missing(error: ImportError, extra: str) -> StoreError:
 
 
 def add_run(
-    run: Run, address: str, project: str, reports: Sequence[Path], also_noisy: bool
+    run: Run, address: str, project: str, reports: Sequence[Path]
 ) -> tuple[list[str], bool]:
     """
     Add a run to a history; return sentences on that, and whether the run is in it.
 
-    A run file among the reports can be added later. Noisy runs count if that is asked for.
+    A run file among the reports can be added later.
     """
     try:
-        rows = rows_of(run, project, also_noisy)
+        rows = rows_of(run, project)
         open_store(address).append(rows)
     except TfperfError as error:
         return [f"the run is not in the history: {error}; {_later(reports)}"], False
@@ -112,7 +112,7 @@ class EarlierRuns:
         """Return the entry that the runs would have made: see `Timings`."""
         found = self._read(place.test_file, machine_slug(machine))
         of_profile = [row for row in found if entry_key(row.test, row.profile) == key]
-        return recorded_entry(of_profile, workload, tolerance)
+        return recorded_entry(of_profile, workload, tolerance, cores_of(machine))
 
     def elsewhere(self, place: Place, key: str) -> Iterator[tuple[Json, Json]]:
         """Yield machine class and workload of each entry: see `Timings`."""
@@ -145,7 +145,7 @@ class EarlierRuns:
 
 
 def recorded_entry(
-    rows: Iterable[MetricRow], workload: Mapping[str, Any], tolerance: float
+    rows: Iterable[MetricRow], workload: Mapping[str, Any], tolerance: float, cores: int
 ) -> Json | None:
     """
     Return the entry that a timing file would have, had each of these runs been recorded in it.
@@ -155,7 +155,7 @@ def recorded_entry(
     entry: Json | None = None
     same = json.dumps(dict(workload), sort_keys=True)
     for run in _runs([row for row in rows if row.workload == same]):
-        entry = merge_runs(entry, [run], workload, tolerance).entry or entry
+        entry = merge_runs(entry, [run], workload, tolerance, cores).entry or entry
     return entry
 
 

@@ -218,14 +218,13 @@ class HistoryStore(Protocol):
         """
 
 
-def rows_of(run: Run, project: str, also_noisy: bool = False) -> RunRows:
+def rows_of(run: Run, project: str) -> RunRows:
     """
     Return the rows of a run.
 
     Args:
         run: The run.
         project: Name of the project.
-        also_noisy: Whether later runs are compared with disturbed times too.
 
     Raises:
         TfperfError: If its date cannot be read.
@@ -242,7 +241,7 @@ def rows_of(run: Run, project: str, also_noisy: bool = False) -> RunRows:
     left_out: dict[str, str] = {}
     for test in plain.tests:
         for profile in test.profiles:
-            why_not = _why_not_usable(test, profile, commit, also_noisy)
+            why_not = _why_not_usable(test, profile, commit)
             if why_not is not None:
                 left_out[entry_key(test.key, profile.name)] = why_not
             for row in _rows_of_profile(test, profile, shared, why_not):
@@ -316,9 +315,7 @@ def _rows_of_profile(
         )
 
 
-def _why_not_usable(
-    test: ProfiledTest, profile: Profile, commit: str, also_noisy: bool
-) -> str | None:
+def _why_not_usable(test: ProfiledTest, profile: Profile, commit: str) -> str | None:
     """Return why later runs are not compared with a profile, or None."""
     if test.outcome != "passed":
         return f"the test {ENDED.get(test.outcome, test.outcome)}"
@@ -333,4 +330,4 @@ def _why_not_usable(
         return f"step_time is unknown: {step_time.why}"
     if not is_step_time(step_time.number):
         return f"no step lasts {format_quantity(step_time.number, SECONDS)}"
-    return why_not_recorded(profile, test.shared_cpu, also_noisy)
+    return why_not_recorded(profile, test.shared_cpu)

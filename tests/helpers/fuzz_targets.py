@@ -162,7 +162,7 @@ class Runs(Target):
         good.write_bytes(self.seeds[name])
         for test in read_run(good).tests:
             (root / test.file).write_text("")
-        ran("accept", good, "--rootdir", root, "--tfperf-record-noisy")
+        ran("accept", good, "--rootdir", root)
         mutant.write_bytes(raw)
         before = contents(self.folder)
         try:
@@ -263,7 +263,7 @@ class Baselines(Target):
         run = self.folder / "good.json"
         write_run(run_of(record_of(PROFILE, file=file)), run)
         before = contents(root)
-        status, out, err = ran("accept", run, "--rootdir", root, "--tfperf-record-noisy")
+        status, out, err = ran("accept", run, "--rootdir", root)
         check_terminal(out + err)
         check_numbers(out)
         after = contents(root)

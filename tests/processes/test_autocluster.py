@@ -159,7 +159,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def recorded(folder):
     """All tests, recorded."""
-    return run(folder, {}, "--tfperf-update", "--tfperf-record-noisy", "--junitxml=junit.xml")
+    return run(folder, {}, "--tfperf-update", "--junitxml=junit.xml")
 
 
 @pytest.fixture(scope="module")

@@ -256,7 +256,6 @@ class Hanging:
             "-q",
             "--tfperf-report=run.json",
             "--tfperf-update",
-            "--tfperf-record-noisy",
             *arguments,
         ]
         with (self.folder / "output").open("w") as output:

@@ -75,7 +75,7 @@ def output(suite, pytester, monkeypatch, processes):
         return _without_what_differs(done.stdout.str(), str(suite))
 
     if not (suite / "__tfperf__").exists():
-        run(80, "--tfperf-update", "--tfperf-record-noisy")
+        run(80, "--tfperf-update")
     monkeypatch.setenv("NOW", "1")
     return run
 

@@ -294,7 +294,7 @@ def test_plain():
 @pytest.mark.full
 def test_the_controller_writes_baselines_and_times_are_decided(run, pytester):
     pytester.makepyfile(test_suite=TIMED)
-    done, _ = run("-n2", "--tfperf-update", "--tfperf-record-noisy")
+    done, _ = run("-n2", "--tfperf-update")
     done.assert_outcomes(passed=3)
     [file] = pytester.path.glob("__tfperf__/*.json")
     assert sorted(json.loads(file.read_text())["tests"]) == ["test_step[0]", "test_step[1]"]

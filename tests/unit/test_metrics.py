@@ -5,6 +5,8 @@ from pytest_tfperf.metric_registry import METRICS, nearest
 # name, unit, better, scope
 TABLE = """
 step_time              s      lower   machine
+step_cpu_time          s      lower   machine
+other_load             0..1   lower   machine
 step_time_p90          s      lower   machine
 step_time_p99          s      lower   machine
 first_step_time        s      lower   machine

@@ -78,7 +78,7 @@ def test_a_slow_step_has_its_cause_whether_or_not_a_report_is_written(suite, pro
 @pytest.mark.nightly
 def test_under_xdist_the_controller_writes_reports_and_baselines(suite, pytester, processes):
     suite.write(MIXED)
-    options = ("-n1", "--tfperf-update", "--tfperf-record-noisy")
+    options = ("-n1", "--tfperf-update")
     agree(suite.path, pytester.runpytest_subprocess(*options, *REPORTS))
     assert (suite.path / "__tfperf__" / "test_suite.json").is_file()
 

@@ -445,6 +445,85 @@ def test_times_beside_other_workers_are_not_decided(place, n_runs):
     )
 
 
+def busy(step_time, cpu, load=0.6):
+    """A profile beside others, of a machine with four cores."""
+    settled = value("step_time", step_time, settled=True)
+    return profile(step_time=settled, step_cpu_time=cpu, other_load=load)
+
+
+def quiet(step_time, cpu):
+    return busy(step_time, cpu, load=0.0)
+
+
+def test_processor_time_decides_a_regression_where_the_clock_does_not(place):
+    store(place, quiet(0.010, 0.015), times=5)
+    found = timing(place, busy(0.045, 0.030))
+    assert (found.metric, found.verdict) == ("step_cpu_time", Verdict.REGRESSION)
+    first, *lines = found.message.splitlines()
+    assert first == "step_cpu_time is 2 times more than the baseline: 15 ms to 30 ms, limit 5 %"
+    assert any(
+        line.startswith("  the clock: does not decide: step_time is 4.5 times slower than")
+        for line in lines
+    )
+    assert not any("slower" in line for line in lines if line.startswith("  measured"))
+
+
+def test_processor_time_makes_no_pass(place):
+    store(place, quiet(0.010, 0.015), times=5)
+    found = timing(place, busy(0.045, 0.015))
+    assert (found.metric, found.verdict) == ("step_time", Verdict.INCONCLUSIVE)
+    assert "\n  processor time: step_cpu_time is 0 % more than the baseline" in found.message
+    assert "it shows no regression" in found.message
+
+
+def test_what_load_may_move_processor_time_by_is_no_regression(place):
+    store(place, quiet(0.010, 0.015), times=5)
+    for times, verdict in [(1.25, Verdict.INCONCLUSIVE), (1.35, Verdict.REGRESSION)]:
+        assert timing(place, busy(0.045, times * 0.015)).verdict is verdict, times
+
+
+def test_beside_a_clock_that_passes_processor_time_is_shown_and_does_not_gate(place):
+    store(place, quiet(0.010, 0.015), times=5)
+    found = timing(place, quiet(0.010, 0.030))
+    assert (found.metric, found.verdict) == ("step_time", Verdict.PASS)
+    shown = "processor time: step_cpu_time is 2 times more than the baseline: 15 ms to 30 ms"
+    assert f"{shown}, limit 5 %; it does not gate beside the clock" in found.message
+
+
+def test_where_both_times_are_red_it_is_one_message_of_the_clock(place):
+    store(place, quiet(0.010, 0.015), times=5)
+    found = timing(place, quiet(0.020, 0.030))
+    assert (found.metric, found.verdict) == ("step_time", Verdict.REGRESSION)
+    assert "processor time: step_cpu_time is 2 times more" in found.message
+    assert "does not gate" not in found.message
+
+
+def test_a_quiet_run_is_not_compared_as_if_busy_ones_had_been_quiet(place):
+    store(place, busy(0.040, 0.015), times=6)
+    for now, verdict in [
+        (quiet(0.010, 0.015), Verdict.INCONCLUSIVE),  # by the clock it is four times faster
+        (quiet(0.020, 0.015), Verdict.INCONCLUSIVE),  # it may be slower than they were
+    ]:
+        assert timing(place, now).verdict is verdict, now.step_time
+    assert timing(place, quiet(0.020, 0.030)).metric == "step_cpu_time"
+
+
+def test_from_the_first_recorded_run_on_three_times_the_work_is_found(place):
+    store(place, busy(0.040, 0.015))
+    found = timing(place, busy(0.090, 0.045, load=0.9))
+    assert (found.metric, found.verdict) == ("step_cpu_time", Verdict.REGRESSION)
+    found = timing(place, busy(0.120, 0.015, load=0.9))
+    assert (found.metric, found.verdict) == ("step_time", Verdict.INCONCLUSIVE)
+
+
+def test_a_baseline_without_processor_times_is_compared_as_far_as_it_goes(place):
+    store(place, profile(step_time=0.010), times=5)
+    assert timing(place, quiet(0.010, 0.015)).verdict is Verdict.PASS
+    found = timing(place, busy(0.045, 0.030))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.message.count("processor time: the baseline has none yet") == 1
+
+
 def test_times_of_steps_that_had_not_settled_are_not_decided(place):
     store(place, profile(step_time=0.010), times=10)
     found = timing(place, profile(step_time=value("step_time", 0.1, settled=False)))

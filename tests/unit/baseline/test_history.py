@@ -5,7 +5,15 @@ import json
 import pytest
 from helpers.builders import created
 
-from pytest_tfperf.baseline.history import KEPT_RUNS, history_of, merge_runs, rounded
+from pytest_tfperf.baseline.history import (
+    KEPT_RUNS,
+    LOAD_MOVES,
+    cpu_history_of,
+    history_of,
+    least_s,
+    merge_runs,
+    rounded,
+)
 from pytest_tfperf.json_file import parse_json
 
 WORKLOAD = {"batch": 8}
@@ -21,7 +29,7 @@ def run(step_time, second, **metrics):
 
 
 def merged(old, *runs, workload=WORKLOAD, tolerance=0.05):
-    return merge_runs(old, runs, workload, tolerance)
+    return merge_runs(old, runs, workload, tolerance, 2)
 
 
 def recorded_one_by_one(times):
@@ -90,7 +98,7 @@ def test_each_metric_has_a_middle_of_its_own_over_the_runs_that_know_it():
 def test_an_anchor_of_one_run_as_it_was_once_stored_becomes_one_of_five():
     runs = [{"step_time": 1.0 + n / 100, "commit": ""} for n in range(5)]
     old = {"workload": WORKLOAD, "anchor": runs[0], "runs": runs}
-    assert history_of(old).n_anchor == 1
+    assert history_of(old, 2).n_anchor == 1
     anchor = merged(old, run(1.02, 0)).entry["anchor"]
     assert (anchor["step_time"], anchor["runs"]) == (1.02, 5)
 
@@ -137,7 +145,7 @@ def test_a_clock_that_was_set_between_two_runs_loses_none(jump):
     entry = merged(None, *(run(1.0 + n / 100, now + n) for n in range(4))).entry
     done = merged(entry, run(1.05, now + 4 + jump), run(1.06, now + 5 + jump))
     assert (done.n_added, done.level, done.left_out) == (2, None, ())
-    assert sorted(history_of(done.entry).runs) == [1.0, 1.01, 1.02, 1.03, 1.05, 1.06]
+    assert sorted(history_of(done.entry, 2).runs) == [1.0, 1.01, 1.02, 1.03, 1.05, 1.06]
     assert seconds(done.entry) == sorted(seconds(done.entry))
 
 
@@ -185,7 +193,7 @@ def test_drift_that_is_recorded_starts_the_history_anew_at_the_test_s_own_tolera
     runs = [run(1.03, n) for n in range(10)]
     old = {"workload": WORKLOAD, "anchor": {**run(1.0, 0), "runs": 5}, "runs": runs}
     assert merged(old, run(1.03, 20), tolerance=0.05).level is None
-    assert merged(old, run(1.03, 20), tolerance=0.005).level == (1.0, 1.03)
+    assert merged(old, run(1.03, 20), tolerance=0.005).level == ("step_time", 1.0, 1.03)
 
 
 def test_a_history_of_another_workload_is_none():
@@ -207,3 +215,78 @@ def test_runs_without_a_step_time_decide_no_level():
 )
 def test_a_merge_describes_what_it_did(n, what):
     assert merged(None, *(run(1.0, second) for second in range(n))).what == what
+
+
+def busy(step_time, second, load=0.5, **metrics):
+    return run(step_time, second, other_load=load, **metrics)
+
+
+def test_a_busy_run_took_at_least_what_others_cannot_explain():
+    cases = [
+        ({"other_load": 0.04}, 4, 1.0),
+        ({}, 4, 1.0),
+        ({"other_load": 0.05}, 4, 0.8 / LOAD_MOVES),  # others had a fifth of a core
+        ({"other_load": 0.5, "step_cpu_time": 0.6}, 4, 0.15 / LOAD_MOVES),
+        ({"other_load": 0.5, "step_cpu_time": 0.6}, 1, 0.6 / LOAD_MOVES),
+        ({"other_load": 0.5}, 1, 0.5 / LOAD_MOVES),
+        ({"other_load": 1.0, "step_cpu_time": 9.0}, 4, 1.0),  # never more than it took
+        ({"other_load": 1.0}, 4, 0.001),
+    ]
+    for others, cores, expected in cases:
+        assert least_s({"step_time": 1.0, **others}, cores) == pytest.approx(expected), others
+
+
+def test_five_quiet_runs_are_compared_alone_and_fewer_with_the_busy_ones():
+    entry = None
+    for second in range(4):
+        entry = merged(entry, run(1.0, 2 * second)).entry
+        entry = merged(entry, busy(3.0, 2 * second + 1, step_cpu_time=1.5)).entry
+    few = history_of(entry, 2)
+    assert sorted(few.runs) == [1.0] * 4 + [3.0] * 4
+    assert sorted(few.least) == pytest.approx([1.5 / 2 / LOAD_MOVES] * 4 + [1.0] * 4)
+    assert few.least_anchor < few.anchor
+    many = history_of(merged(entry, run(1.0, 9)).entry, 2)
+    assert (many.runs, many.least) == ((1.0,) * 5, ())
+    assert (many.anchor, many.least_anchor) == (1.0, None)
+
+
+def test_ten_runs_of_each_kind_are_kept():
+    entry = None
+    for second in range(KEPT_RUNS + 3):
+        entry = merged(entry, run(1.0, second)).entry
+        entry = merged(entry, busy(1.1, 100 + second)).entry
+    kept = [one.get("other_load", 0) for one in entry["runs"]]
+    assert (kept.count(0), kept.count(0.5)) == (KEPT_RUNS, KEPT_RUNS)
+    assert seconds(entry) == sorted(seconds(entry))
+
+
+def test_busy_runs_of_another_level_start_the_history_anew_by_their_processor_time():
+    quiet = None
+    for second in range(5):
+        quiet = merged(quiet, run(1.0, second, step_cpu_time=1.5, other_load=0.0)).entry
+    for cpu, expected in [
+        (1.5, None),
+        (1.5 * LOAD_MOVES, None),
+        (2.3, ("step_cpu_time", 1.5, 2.3)),
+    ]:
+        found = merged(quiet, busy(3.0, 9, step_cpu_time=cpu))
+        assert found.level == expected, cpu
+    assert found.what == (
+        "times: the history starts anew with 1 run: step_cpu_time was 1.5 s, and is 2.3 s now"
+    )
+    assert len(found.entry["runs"]) == 1
+    assert merged(quiet, busy(8.0, 9, load=0.05, step_cpu_time=12.0)).level == (
+        "step_time",
+        1.0,
+        8.0,
+    )
+
+
+def test_processor_times_of_another_load_may_differ_by_what_load_moves():
+    entry = None
+    for second, load in enumerate([0.0, 0.3]):
+        entry = merged(entry, busy(1.0, second, load, step_cpu_time=1.0 + load)).entry
+    for load, moved in [(0.0, 1), (0.44, 1), (0.46, LOAD_MOVES), (1.0, LOAD_MOVES), (None, 1.2)]:
+        history, found = cpu_history_of(entry, load)
+        assert (history.runs, found) == ((1.0, 1.3), moved), load
+    assert cpu_history_of(merged(None, run(1.0, 0)).entry, 0.0)[0].runs == ()

@@ -12,6 +12,7 @@ from pytest_tfperf.capture.windows import WindowHooks, Windows
 from pytest_tfperf.compiler.step_calls import Calls, Probe
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.machine import clocks, memory
+from pytest_tfperf.machine.conditions import Interference
 from pytest_tfperf.variants import turns
 
 STEP_S = 0.001
@@ -126,9 +127,9 @@ def run_of(monkeypatch):
         "runs_functions": lambda trace: False,
         "n_events": lambda trace: 1000,
         "calls_recorded": lambda in_step: nullcontext(Calls()),
-        "conditions_noted": lambda notes: nullcontext(),
     }
     monkeypatch.setattr(memory, "gpu_bytes", lambda: None)
+    monkeypatch.setattr(Interference, "watched", lambda _: nullcontext())
     monkeypatch.setattr(memory, "tensor_bytes", lambda: None)
     monkeypatch.setattr(sessions.Fetching, "of", lambda self, from_python, in_trace: self)
     for name, fake in fakes.items():

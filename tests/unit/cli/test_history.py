@@ -98,7 +98,7 @@ def test_the_runs_that_do_not_count_have_a_reason(history, tmp_path):
     (series,) = json.loads(history("test_step", "--json", store=store)[1])["series"]
     assert series["counts"] == [True, False, False]
     assert series["verdicts"] == ["", "", "REGRESSION"]
-    assert series["why_not"][1].endswith("run on a quiet machine, or --tfperf-record-noisy")
+    assert series["why_not"][1].endswith("run on a quiet machine")
     assert series["why_not"][2] == "the test failed"
 
 

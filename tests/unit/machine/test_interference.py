@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_tfperf.machine import conditions
-from pytest_tfperf.machine.conditions import Conditions, conditions_noted, remarks
+from pytest_tfperf.machine.conditions import Conditions, Interference, remarks, share_lost
 
 BEFORE = Conditions(
     at_s=100.0,
@@ -41,7 +41,7 @@ def test_other_load_is_remarked_from_a_twentieth_of_the_cores():
 def test_remark_on_other_load_has_its_share_and_advice():
     assert remarks(BEFORE, after(busy_s=55.24)) == (
         "other processes used 31 % of the 2 cores in the timed window: step_time is "
-        "longer for it; stop what else runs there, children of the test too, or compare with --tfperf-against",
+        "longer for it; stop what else runs there, or compare with --tfperf-against",
     )
     assert (
         "used 100 % of the 2 cores in the timed window: " in remarks(BEFORE, after(busy_s=99.0))[0]
@@ -100,16 +100,32 @@ def test_high_load_average_is_remarked_without_cpu_seconds(load, expected):
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_notes_are_those_of_the_last_context_also_after_an_error(monkeypatch, fails):
-    readings = iter([BEFORE, after(hot=4), BEFORE, after()])
+    readings = iter([BEFORE, after(hot=4, busy_s=54.4), BEFORE, after()])
     monkeypatch.setattr(conditions, "read_conditions", lambda: next(readings))
-    notes = []
+    found = Interference()
     try:
-        with conditions_noted(notes):
+        with found.watched():
             if fails:
                 raise ZeroDivisionError
     except ZeroDivisionError:
         pass
-    assert len(notes) == 1
-    with conditions_noted(notes):
+    assert (len(found.remarks), found.other_load) == (2, pytest.approx(0.1))
+    with found.watched():
         pass
-    assert notes == []
+    assert (found.remarks, found.other_load) == ((), 0.0)
+
+
+def test_what_others_had_is_counted_in_shares_of_the_cores():
+    cases = [
+        ({}, 0.0),
+        ({"busy_s": 55.0}, 0.25),  # one of four seconds
+        ({"busy_s": 55.0, "stolen_s": 2.0}, 0.5),  # and one that the hypervisor took
+        ({"busy_s": 99.0}, 1.0),
+        ({"busy_s": 53.0}, 0.0),
+        ({"quota": (60, 15)}, 0.5),  # stopped in ten of twenty periods
+        ({"quota": (60, 15), "busy_s": 57.0}, 0.75),
+        ({"quota": (40, 5)}, 0.0),
+        ({"busy_s": None}, None),
+    ]
+    for changed, expected in cases:
+        assert share_lost(BEFORE, after(**changed)) == expected, changed

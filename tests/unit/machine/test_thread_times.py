@@ -1,12 +1,13 @@
 """What threads did: standing still is told from running."""
 
+import subprocess
 import sys
 import threading
 import time
 
 import pytest
 
-from pytest_tfperf.machine.clocks import ThreadClock, any_ran, cpu_ns
+from pytest_tfperf.machine.clocks import ThreadClock, any_ran, children_cpu_s, cpu_ns
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the time of a thread")
@@ -51,3 +52,25 @@ def test_a_thread_does_not_stand_still_while_it_runs():
         pass
     seconds, stood_s = clock.stop()
     assert stood_s < 0.005 < seconds
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the time of children")
+def test_the_processor_time_of_living_children_and_theirs_is_counted(processes):
+    spin = "import time\nwhile time.process_time() < 0.3: pass\n"
+    program = (
+        "import subprocess, sys, time\n"
+        f"inner = subprocess.Popen([sys.executable, '-c', {spin!r} + 'input()'], stdin=subprocess.PIPE)\n"
+        f"exec({spin!r})\n"
+        "input()\n"
+        "inner.communicate(b'\\n')\n"
+    )
+    before = children_cpu_s()
+    child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 60
+        while (found := children_cpu_s() - before) < 0.58 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert found >= 0.58  # ticks of a hundredth of a second may be lost
+    finally:
+        child.communicate(b"\n")
+    assert children_cpu_s() - before < 0.1  # it has ended, and os.times knows it

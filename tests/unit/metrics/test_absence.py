@@ -54,6 +54,8 @@ RECORDING = Recording(
     workload={"batch": 8},
     first_step_s=1.0,
     blocks=tuple((1.0 + 0.01 * n, 100) for n in range(12)),
+    block_cpu_s=(1.5,) * 12,
+    other_load=0.01,
     step_seconds=tuple(0.01 + 0.0001 * (n % 7) for n in range(1200)),
     epoch_gaps_s=(0.1, 0.2),
     epoch_starts=(1, 2),
@@ -153,6 +155,8 @@ RUNTIME = ("runtime", "eager")
 UNTIMED = {"blocks": (), "step_seconds": ()}
 ABSENT = {
     "step_time": [((), UNTIMED)],
+    "step_cpu_time": [((), UNTIMED), ((), {"block_cpu_s": UNSEEN})],
+    "other_load": [((), UNTIMED), ((), {"other_load": None})],
     "step_time_p90": [((), UNTIMED)],
     "step_time_p99": [((), UNTIMED)],
     "first_step_time": [((), {"first_step_s": None})],

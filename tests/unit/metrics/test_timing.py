@@ -34,6 +34,37 @@ def test_interference_stands_with_the_step_time_and_nowhere_else():
     assert values(interference=remarks)["step_time"].number is None
 
 
+def test_processor_time_is_the_median_over_steady_blocks_of_processor_time_by_steps():
+    seconds = SLOW_START
+    cpu = (9.0, 9.0, 9.0, 0.3, 0.32, 0.34, 0.36, 0.38, 0.40, 0.42)
+    found = values(
+        blocks=blocks(*seconds), step_seconds=(0.1,) * 20, block_cpu_s=cpu, other_load=0.25
+    )
+    assert found["step_cpu_time"].number == pytest.approx(0.18)  # of the last seven, two steps each
+    assert found["other_load"].number == 0.25
+
+
+def test_processor_time_is_unknown_where_it_is_no_measure_of_work():
+    both = {"blocks": ((0.2, 2),), "step_seconds": (0.1,) * 2}
+    for cpu, known in [((0.0201,), True), ((0.0199,), False)]:  # a tenth of the step
+        found = values(**both, block_cpu_s=cpu)["step_cpu_time"]
+        assert (found.number is not None) is known, cpu
+        assert known or found.why.startswith("the step waits: it computes for 9.95 % of its time")
+    for spread, known in [(0.99, True), (1.01, False)]:  # quartiles apart by as much as the median
+        cpu = (0.2, 0.2, 0.2, 0.2 + 0.2 * spread, 0.9)
+        both = {"blocks": ((0.2, 2),) * 5, "step_seconds": (0.1,) * 10}
+        found = values(**both, block_cpu_s=cpu)["step_cpu_time"]
+        assert (found.number is not None) is known, spread
+        assert known or "threads that spin" in found.why
+    found = values(**both, block_cpu_s=Unknown("the clock is coarse"))
+    assert (found["step_cpu_time"].number, found["step_cpu_time"].why) == (
+        None,
+        "the clock is coarse",
+    )
+    assert found["other_load"].number is None
+    assert values(**both)["step_cpu_time"].why == "the processor time of the steps was not measured"
+
+
 def test_the_seconds_of_a_step_are_told_block_by_block():
     assert block_seconds(
         Recording(name="", trace=None, workload={}, blocks=((0.5, 2), (0.75, 3)))

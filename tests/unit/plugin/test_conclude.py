@@ -308,21 +308,23 @@ def test_times_beside_other_workers_are_not_recorded(tmp_path, shared_cpu, runs)
 LOADED = "other processes used 83% of the 2 cores in the timed window: stop what else runs there"
 
 
-def test_disturbed_times_are_recorded_only_where_that_is_asked_for(tmp_path):
+def test_disturbed_times_are_recorded_with_how_busy_others_were(tmp_path):
     said = (
         "  not recorded: test_step: times: other processes used 83% of the 2 cores in the timed "
-        "window; run on a quiet machine, or --tfperf-record-noisy"
+        "window; run on a quiet machine"
     )
-    cases = [([LOADED], False, False), ([LOADED], True, True), ([], False, True)]
-    for number, (interference, record_noisy, recorded) in enumerate(cases):
+    cases = [([LOADED], {}, False), ([LOADED], {"other_load": 0.83}, True), ([], {}, True)]
+    for number, (interference, known, recorded) in enumerate(cases):
         folder = tmp_path / str(number)
         measured = value("step_time", 0.1, settled=True, interference=interference)
-        noisy = record_of(profile(retraces=0, step_time=measured))
-        lines, good = update(folder, noisy, record_noisy=record_noisy)
+        lines, good = update(folder, record_of(profile(retraces=0, step_time=measured, **known)))
         assert (said in lines, good) == (not recorded, True), number
-        place = Place.of(FILE, folder, None)
+        path = Place.of(FILE, folder, None).timing_file(LAPTOP["machine"])
         assert list(stored(folder)) == ["test_step"], number
-        assert place.timing_file(LAPTOP["machine"]).exists() is recorded, number
+        assert path.exists() is recorded, number
+        if known:
+            ((entry,),) = [one["runs"] for one in read_times(path).values()]
+            assert entry["other_load"] == 0.83
 
 
 def test_a_profile_that_ended_early_is_not_recorded(tmp_path):

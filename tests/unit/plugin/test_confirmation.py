@@ -35,13 +35,15 @@ def test_suspected_are_step_times_slower_than_those_recorded():
         ("REGRESSION", "step_time", "against", False),
         ("INCONCLUSIVE", "step_time", "baseline", False),
         ("FAIL", "step_time", "limit", False),
+        ("REGRESSION", "step_cpu_time", "baseline", True),
+        ("FAIL", "step_cpu_time", "limit", False),
     ]
     for verdict, metric, kind, suspected in cases:
         assert is_suspected(check(verdict, metric, kind=kind)) is suspected, (verdict, metric, kind)
 
 
 def test_a_second_process_that_is_slower_too_confirms_it():
-    found = confirmed(SLOWER, second("REGRESSION"))
+    found = confirmed(SLOWER, second("REGRESSION"), 0.0405)
     assert found.verdict is Verdict.REGRESSION
     assert found.message.splitlines()[1:] == [
         "  where: there",
@@ -58,7 +60,7 @@ def test_a_second_process_that_is_not_slower_makes_it_inconclusive():
         ("INCONCLUSIVE", "does not decide it"),
     ]
     for verdict, which in cases:
-        found = confirmed(SLOWER, second(verdict, 0.0271))
+        found = confirmed(SLOWER, second(verdict, 0.0271), 0.0271)
         assert found.verdict is Verdict.INCONCLUSIVE, verdict
         first, why, helps = found.message.splitlines()
         assert first == f"{SLOWER.sentence}; but 27.1 ms in a second process, which {which}", (
@@ -77,7 +79,7 @@ def test_a_second_process_that_is_not_slower_makes_it_inconclusive():
     ],
 )
 def test_a_regression_without_a_second_time_stands(other, why):
-    found = confirmed(SLOWER, other)
+    found = confirmed(SLOWER, other, None)
     assert found.verdict is Verdict.REGRESSION
     assert f"\n  could not be confirmed in a second process: {why}\n  try: " in found.message
     assert found.detail == SLOWER.detail

@@ -346,3 +346,77 @@ def test_runs_outside_the_interval_are_another_level():
             past,
             anchor,
         )
+
+
+class TestBounds:
+    """Runs beside others, whose times alone are known by bounds only."""
+
+    @staticmethod
+    def of(runs, least=None, anchor=None, least_anchor=None):
+        return History(
+            runs=tuple(runs),
+            least=tuple(least or runs),
+            anchor=anchor,
+            least_anchor=least_anchor,
+            n_anchor=5,
+        )
+
+    def test_a_history_without_bounds_is_one_whose_bounds_are_its_times(self):
+        for now in (0.0099, 0.0102, 0.0106, 0.03):
+            plain = compare_to_history(now, history(QUIET, 0.0101), 0.05)
+            bound = compare_to_history(
+                now, self.of(QUIET, QUIET, anchor=0.0101, least_anchor=0.0101), 0.05, now
+            )
+            assert bound == plain, now
+
+    def test_the_low_end_is_of_what_it_took_at_least_and_the_high_end_of_what_they_did(self):
+        runs, least = [0.020] * 5, [0.010] * 5
+        found = compare_to_history(0.030, self.of(runs, least), 0.05, 0.024).recent
+        quiet = compare_to_history(0.024, history(runs), 0.05).recent
+        assert found.low == pytest.approx(quiet.low)
+        assert found.high == pytest.approx(
+            compare_to_history(0.030, history(least), 0.05).recent.high
+        )
+        assert found.ratio == pytest.approx(1.5)
+
+    def test_verdicts_hold_whatever_the_times_alone_were(self):
+        cases = [
+            (0.0200, 0.0150, [0.010] * 5, None, "REGRESSION"),  # at least 1.5 times
+            (0.0200, 0.0105, [0.010] * 5, None, "INCONCLUSIVE"),  # at least 5 % more
+            (0.0100, 0.0050, [0.010] * 5, [0.010] * 5, "PASS"),
+            (0.0100, 0.0050, [0.010] * 5, [0.005] * 5, "INCONCLUSIVE"),  # perhaps twice
+            (0.0040, 0.0030, [0.010] * 5, [0.005] * 5, "IMPROVED"),
+            (0.0300, 0.0300, [0.010] * 5, [0.001] * 5, "REGRESSION"),
+        ]
+        for now, lowest, runs, least, expected in cases:
+            found = compare_to_history(now, self.of(runs, least), 0.05, lowest).verdict
+            assert found.value == expected, (now, lowest, runs, least)
+
+    def test_under_five_runs_only_the_least_may_be_twice_as_long(self):
+        for lowest, expected in [(0.0201, "REGRESSION"), (0.0200, "INCONCLUSIVE")]:
+            found = compare_to_history(0.09, self.of([0.010]), 0.05, lowest)
+            assert found.verdict.value == expected, lowest
+
+    def test_what_would_show_is_larger_by_what_the_bounds_leave_open(self):
+        plain = compare_to_history(0.010, history(QUIET), 0.05).minimum_detectable_change
+        wide = compare_to_history(0.010, self.of(QUIET, [0.005] * 10), 0.05, 0.008)
+        assert 1 + wide.minimum_detectable_change == pytest.approx(2 * 1.25 * (1 + plain))
+
+    def test_a_level_is_another_only_where_the_bounds_are_apart(self):
+        cases = [
+            ([0.020], [0.020], None, True),
+            ([0.020], [0.0101], None, False),
+            ([0.008], [0.004], None, True),
+            ([0.008], [0.004], [0.004] * 10, False),
+        ]
+        for new, least, stored, expected in cases:
+            past = self.of(QUIET, stored)
+            assert is_another_level(new, past, 0.05, least) is expected, (new, least, stored)
+        few = self.of([0.010], [0.004])
+        for new, least, expected in [
+            ([0.030], [0.021], True),
+            ([0.030], [0.019], False),
+            ([0.001], [0.001], True),
+            ([0.003], [0.001], False),
+        ]:
+            assert is_another_level(new, few, 0.05, least) is expected, (new, least)

@@ -20,8 +20,8 @@ NOISY = profile(
 NOISY_RUN = {"tests": [record_of(NOISY)]}
 
 
-def step_times(*runs, **options):
-    every = (part for run in runs for part in rows_of(run, "demo", **options).rows.values())
+def step_times(*runs):
+    every = (part for run in runs for part in rows_of(run, "demo").rows.values())
     return [row for rows in every for row in rows if row.metric == "step_time"]
 
 
@@ -35,7 +35,7 @@ def test_what_later_runs_are_not_compared_with_has_a_reason():
         (run_at(0, shared_cpu=True), "others"),
         (run_at(0, tests=[record_of(profile(retraces=1))]), "step_time is unknown: not measured"),
         (run_at(0, tests=[record_of(profile(step_time=2e7))]), "no step lasts 2"),
-        (run_at(0, tests=[record_of(NOISY)]), "other processes ran; run on a quiet machine, or "),
+        (run_at(0, tests=[record_of(NOISY)]), "other processes ran; run on a quiet machine"),
         (
             run_at(0, tests=[record_of(profile(step_time=value("step_time", 0.1, settled=False)))]),
             "the input buffers were still draining",
@@ -52,8 +52,9 @@ def test_what_later_runs_are_not_compared_with_has_a_reason():
         )
 
 
-def test_disturbed_times_count_where_that_is_asked_for():
-    (row,) = step_times(run_at(0, tests=[record_of(NOISY)]), also_noisy=True)
+def test_disturbed_times_count_where_it_is_known_how_much_others_had():
+    known = replace(NOISY, metrics={**NOISY.metrics, "other_load": value("other_load", 0.4)})
+    (row,) = step_times(run_at(0, tests=[record_of(known)]))
     assert row.usable
 
 
@@ -69,7 +70,7 @@ def test_why_a_run_does_not_count():
         (run_at(0), {}, ""),
         (run_at(0, branch="topic"), {}, "not on branch main"),
         (run_at(0, branch=""), {}, "not on branch main"),
-        (run_at(0, **NOISY_RUN), {}, "other processes ran; run on a quiet machine, or "),
+        (run_at(0, **NOISY_RUN), {}, "other processes ran; run on a quiet machine"),
         (run_at(0, outcome="error"), {"why": ""}, "the test had an error"),
         (run_at(0, **NOISY_RUN), {"why": ""}, "disturbed, incomplete, or of no commit"),
     ]
@@ -95,8 +96,8 @@ def test_the_entry_is_that_of_a_timing_file_with_the_same_runs():
             "commit": run.commit,
             "created": run.created,
         }
-        entry = merge_runs(entry, [new], WORKLOAD, 0.05).entry
-    found = recorded_entry(step_times(*runs), WORKLOAD, 0.05)
+        entry = merge_runs(entry, [new], WORKLOAD, 0.05, 4).entry
+    found = recorded_entry(step_times(*runs), WORKLOAD, 0.05, 4)
     assert found == entry
     assert [run["step_time"] for run in found["runs"]] == times[6:]  # another level
 
@@ -104,20 +105,20 @@ def test_the_entry_is_that_of_a_timing_file_with_the_same_runs():
 def test_runs_of_another_workload_are_left_out():
     other = profile(workload={"batch": 99}, step_time=9.0)
     rows = step_times(run_at(0, tests=[record_of(other)]), run_at(1, 0.1))
-    assert len(recorded_entry(rows, WORKLOAD, 0.05)["runs"]) == 1
+    assert len(recorded_entry(rows, WORKLOAD, 0.05, 4)["runs"]) == 1
     (series,) = series_of(rows)
     assert series.values == (0.1,)
 
 
 def test_no_usable_run_is_no_entry():
-    assert recorded_entry([], WORKLOAD, 0.05) is None
+    assert recorded_entry([], WORKLOAD, 0.05, 4) is None
 
 
 def test_a_time_that_somebody_made_up_is_left_out():
     for number in [0.0, -1.0, 1e300, float("nan"), float("inf"), None]:
         rows = step_times(run_at(0), run_at(1))
         forged = replace(rows[1], value=number)
-        assert len(recorded_entry([rows[0], forged], WORKLOAD, 0.05)["runs"]) == 1, number
+        assert len(recorded_entry([rows[0], forged], WORKLOAD, 0.05, 4)["runs"]) == 1, number
 
 
 def test_what_is_no_date():
