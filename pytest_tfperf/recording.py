@@ -137,7 +137,7 @@ class PythonFunction:
     calls: float
     """Calls a step."""
     self_s: float
-    """Seconds a step in its own code, longer than without counting."""
+    """Seconds a step in its own code, longer than without counting; the median of the steps."""
     place: str = ""
     """The user's file and line of its definition, empty if it is a library's."""
     of_trees: bool = False

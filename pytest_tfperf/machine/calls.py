@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import median
 from threading import get_ident
 from time import perf_counter
 from types import CodeType
@@ -119,13 +120,21 @@ class CallCounter:
                     name=name,
                     line=min(code.co_firstlineno for code in codes),
                     calls=sum(calls for calls, *_ in of_steps) / sum(sizes),
-                    self_s=sum(self_s for _, self_s, _ in of_steps) / sum(sizes),
+                    self_s=_usual_s([one.get(name) for one in named], sizes),
                     place=next(filter(None, map(user_line, codes)), ""),
                     of_trees=not codes.isdisjoint(of_trees),
                 )
             )
         functions.sort(key=lambda one: (-one.calls, one.name))
         return PythonCalls(steps=tuple(zip(totals, sizes, strict=True)), functions=tuple(functions))
+
+
+def _usual_s(
+    of_steps: Sequence[tuple[int, float, set[CodeType]] | None], sizes: Sequence[int]
+) -> float:
+    """Return a function's own seconds a step, without a pause of the thread in one of the steps."""
+    called = [(one[1] / n, n) for one, n in zip(of_steps, sizes, strict=True) if one is not None]
+    return median(each_s for each_s, _ in called) * sum(n for _, n in called) / sum(sizes)
 
 
 def _named(counts: Counts) -> dict[str, tuple[int, float, set[CodeType]]]:

@@ -351,7 +351,8 @@ def by_line(stacks: Iterable[StackTime], evidence: Evidence) -> Iterator[Cause]:
         key = one.callback, one.line, called.partition(":")[0]
         groups.setdefault(_EAGER if one in eager else key, []).append(one)
     ordered = sorted(groups.items(), key=lambda item: -sum(one.seconds for one in item[1]))
-    trees = {one.name for one in _counted(evidence) if one.of_trees}
+    trees, are_most = _of_trees(_counted(evidence))
+    names = {one.name for one in trees}
     for key, group in ordered[:_MOST]:
         first, share = group[0], sum(one.seconds for one in group) / total
         where, remedy = described_python(group, evidence), python_remedy(group)
@@ -362,8 +363,12 @@ def by_line(stacks: Iterable[StackTime], evidence: Evidence) -> Iterator[Cause]:
             remedy = text_for(ONE_FUNCTION, evidence.framework)
         elif first.callback:
             pass  # as it is described
-        elif first.function in trees:
-            where, remedy = f"JAX takes a pytree apart: {where}", FLATTEN_ONCE
+        elif first.function in names:
+            where, remedy = f"JAX takes a pytree apart: {_named(trees)}", FLATTEN_ONCE
+        elif are_most and first.line and not first.called:
+            # JAX's C++ goes through the tree between these calls, in the time of the caller
+            where += f", in a step in which JAX takes a pytree apart: {_named(trees)}"
+            remedy = FLATTEN_ONCE
         elif not first.line:
             where, remedy = _of_libraries(_counted(evidence), own_time, evidence)
         elif first.called.startswith(CALL_OF_TENSORFLOW) and n_calls == 1:
@@ -387,12 +392,11 @@ def by_function(weight: Callable[[PythonFunction], float], evidence: Evidence) -
     """
     functions = sorted(_counted(evidence), key=lambda one: -weight(one))
     total = sum(map(weight, functions))
-    trees = [one for one in functions if one.of_trees]
+    trees, are_most = _of_trees(functions)
     own = [one for one in functions if one.place and not one.of_trees]
     libraries = [one for one in functions if not (one.place or one.of_trees)]
     found = []
-    if sum(one.calls for one in trees) >= _SHOWS * sum(one.calls for one in functions) > 0:
-        # JAX's C++ goes through the tree between these calls, in the time of the caller
+    if are_most:  # as in by_line
         trees, own = trees + own, []
     for group in (trees, own, libraries):
         share = sum(map(weight, group)) / total if total else 0.0
@@ -407,6 +411,13 @@ def by_function(weight: Callable[[PythonFunction], float], evidence: Evidence) -
             where = f"JAX takes a pytree apart: {where}"
         found.append((share, where, remedy))
     yield from sorted(found, key=lambda one: -one[0])
+
+
+def _of_trees(functions: Sequence[PythonFunction]) -> tuple[list[PythonFunction], bool]:
+    """Return those that take pytrees apart, and whether most calls of a step are theirs."""
+    trees = [one for one in functions if one.of_trees]
+    n_calls = sum(one.calls for one in functions)
+    return trees, sum(one.calls for one in trees) >= _SHOWS * n_calls > 0
 
 
 def _named(functions: Iterable[PythonFunction]) -> str:

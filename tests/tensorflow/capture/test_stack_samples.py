@@ -132,18 +132,16 @@ def test_a_callback_has_its_class_and_line(profile):
 
     class Writes(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            encode(0.02)
+            encode(0.05)
 
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     rows = np.ones((64, 4), np.float32)
-    found = profile.fit(
-        model, rows, rows[:, :1], batch_size=8, epochs=20, callbacks=[Writes()], verbose=0
-    )
-    first = next(
-        row for row in found.tables["time_causes"].records() if row["metric"] == "step_time"
-    )
-    assert "on_train_batch_end" in first["where"]
-    assert "test_stack_samples.py:" in first["where"]
-    assert first["share"] > 0.5
-    assert "callback" in first["try"]
+    options = {"batch_size": 8, "epochs": 20, "verbose": 0, "warmup": 12}
+    found = profile.fit(model, rows, rows[:, :1], callbacks=[Writes()], **options)
+    causes = found.tables["time_causes"].records()
+    of_steps = (row for row in causes if row["metric"] == "step_time")
+    row = next(row for row in of_steps if "Writes" in row["where"])
+    assert "on_train_batch_end at test_stack_samples.py:" in row["where"]
+    assert row["seconds"] > 0.05 / 2  # its share also depends on how long Keras waits for a core
+    assert "callback" in row["try"]

@@ -119,10 +119,11 @@ def test_trees_that_jax_takes_apart_in_python_are_named_by_their_functions(profi
     jax.tree_util.register_pytree_node(Node, opened, lambda _, parts: Node(*parts))
     tree = Node(*[Node(jnp.eye(4)) for _ in range(300)])
     mean = jax.jit(lambda tree, x: x.mean() + sum(one.sum() for one in jax.tree.leaves(tree)))
-    found = profile(lambda x: mean(tree, x), [ROWS] * 4, name="tree")
-    for where, remedy in (calls(found), map(str, failed(found, "step_time", 1e-9))):
-        assert f"opened at {HERE}:" in where
-        assert "take the pytree apart once" in remedy
+    for warmup in (2, 200):  # with too few samples of the stack, and with many
+        found = profile(lambda x: mean(tree, x), [ROWS] * 4, name=f"tree {warmup}", warmup=warmup)
+        for where, remedy in (calls(found), map(str, failed(found, "step_time", 1e-9))):
+            assert f"opened at {HERE}:" in where
+            assert "take the pytree apart once" in remedy
     sums = jax.jit(jnp.sum)
     where, remedy = calls(
         profile(lambda x: sums(np.array([feature(one) for one in x.flat])), [ROWS] * 4, name="own")

@@ -4,6 +4,7 @@ import cProfile
 import gc
 import sys
 import threading
+import time
 import types
 from pathlib import Path
 
@@ -79,6 +80,12 @@ def test_the_most_frequent_function_comes_first_with_its_file_and_line():
     assert first.name.endswith(f"{HERE}:recursive")
     assert first.line == recursive.__code__.co_firstlineno
     assert 0 < first.self_s < 1
+
+
+def test_a_pause_in_one_of_the_steps_is_no_time_of_the_function_that_it_stops():
+    pauses = iter((0.0, 0.5, 0.0))
+    (found,) = called(*[lambda: time.sleep(next(pauses))] * 3).functions
+    assert found.self_s < 0.5 / 3  # the mean is longer
 
 
 def test_a_generator_counts_at_its_start_and_at_each_resumption():
