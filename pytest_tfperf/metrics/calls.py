@@ -327,19 +327,22 @@ def enough(stacks: Iterable[StackTime]) -> bool:
 
 def python_time(stacks: Sequence[StackTime], evidence: Evidence) -> Iterator[Cause]:
     """Divide the time of Python among the user's lines, or else the functions that it calls."""
-    yield from by_line(stacks, evidence) if enough(stacks) else by_function(own_time, evidence)
+    python = timed(stacks)
+    yield from by_line(python, evidence) if enough(python) else by_function(own_time, evidence)
 
 
 def python_cause(evidence: Evidence) -> dict[str, str]:
-    """Return where Python takes most of its time, and what to try; nothing if that is not known."""
-    causes = python_time(evidence.recording.stacks, evidence)
-    share, where, remedy = next(causes, (0.0, "", ""))
-    return {"where": where, "try": remedy} if share >= _SHOWS else {}
+    """Return where Python takes the time, and the remedy of most of it; nothing if none is."""
+    causes = [*python_time(evidence.recording.stacks, evidence)]
+    if not causes:
+        return {}
+    _, where, remedy = causes[0]
+    of_remedy = sum(share for share, _, its in causes if its == remedy)
+    return {"where": where, "try": remedy} if of_remedy >= _SHOWS else {}
 
 
-def by_line(stacks: Iterable[StackTime], evidence: Evidence) -> Iterator[Cause]:
+def by_line(python: Sequence[StackTime], evidence: Evidence) -> Iterator[Cause]:
     """Name the user's lines and callbacks whose Python takes the time, by samples of the stack."""
-    python = timed(stacks)
     total = sum(one.seconds for one in python)
     n_eager, n_calls = launches(evidence)
     eager: set[StackTime] = set()
