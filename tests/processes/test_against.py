@@ -118,6 +118,7 @@ def test_twice_the_work_is_a_regression(run):
     assert run.words("test_slower") == ["PERF"]
 
 
+@pytest.mark.nightly  # likewise
 def test_a_tenfold_time_is_a_regression_after_few_turns(run):
     verdict, message = run.checks("test_tenfold")[TIME]
     assert verdict == "REGRESSION", message

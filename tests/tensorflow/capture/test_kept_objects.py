@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 from helpers.profilers import profiler as new_profiler
 
+from pytest_tfperf.capture import kept_objects
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import check_limits
 
@@ -22,18 +23,21 @@ pytestmark = [pytest.mark.full, pytest.mark.imports("keras", "jax")]
 LIMITS = {"max_memory_growth": "4 KiB"}
 ROWS = np.ones((64, 64), "float32")  # 16 KiB
 CACHE = {}
+LONGEST_S = 300.0
+"""Time enough for all steps, and for the search among all objects, on a busy machine."""
 
 
 @pytest.fixture
-def failed():
+def failed(monkeypatch):
     """A function that profiles by a function of `tf_profile`, and returns `where`, `try` and the share that they explain."""
     profilers = []
+    monkeypatch.setattr(kept_objects, "_LONGEST_S", LONGEST_S)
     frozen = gc.get_freeze_count()
     gc.unfreeze()  # the collector tells nothing of objects that somebody froze
 
     def run(profile, **more):
         wanted = Wanted.read({**LIMITS, **more})
-        profilers.append(new_profiler(wanted.given))
+        profilers.append(new_profiler(wanted.given, max_seconds=LONGEST_S))
         found = profile(profilers[-1])
         (check,) = check_limits(found, wanted.limits, None, False)
         assert check.verdict.value == "FAIL", check.sentence
