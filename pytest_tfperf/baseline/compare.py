@@ -229,11 +229,12 @@ def _timing(
         sentence = f"step_time is unknown: {value.why}"
         return check(profile, "step_time", Verdict.UNKNOWN, wanted, sentence)
     if entry is None or not known:
-        other = _other_machines(workload, list(timings.elsewhere(place, key)), machine)
+        stored = list(timings.elsewhere(place, key))
+        verdict, other = _elsewhere(workload, stored, machine)
         return check(
             profile,
             "step_time",
-            Verdict.INCOMPARABLE,
+            verdict,
             wanted,
             f"step_time is {format_quantity(value.number, SECONDS)}; {other}",
             advice=next_step(timings.words.record),
@@ -307,19 +308,18 @@ def _stored_runs(entry: Json, history: History, words: TimingWords) -> StoredRun
     )
 
 
-def _other_machines(
+def _elsewhere(
     workload: Json, stored: Sequence[tuple[Json, Json]], machine: Mapping[str, Any]
-) -> str:
-    """Explain why there is nothing to compare with: for example, the machine class differs."""
+) -> tuple[Verdict, str]:
+    """Return verdict and reason where nothing can be compared: INCOMPARABLE of other machines."""
     found = nearest_class([one for one, of in stored if of == workload], machine)
     if found is None:
-        return "it is stored for another workload" if stored else "no timing is stored for it"
-    differing = class_differences(found, machine)
-    return (
-        f"it is stored for another machine class ({'; '.join(differing)})"
-        if differing
-        else "its history has no step time"
-    )
+        why = "it is stored for another workload" if stored else "no timing is stored for it"
+        return Verdict.INCONCLUSIVE, why
+    if differing := class_differences(found, machine):
+        why = f"it is stored for another machine class ({'; '.join(differing)})"
+        return Verdict.INCOMPARABLE, why
+    return Verdict.INCONCLUSIVE, "its history has no step time"
 
 
 def _at_most(max_regression: float | None) -> str:

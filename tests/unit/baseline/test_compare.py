@@ -566,27 +566,27 @@ def test_a_history_without_a_step_time_is_none(place):
     path.write_text(path.read_text().replace('"step_time"', '"epoch_gap"'))
     found = timing(place, profile(step_time=0.012))
     assert (found.verdict, found.message.splitlines()[0]) == (
-        Verdict.INCOMPARABLE,
+        Verdict.INCONCLUSIVE,
         "step_time is 12 ms; its history has no step time",
     )
 
 
-def test_a_time_that_is_not_stored_anywhere_is_incomparable(place):
+def test_a_time_that_is_not_stored_anywhere_is_not_decided(place):
     store(place, profile(retraces=0))
     found = timing(place, profile(step_time=0.012))
     assert (found.verdict, found.message.splitlines()[0]) == (
-        Verdict.INCOMPARABLE,
+        Verdict.INCONCLUSIVE,
         "step_time is 12 ms; no timing is stored for it",
     )
 
 
-def test_a_time_that_is_stored_for_another_workload_is_incomparable(place):
+def test_a_time_that_is_stored_for_another_workload_is_not_decided(place):
     workload = {"batch": 16}
     store(place, profile(step_time=0.010))
     store(place, profile(workload=workload, step_time=value("step_time", 0.010, settled=False)))
     found = timing(place, profile(workload=workload, step_time=0.012))
     assert (found.verdict, found.message.splitlines()[0]) == (
-        Verdict.INCOMPARABLE,
+        Verdict.INCONCLUSIVE,
         "step_time is 12 ms; it is stored for another workload",
     )
 
