@@ -81,6 +81,8 @@ _MADE = "another thread traced or compiled {} while a step ran"
 _HOLD_BESIDE_THREADS = (*(STEPS, CLOCK, MEMORY, BATCHES, PYTHON, WAITS, STAGES, PARTS, COMPILERS),)
 """Times with all that ran in them, and what is told by thread."""
 _DROPPED = "dropped_traces"  # xla/tsl/profiler/utils/xplane_schema.h, StatType::kDroppedTraces
+_GPU_DROPPED = "Detected GPU events dropped"
+"""Start of the warning of a full buffer of CUPTI (openxla/xla, cupti_collector.cc)."""
 
 
 def elsewhere(evidence: Evidence, events: Events) -> Events:
@@ -271,15 +273,21 @@ def faults(trace: Trace) -> tuple[str, ...]:
     reported = [
         f"the profiler reports an error: {' '.join(text.split())}"
         for text in dict.fromkeys(trace.errors)
+    ] + [
+        f"the profiler warns: {' '.join(text.split())}"
+        for text in dict.fromkeys(trace.warnings)
+        if text.startswith(_GPU_DROPPED)
     ]
     dropped = sum(_dropped(trace))
     return tuple([*reported, f"the profiler dropped {dropped:,} events"] if dropped else reported)
 
 
 def remarks(trace: Trace) -> tuple[str, ...]:
-    """Return the profiler's warnings."""
+    """Return the profiler's warnings, without those that `faults` has."""
     return tuple(
-        f"the profiler warns: {' '.join(text.split())}" for text in dict.fromkeys(trace.warnings)
+        f"the profiler warns: {' '.join(text.split())}"
+        for text in dict.fromkeys(trace.warnings)
+        if not text.startswith(_GPU_DROPPED)
     )
 
 
