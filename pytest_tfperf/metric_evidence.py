@@ -105,6 +105,12 @@ EVIDENCE: dict[str, Known] = {
         of_periods=True,
     ),
     "device_busy": Known(PARTS, _DEVICE, devices=ON_ACCELERATORS, of_periods=True),
+    "device_time": Known(
+        PARTS,
+        f"{_DEVICE}, of the busiest device in every traced step; {_CATEGORY}",
+        devices=ON_ACCELERATORS,
+        of_periods=True,
+    ),
     "collective_time": Known(
         PARTS, f"{_DEVICE}; {_CATEGORY}", devices=ON_ACCELERATORS, of_periods=True
     ),

@@ -125,6 +125,13 @@ _ROWS = (
         "device_busy", SHARE, HIGHER, MACHINE, "share of the step period in which a device executes"
     ),
     Metric(
+        "device_time",
+        SECONDS,
+        LOWER,
+        MACHINE,
+        "time that a step executes on its device, the busiest of several; mean of traced steps",
+    ),
+    Metric(
         "collective_time",
         SHARE,
         LOWER,

@@ -86,6 +86,7 @@ class _BuiltIn:
     input_python_stages: int
     host_overhead: float
     device_busy: float
+    device_time: float
     collective_time: float
     step_skew: float
     xla_clusters: int

@@ -202,6 +202,8 @@ RULES: tuple[tuple[str, tuple[str, ...], Callable[[_Pair], bool]], ...] = (
     ("collective_time", STEP_TIMES, _part_is("collective")),
     ("flops", STEP_TIMES, _computes_more),
     ("step_time", STEP_TIMES, _always),
+    ("flops", ("device_time",), _computes_more),
+    ("step_time", ("device_time",), _part_is("device_compute")),
 )
 """
 What may follow from what, each with its evidence in the same profile; the first that holds counts.

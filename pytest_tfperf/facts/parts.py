@@ -21,12 +21,21 @@ from pytest_tfperf.facts.steps import Steps, own_steps
 from pytest_tfperf.facts.waits import input_waits, pushed_input
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import TPU, accelerators, device_name, tpu_ops
-from pytest_tfperf.trace.events import self_times
+from pytest_tfperf.trace.events import metadata_texts, self_times
 from pytest_tfperf.trace.intervals import EMPTY, Spans, covered, merge, subtract, within
 from pytest_tfperf.trace.xspace import Plane, Trace
 from pytest_tfperf.values import PARTS
 
 _OWN_WORK = ("device_compute", "output", "input")
+NOT_EXECUTING = frozenset(
+    {"infeed", "outfeed", "host send", "host send-done", "host recv", "host recv-done"}
+    | {"megacore fusion", "host outfeed"}
+)
+"""
+Categories of a TPU's ops in whose own time the core waits for the host, or for its other core.
+
+XProf's duty cycle leaves out all but `host outfeed` (IsOffDutyOp of openxla/xla, xla_op_utils.h).
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,31 +194,42 @@ class DeviceParts:
     Picoseconds of the device's own work: without what it only does in collectives and transfers
     between devices, in which a fast device waits for a slow one.
     """
+    executing_ps: Ints
+    """
+    Picoseconds in which the device executes, with overlapping work counted once; without the own
+    time of a TPU's ops of `NOT_EXECUTING`.
+    """
     names_kinds: bool
     """False if a TPU's ops have no category, so that they all pass for compute."""
 
 
 def find_device_parts(trace: Trace, steps: Steps) -> DeviceParts:
     """Divide the steps, as each active device ran them, into compute, copies and collectives."""
-    names, periods, rows, works, told = [], [], [], [], True
+    names, periods, rows, works, runs, told = [], [], [], [], [], True
     for plane in accelerators(trace):
         own = own_steps(plane, steps)
-        found, work = _of_core(plane, own) if TPU.match(plane.name) else _of_gpu(plane, own)
+        of_device = _of_core if TPU.match(plane.name) else _of_gpu
+        found, work, executing = of_device(plane, own)
         if not any(part.any() for part in found.values()):
             continue
         names.append(device_name(plane))
         periods.append(own.period_ps)
         rows.append(found)
         works.append(work)
+        runs.append(executing)
         told = told and names_kinds(plane)
     shape = (len(names), len(steps))
     parts = {kind: np.array([row[kind] for row in rows], np.int64).reshape(shape) for kind in KINDS}
-    period, working = (np.array(some, np.int64).reshape(shape) for some in (periods, works))
-    return DeviceParts(tuple(names), steps.names, steps.n_steps, period, parts, working, told)
+    period, working, executing = (
+        np.array(some, np.int64).reshape(shape) for some in (periods, works, runs)
+    )
+    return DeviceParts(
+        tuple(names), steps.names, steps.n_steps, period, parts, working, executing, told
+    )
 
 
-def _of_gpu(plane: Plane, steps: Steps) -> tuple[dict[str, Ints], Ints]:
-    """Return the parts of the steps on a GPU, and its own work."""
+def _of_gpu(plane: Plane, steps: Steps) -> tuple[dict[str, Ints], Ints, Ints]:
+    """Return the parts of the steps on a GPU, its own work, and all that it executes."""
     taken, found, own = EMPTY, {}, EMPTY
     for kind, spans in kinds_of_spans(plane):
         merged = merge(spans)
@@ -217,12 +237,13 @@ def _of_gpu(plane: Plane, steps: Steps) -> tuple[dict[str, Ints], Ints]:
         found[kind] = covered(alone, steps.start_ps, steps.end_ps)
         taken = merge(taken, merged)
         own = merge(own, merged) if kind in _OWN_WORK else own
-    return found, covered(own, steps.start_ps, steps.end_ps)
+    working, executing = (covered(some, steps.start_ps, steps.end_ps) for some in (own, taken))
+    return found, working, executing
 
 
-def _of_core(plane: Plane, steps: Steps) -> tuple[dict[str, Ints], Ints]:
+def _of_core(plane: Plane, steps: Steps) -> tuple[dict[str, Ints], Ints, Ints]:
     """
-    Return the parts of the steps on a TPU core, and its own work, by self times on its own clock.
+    Return the same of a TPU core, by self times on its own clock.
 
     On the trace's clock, errors of single steps are larger than differences between cores.
     """
@@ -234,4 +255,9 @@ def _of_core(plane: Plane, steps: Steps) -> tuple[dict[str, Ints], Ints]:
     inside = step >= 0
     np.add.at(total, (kind[inside], step[inside]), own_ps[inside])
     found = dict(zip(KINDS, total, strict=True))
-    return found, np.sum([found[own] for own in _OWN_WORK], axis=0)
+    category = metadata_texts(plane, "hlo_category")
+    waits = np.array([category.get(name) in NOT_EXECUTING for name in plane.names], bool)
+    executing = total.sum(axis=0)
+    waiting = inside & waits[plane.name_index[ops.rows]]
+    np.subtract.at(executing, step[waiting], own_ps[waiting])
+    return found, np.sum([found[own] for own in _OWN_WORK], axis=0), executing

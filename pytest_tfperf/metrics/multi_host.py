@@ -124,6 +124,9 @@ def _parts(hosts: Mapping[str, Pod], steps: Sequence[Ints], n_steps: int) -> Dev
         working_ps=np.concatenate(
             [parts.working_ps[:, order] for parts, order in zip(of_hosts, orders, strict=True)]
         ),
+        executing_ps=np.concatenate(
+            [parts.executing_ps[:, order] for parts, order in zip(of_hosts, orders, strict=True)]
+        ),
         names_kinds=all(parts.names_kinds for parts in of_hosts),
     )
 

@@ -1,18 +1,18 @@
-"""Measure the shares of the steps that wait for input, run Python, and keep devices busy."""
+"""Measure how much of the steps waits for input, runs Python, and keeps devices busy."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from pytest_tfperf.advice.step_remedies import overhead_remedy
+from pytest_tfperf.advice.thresholds import THRESHOLDS
 from pytest_tfperf.facts.device_ops import NO_CATEGORY
 from pytest_tfperf.facts.host_activity import JAX, framework, op_type, shows_host, shows_runtime
 from pytest_tfperf.facts.op_times import OpTime
-from pytest_tfperf.facts.parts import Breakdown
-from pytest_tfperf.facts.steps import Steps
+from pytest_tfperf.facts.parts import NOT_EXECUTING, DeviceParts
 from pytest_tfperf.facts.waits import DRAINED, elements_taken, loops_in_graph, why_waits_hidden
 from pytest_tfperf.metrics.calls import python_cause
 from pytest_tfperf.metrics.copies import copies_by_host, copies_for_input
@@ -22,13 +22,22 @@ from pytest_tfperf.metrics.timing import mean_step
 from pytest_tfperf.op_types import COLLECTIVES
 from pytest_tfperf.quantities import SHARE, format_quantity
 from pytest_tfperf.recording import UNSEEN, Fetches, Recording
-from pytest_tfperf.trace.devices import accelerators
+from pytest_tfperf.text import plural
+from pytest_tfperf.trace.devices import GPU, TPU, accelerators
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import covered
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Source, Value
 
-_NO_DEVICE_WORK = "the trace has planes of devices, and no event of what they ran"
+_OF_DEVICES = ("device_busy", "device_time", "collective_time")
+_NO_DEVICE = (
+    "the trace has no device plane: it is of a CPU, or the profiler had no access to the "
+    "accelerator"
+)
+_NO_DEVICE_WORK = (
+    "the trace has planes of devices, and no event of what they ran: the steps did not run there, "
+    "or the profiler had no access to them"
+)
 _IN_GRAPH = (
     "a tf.function loops over a dataset (for … in dataset), and the trace does not tell waiting "
     "for its elements from work; loop in Python, or over iter(dataset)"
@@ -49,6 +58,7 @@ _WAITS_ANYWAY = 0.5
 """Share of waits from which that of the first batch of an epoch adds nothing to know."""
 _NEARLY_A_STEP = 0.9
 """Seconds of an element ÷ those of a step from which a step may wait for it."""
+_NAMED = 3  # ops that take most of device_time
 _LONG_EPOCH = 1_000  # steps, over which a wait for the first batch is spread
 _NO_DATA_OF_JAX = (
     "the steps were given no data, and JAX's trace shows no input pipeline; pass the data, and the "
@@ -63,22 +73,13 @@ _OVERHEAD = (
 
 
 def analyse(evidence: Evidence) -> Findings:
-    """Find the shares of the steps that wait for input, run Python and keep devices busy."""
+    """Find how much of the steps waits for input, runs Python and keeps devices busy."""
     trace = evidence.trace
     if trace is None:
-        return evidence.untraced(
-            "input_bound", "input_wait", "host_overhead", "device_busy", "collective_time"
-        )
+        return evidence.untraced("input_bound", "input_wait", "host_overhead", *_OF_DEVICES)
     values = host_values(evidence, trace)
     wait = input_wait(values["input_bound"], mean_step(evidence.recording))
-    has_devices = evidence.breakdown.device.n_devices > 0
-    awaiting = _awaiting_share(evidence.device_ops) if has_devices else None
-    device = device_values(
-        evidence.steps, evidence.breakdown, {"awaiting_share": awaiting} if awaiting else {}
-    )
-    why = why_collectives_hidden(evidence)
-    if why and device["collective_time"].number is not None:
-        device["collective_time"] = Value.unknown("collective_time", why)
+    device = _device_values(evidence, trace)
     notes = _starts_no_epoch(evidence, values["input_bound"])
     waits = {"input_bound": values["input_bound"], "input_wait": wait}
     waits = {name: value.noted(notes) for name, value in waits.items()}
@@ -276,35 +277,77 @@ def _calls_one_function(evidence: Evidence) -> bool:
     return n_calls == len(evidence.launched) and not evidence.eager_ops[1]
 
 
-def device_values(
-    steps: Steps, breakdown: Breakdown, detail: Mapping[str, float]
-) -> dict[str, Value]:
-    """Return device_busy and collective_time."""
+def _device_values(evidence: Evidence, trace: Trace) -> dict[str, Value]:
+    """Return device_busy, device_time and collective_time."""
+    breakdown, steps = evidence.breakdown, evidence.steps
     device = breakdown.device
-    if not device.n_devices:
-        why = (
-            "the trace has no device plane: it is of a CPU, or the profiler had no access to the "
-            "accelerator"
-        )
-        busy = Value.unknown("device_busy", why).changed(detail=dict(detail))
-        return {"device_busy": busy, "collective_time": Value.unknown("collective_time", why)}
     if not device.busy[0].size:
-        return {
-            name: Value.unknown(name, _NO_DEVICE_WORK)
-            for name in ("device_busy", "collective_time")
-        }
-    share = covered(device.busy, steps.start_ps, steps.end_ps).sum() / max(steps.period_ps.sum(), 1)
+        has_plane = any(GPU.match(plane.name) or TPU.match(plane.name) for plane in trace.planes)
+        why = _NO_DEVICE_WORK if has_plane else _NO_DEVICE
+        return {name: Value.unknown(name, why) for name in _OF_DEVICES}
+    awaiting = _awaiting_share(evidence.device_ops)
+    detail = {"n_devices": device.n_devices, **({"awaiting_share": awaiting} if awaiting else {})}
+    busy_ps = covered(device.busy, steps.start_ps, steps.end_ps).sum()
+    share = float(busy_ps / max(steps.period_ps.sum(), 1))
+    collectives = Value.of(
+        "collective_time",
+        breakdown.share("collective"),
+        Source.TRACE,
+        n_devices=device.n_devices,
+    )
+    if hidden := why_collectives_hidden(evidence):
+        collectives = Value.unknown("collective_time", hidden)
     return {
-        "device_busy": Value.of(
-            "device_busy", float(share), Source.TRACE, n_devices=device.n_devices, **detail
-        ),
-        "collective_time": Value.of(
-            "collective_time",
-            breakdown.share("collective"),
-            Source.TRACE,
-            n_devices=device.n_devices,
-        ),
+        "device_busy": Value.of("device_busy", share, Source.TRACE, **detail),
+        "device_time": _device_time(evidence),
+        "collective_time": collectives,
     }
+
+
+def _device_time(evidence: Evidence) -> Value:
+    """Return device_time, with the ops that take most of it."""
+    value = device_time(evidence.device_parts)
+    if value.number is None:
+        return value
+    ops = [op for op in evidence.device_ops if op.kind not in NOT_EXECUTING]
+    ops.sort(key=lambda op: -op.self_s)
+    total_s = sum(op.self_s for op in ops)
+    large = [op for op in ops[:_NAMED] if op.self_s >= THRESHOLDS.top_op * total_s > 0]
+    shares = [f"{op.name} {format_quantity(op.self_s / total_s, SHARE)}" for op in large]
+    several, where = value.detail["n_devices"] > 1, []
+    if several:
+        where.append(f"{value.detail['device']} executes longest")
+    if shares:
+        where.append(f"the largest ops{' of all devices' * several}: {', '.join(shares)}")
+    return value.changed(detail={**value.detail, **({"where": "; ".join(where)} if where else {})})
+
+
+def device_time(parts: DeviceParts) -> Value:
+    """
+    Return device_time: the mean over the steps of what the device executes that executes longest.
+
+    A step is at least that long. XProf has no such figure: its step table has the union over GPUs,
+    and on TPUs the least of the cores (openxla/xprof, op_stats_to_input_pipeline_analysis.cc).
+
+    Args:
+        parts: The parts of the steps on the devices of a host.
+    """
+    if not parts.names:
+        why = "no device ran anything in the steps, and devices ran something outside of them"
+        return Value.unknown("device_time", why)
+    if not parts.names_kinds:
+        return Value.unknown("device_time", NO_CATEGORY)
+    busiest = int(parts.executing_ps.sum(axis=1).argmax())
+    name, n_devices = parts.names[busiest], len(parts.names)
+    n_without = int((sum(part[busiest] for part in parts.parts_ps.values()) == 0).sum())
+    if n_without:
+        why = (
+            f"{n_without} of {plural(len(parts.steps), 'traced step')} have no event of {name}: "
+            "they did not run there, or the profiler lost events"
+        )
+        return Value.unknown("device_time", why)
+    seconds = float(parts.executing_ps[busiest].sum()) * 1e-12 / parts.n_steps
+    return Value.of("device_time", seconds, Source.TRACE, n_devices=n_devices, device=name)
 
 
 def why_collectives_hidden(evidence: Evidence) -> str | None:

@@ -19,6 +19,7 @@ input_bound_at_target  0..1   lower   machine
 input_python_stages    count  lower   program
 host_overhead          0..1   lower   machine
 device_busy            0..1   higher  machine
+device_time            s      lower   machine
 collective_time        0..1   lower   machine
 step_skew              ratio  lower   machine
 xla_clusters           count  -       platform

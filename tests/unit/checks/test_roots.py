@@ -120,6 +120,12 @@ def test_one_profile_has_one_message_for_each_cause_on_its_evidence():
             profile(xla_coverage=0.0, step_time=1.0, steps=steps("host_compute")),
             profile(xla_coverage=0.9, step_time=1.0, steps=steps("host_compute")),
         ),
+        (
+            "step_time",
+            "device_time",
+            profile(step_time=1.0, device_time=0.9, steps=steps("device_compute")),
+            profile(step_time=1.0, device_time=0.1, steps=steps("input")),
+        ),
     ]  # fmt: skip
     for root, metric, with_evidence, without in cases:
         checks = (broken(metric, 9), broken(root, 9))
@@ -141,12 +147,13 @@ def test_a_comparison_tells_what_a_count_rose_by():
 
 
 def test_more_flops_explain_a_time_that_rose_with_them():
-    measured = profile(flops=2e9, step_time=2.0, steps=steps("host_compute"))
-    for rise, follows in ((2.0, True), (1.01, False)):
-        flops = worse("flops", 1e9, rise * 1e9)
-        slower = worse("step_time", 1.0, 2.0, kind="against", ratio=2.0)
-        found = grouped(measured, flops, slower)
-        assert found == ({"flops": ["step_time"]} if follows else {"step_time": [], "flops": []})
+    for metric, part in (("step_time", "host_compute"), ("device_time", "device_compute")):
+        measured = profile(flops=2e9, steps=steps(part), **{metric: 2.0})
+        for rise, follows in ((2.0, True), (1.01, False)):
+            flops = worse("flops", 1e9, rise * 1e9, ratio=rise)
+            slower = worse(metric, 1.0, 2.0, kind="against", ratio=2.0)
+            found = grouped(measured, flops, slower)
+            assert found == ({"flops": [metric]} if follows else {metric: [], "flops": []}), metric
 
 
 def test_a_metric_has_one_block_and_a_limit_says_the_value_before():

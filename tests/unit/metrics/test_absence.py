@@ -174,6 +174,7 @@ ABSENT = {
     "input_python_stages": [(("stages",), {"pipeline": UNSEEN})],
     "host_overhead": [((*RUNTIME, "devices"), {})],
     "device_busy": [(("devices",), {}), (("kernels", "copies"), {})],
+    "device_time": [(("devices",), {}), (("kernels", "copies"), {})],
     "collective_time": [(("devices",), {}), (("kernels", "copies"), {})],
     "step_skew": [(("second device",), {}), (("kernels", "copies"), {})],
     "xla_clusters": [((*RUNTIME, *EXECUTIONS), {}), (EXECUTIONS, {"bare": True})],
@@ -240,8 +241,8 @@ def test_a_step_of_pytorch_has_what_needs_no_trace():
     assert known == {name for name, devices in KNOWN_ON[PYTORCH].items() if devices == ANYWHERE}
 
 
-@pytest.mark.parametrize("metric", ["collective_time", "step_skew"])
-def test_ops_of_a_tpu_without_a_category_tell_no_collective(metric):
+@pytest.mark.parametrize("metric", ["device_time", "collective_time", "step_skew"])
+def test_ops_of_a_tpu_without_a_category_tell_no_collective_and_no_wait(metric):
     def found(metadata):
         core = [
             plane(

@@ -71,6 +71,21 @@ def test_the_device_is_busy_as_long_as_cuda_events_say():
             )
 
 
+def test_device_time_is_that_of_cuda_events():
+    """They count the gaps between kernels. With input the device rests, and its clock is higher."""
+    names = [n for n in TRUTHS if TRUTHS[n]["device_s"]]
+    for name in [n for n in names if "input" not in n and "overlapped" not in n]:
+        found, expected = profile(name).device_time, TRUTHS[name]["device_s"]
+        assert found == pytest.approx(expected, rel=0.035, abs=GAP_S), name
+
+
+def test_device_time_of_one_gpu_is_its_share_of_the_steps():
+    for name in TRUTHS:
+        found = profile(name)
+        mean_s = np.mean([step.period_s for step in found.steps])
+        assert found.device_time == pytest.approx(found.device_busy * mean_s), name
+
+
 @pytest.mark.parametrize("name", ["slow_input", "slow_input_no_graphs"])
 def test_waiting_for_input_is_what_the_host_measured(name):
     truth = TRUTHS[name]["before"]
