@@ -255,10 +255,10 @@ def smallest(entry, run, cores):
     times = stored_times(entry, profile, cores, TimingFiles.words)
     clock = compare_to_history(run["step_time"], times.clock.history, TOLERANCE, times.least)
     cpu = None
-    if "step_cpu_time" in run and times.processor.history.runs:
+    if "step_cpu_time" in run and times.steady[0].history.runs:
         now = run["step_cpu_time"]
         cpu = compare_to_history(
-            now, times.processor.history, TOLERANCE, now / times.processor.moved
+            now, times.steady[0].history, TOLERANCE, now / times.steady[0].moved
         )
     return clock.minimum_detectable_change, cpu and cpu.minimum_detectable_change
 

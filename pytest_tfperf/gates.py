@@ -92,9 +92,12 @@ def explained_by(gate: Gate, before: Mapping[str, float], now: Mapping[str, floa
     return then is not None and today is not None and then != today
 
 
+_STEADY = "it is compared where other load keeps step_time from a decision"
 _TIMING = "it varies from run to run; the step time is compared instead"
 _GATES = {
     "step_time": Gate(WORSE, "it is compared by an interval of runs or turns"),
+    "step_cpu_time": Gate(WORSE, _STEADY),
+    "device_time": Gate(WORSE, _STEADY),
     "input_capacity": Gate(NEVER, "a stage may do work that the model did before"),
     "device_busy": Gate(NEVER, "it falls where the device needs less time for the same step"),
     "collective_time": Gate(NEVER, "the share rises where the rest of the step gets faster"),

@@ -307,8 +307,9 @@ class Check:
 
     @property
     def is_of_step_time(self) -> bool:
-        """True for a comparison of the step time, or of its processor time in its place."""
-        return self.metric in ("step_time", "step_cpu_time") and self.kind != "limit"
+        """True for a comparison of the step time, or of the processor or device time of a step."""
+        times = ("step_time", "step_cpu_time", "device_time")
+        return self.metric in times and self.kind != "limit"
 
     def with_details(self, *details: Labelled) -> Check:
         """Return the check with further details."""

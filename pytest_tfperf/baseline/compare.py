@@ -9,11 +9,12 @@ from typing import Any
 
 from pytest_tfperf.baseline.history import (
     CPU,
+    DEVICE,
     cores_of,
-    cpu_history_of,
     history_of,
     least_s,
     runs_of,
+    steady_history_of,
 )
 from pytest_tfperf.baseline.step_time import (
     ACCEPT,
@@ -25,7 +26,7 @@ from pytest_tfperf.baseline.step_time import (
     judge,
     next_step,
     why_not_timed,
-    with_processor_time,
+    with_steady_time,
 )
 from pytest_tfperf.baseline.store import OPS, Place, entry_key, read_structure
 from pytest_tfperf.baseline.structure import (
@@ -163,12 +164,13 @@ def time_check(
     why_not: str | None,
     changed: str,
 ) -> Check:
-    """Check a known step time, and its processor time, against others of its machine class."""
+    """Check the times of a step, of which step_time is known, against those of its machine."""
     value, tolerance = profile.value("step_time"), tolerated(max_regression)
     found = judge(value, times.clock, tolerance, why_not, changed, times.least)
     if why_not in (None, SHARED_CPU):
         is_busy = times.least < (value.number or 0.0)
-        found = with_processor_time(found, profile, times.processor, tolerance, changed, is_busy)
+        for stored in times.steady:
+            found = with_steady_time(found, profile, stored, tolerance, changed, is_busy)
     return check(
         profile,
         found.metric,
@@ -259,12 +261,12 @@ def _timing(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTimes:
-    """What both times of a step are compared with."""
+    """What the times of a step are compared with."""
 
     clock: StoredRuns
     """Its step times."""
-    processor: StoredRuns
-    """Its processor times."""
+    steady: tuple[StoredRuns, ...]
+    """Its processor times and its device times, that other load hardly moves."""
     least: float
     """The least seconds that the new step may have taken without others."""
 
@@ -282,13 +284,16 @@ def stored_times(entry: Json, profile: Profile, cores: int, words: TimingWords) 
     names = ("step_time", CPU, "other_load")
     values = {name: profile.metrics.get(name) for name in names}
     now = {name: one.number for name, one in values.items() if one and one.number is not None}
-    history, moved = cpu_history_of(entry, now.get("other_load"))
-    processor = _stored_runs(entry, history, words)
+    steady = []
+    for metric in (CPU, DEVICE):
+        history, moved = steady_history_of(entry, metric, now.get("other_load"))
+        runs = _stored_runs(entry, history, words)
+        steady.append(replace(runs, metric=metric, moved=moved))
     clock = _stored_runs(entry, history_of(entry, cores), words)
     commits = tuple(str(run.get("commit", "")) for run in runs_of(entry))
     return StoredTimes(
         clock=replace(clock, commits=commits),
-        processor=replace(processor, metric=CPU, moved=moved),
+        steady=tuple(steady),
         least=least_s(now, cores),
     )
 

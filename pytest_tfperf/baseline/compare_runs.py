@@ -164,12 +164,12 @@ def _timing(before: Profile, old: ProfiledTest, profile: Profile, test: Profiled
     cores = cores_of(test.environment["machine"])
     entry = {"runs": [stored(before, MACHINE)], "anchor": {}}
     times = stored_times(entry, profile, cores, _WORDS)
-    clock, processor = (
-        replace(one, runs=_WORDS.name, few=_ONE) for one in (times.clock, times.processor)
+    clock, *steady = (
+        replace(one, runs=_WORDS.name, few=_ONE) for one in (times.clock, *times.steady)
     )
     return time_check(
         profile,
-        replace(times, clock=clock, processor=processor),
+        replace(times, clock=clock, steady=tuple(steady)),
         test.max_regression,
         why,
         changed_setting(old.environment["setting"], test.environment["setting"]),

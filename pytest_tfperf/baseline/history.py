@@ -24,7 +24,8 @@ from pytest_tfperf.values import Json
 KEPT_RUNS = 10
 """Latest runs that a history keeps: so many quiet ones, and as many busy ones."""
 KNOWN = "it is recorded already"
-CPU = "step_cpu_time"
+CPU, DEVICE = "step_cpu_time", "device_time"
+"""Times of a step that other load hardly moves."""
 LOAD_MOVES = 1.2
 """
 What other load moves the processor time of a step by, at most, either way.
@@ -83,19 +84,20 @@ def history_of(entry: Json, cores: int) -> History:
     )
 
 
-def cpu_history_of(entry: Json, load: float | None) -> tuple[History, float]:
+def steady_history_of(entry: Json, metric: str, load: float | None) -> tuple[History, float]:
     """
-    Return the processor times in an entry, and what their load may have moved them by.
+    Return the processor or device times in an entry, and what load may have moved the new one by.
 
     Args:
         entry: The entry.
+        metric: The time.
         load: Share of the cores that others had beside the new run; None if it is unknown.
     """
-    runs, anchor = [run for run in entry["runs"] if CPU in run], entry["anchor"]
-    moved, first = _moved(load, runs), anchor.get(CPU)
-    if first is not None and moved == 1:
+    runs, anchor = [run for run in entry["runs"] if metric in run], entry["anchor"]
+    moved, first = _moved(load, runs) if metric == CPU else 1.0, anchor.get(metric)
+    if first is not None and metric == CPU and moved == 1:
         first *= _moved(load, [anchor])
-    times = tuple(run[CPU] for run in runs)
+    times = tuple(run[metric] for run in runs)
     return History(runs=times, anchor=first, n_anchor=int(anchor.get("runs", 1))), moved
 
 
@@ -241,7 +243,7 @@ def _other_level(
     if (least == times and not history.least) or not computed:
         return None
     load = statistics.median(run.get("other_load", 0.0) for run in computed)
-    history, moved = cpu_history_of(old, load)
+    history, moved = steady_history_of(old, CPU, load)
     times = [run[CPU] for run in computed]
     highest, lowest = [time * moved for time in times], [time / moved for time in times]
     if history.runs and is_another_level(highest, history, tolerance, lowest):

@@ -2,8 +2,8 @@
 Step times of stored runs, and the comparison with them: verdict, message, figures.
 
 The clock decides where it can. Beside others it often cannot, and then a regression of the
-processor time fails. Processor time never makes a PASS: lost parallelism and waiting do not show
-there.
+processor time fails, or of the time on an accelerator. They never make a PASS: lost parallelism and
+waiting do not show there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from pytest_tfperf.baseline.history import CPU
 from pytest_tfperf.baseline.store import Place, read_machine, read_times
 from pytest_tfperf.checks.limits import explanation, why_disturbed
 from pytest_tfperf.errors import BaselineError
@@ -179,7 +180,7 @@ def judge(
     return replace(found, metric=stored.metric, detail=_figures(value.number, result, stored))
 
 
-def with_processor_time(
+def with_steady_time(
     clock: Judgement,
     profile: Profile,
     stored: StoredRuns,
@@ -188,12 +189,12 @@ def with_processor_time(
     is_busy: bool,
 ) -> Judgement:
     """
-    Let the processor time decide where the clock does not, and be shown where it does.
+    Let a time that load hardly moves decide where the clock does not, and show it where it does.
 
     Args:
         clock: The judgement of the step time.
         profile: The profile.
-        stored: The processor times of earlier runs.
+        stored: The processor times, or the device times, of earlier runs.
         tolerance: The slow-down that is tolerated, as a share.
         changed: What else differs from the stored runs.
         is_busy: Whether others used the machine, so that the clock may not decide.
@@ -202,21 +203,23 @@ def with_processor_time(
     is_open = clock.verdict is Verdict.INCONCLUSIVE
     if value is None or value.number is None or not stored.history.runs:
         missing = (value.why if value is not None else None) or "the baseline has none yet"
-        return _beside(clock, missing if is_open and is_busy else "")
+        says_so = is_open and is_busy and stored.metric == CPU  # CPUs have no device time
+        return _beside(clock, stored, missing if says_so else "")
     found = judge(value, stored, tolerance, None, changed, value.number / stored.moved)
     if found.verdict is not Verdict.REGRESSION:
         shown = f"{found.sentence}: it shows no regression"
-        return _beside(clock, shown if is_open and is_busy else "")
+        return _beside(clock, stored, shown if is_open and is_busy else "")
     if is_open:
         undecided = ("the clock", f"does not decide: {clock.sentence}")
         return replace(found, details=(*found.details, undecided))
     gates = "" if clock.verdict is Verdict.REGRESSION else "; it does not gate beside the clock"
-    return _beside(clock, f"{found.sentence}{gates}")
+    return _beside(clock, stored, f"{found.sentence}{gates}")
 
 
-def _beside(clock: Judgement, text: str) -> Judgement:
-    """Add what processor time shows."""
-    more = (("processor time", text),) if text else ()
+def _beside(clock: Judgement, stored: StoredRuns, text: str) -> Judgement:
+    """Add what another time shows."""
+    label = "processor time" if stored.metric == CPU else "device time"
+    more = ((label, text),) if text else ()
     return replace(clock, details=(*clock.details, *more))
 
 

@@ -516,6 +516,19 @@ def test_from_the_first_recorded_run_on_three_times_the_work_is_found(place):
     assert (found.metric, found.verdict) == ("step_time", Verdict.INCONCLUSIVE)
 
 
+def test_the_time_on_an_accelerator_decides_as_processor_time_does(place):
+    def on_gpu(step_time, device, load):
+        return profile(step_time=step_time, device_time=device, other_load=load)
+
+    store(place, on_gpu(0.010, 0.008, 0.0), times=5)
+    for device, verdict in [(0.008, Verdict.INCONCLUSIVE), (0.010, Verdict.REGRESSION)]:
+        found = timing(place, on_gpu(0.045, device, 0.6))
+        assert found.verdict is verdict, device
+    assert found.metric == "device_time"
+    first = found.message.splitlines()[0]
+    assert first == "device_time is 25 % more than the baseline: 8 ms to 10 ms, limit 5 %"
+
+
 def test_a_baseline_without_processor_times_is_compared_as_far_as_it_goes(place):
     store(place, profile(step_time=0.010), times=5)
     assert timing(place, quiet(0.010, 0.015)).verdict is Verdict.PASS

@@ -8,11 +8,11 @@ from helpers.builders import created
 from pytest_tfperf.baseline.history import (
     KEPT_RUNS,
     LOAD_MOVES,
-    cpu_history_of,
     history_of,
     least_s,
     merge_runs,
     rounded,
+    steady_history_of,
 )
 from pytest_tfperf.json_file import parse_json
 
@@ -287,6 +287,6 @@ def test_processor_times_of_another_load_may_differ_by_what_load_moves():
     for second, load in enumerate([0.0, 0.3]):
         entry = merged(entry, busy(1.0, second, load, step_cpu_time=1.0 + load)).entry
     for load, moved in [(0.0, 1), (0.44, 1), (0.46, LOAD_MOVES), (1.0, LOAD_MOVES), (None, 1.2)]:
-        history, found = cpu_history_of(entry, load)
+        history, found = steady_history_of(entry, "step_cpu_time", load)
         assert (history.runs, found) == ((1.0, 1.3), moved), load
-    assert cpu_history_of(merged(None, run(1.0, 0)).entry, 0.0)[0].runs == ()
+    assert steady_history_of(merged(None, run(1.0, 0)).entry, "step_cpu_time", 0.0)[0].runs == ()
