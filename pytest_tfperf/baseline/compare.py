@@ -246,7 +246,7 @@ def _timing(
         stored_times(entry, profile, cores_of(machine), timings.words),
         max_regression,
         why_not_timed(profile, shared_cpu),
-        changed_setting(structure["setting"], environment["setting"]),
+        changed_setting(structure.get("setting", {}), environment["setting"]),
     )
     platform = environment["platform"]
     ops = structure.get(OPS, {}).get(platform)

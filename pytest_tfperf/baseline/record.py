@@ -25,7 +25,7 @@ from pytest_tfperf.baseline.store import (
     read_file,
     refuse_other_kind,
     split,
-    with_lists,
+    with_detail,
 )
 from pytest_tfperf.baseline.structure import (
     COUNTED_STEPS,
@@ -46,6 +46,10 @@ from pytest_tfperf.text import and_more, elide, one_line
 from pytest_tfperf.values import Json
 
 _SHOWN_CHANGES = 4
+_COLUMNS = 120
+"""Characters of a list or map on one line: those of a workload of three inputs."""
+_METRICS = ("program", "platform")
+"""Parts of an entry with one metric a line."""
 _OF_RUN = ("setting", COUNTED_STEPS)
 """Parts of an entry that differ from run to run of unchanged code."""
 _GENERATED = b"""# Written by pytest-tfperf. Reviews fold these files.
@@ -195,7 +199,7 @@ class _Draft:
     def write(self) -> None:
         """Replace the files that change, one after the other."""
         for path, content in self._changed.items():
-            text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False)
+            text = _laid_out({**content, "format": BASELINE_FORMAT})
             self._replace(path, f"{text}\n".encode(errors="backslashreplace"))  # lone surrogates
             attributes = path.with_name(".gitattributes")
             if "lists" in content and not attributes.exists():
@@ -211,6 +215,21 @@ class _Draft:
                 f"baseline {path}: cannot be written: {error.strerror or error}; mend that, and "
                 "run the same again: it writes the rest"
             ) from error
+
+
+def _laid_out(part: Any, depth: int = 0, is_open: bool = True) -> str:
+    """Write each metric on a line of its own, and other lists and maps on one if they fit."""
+    line = json.dumps(part, sort_keys=True, ensure_ascii=False)
+    if not part or not isinstance(part, list | dict) or (len(line) <= _COLUMNS and not is_open):
+        return line
+    items = []
+    for key, one in sorted(part.items()) if isinstance(part, dict) else enumerate(part):
+        # the file, its tests, the metrics of an entry, and those of each platform
+        opens = depth < 2 or (key in _METRICS if depth == 2 else is_open)
+        name = f"{json.dumps(key, ensure_ascii=False)}: " if isinstance(part, dict) else ""
+        items.append(name + _laid_out(one, depth + 1, opens))
+    margin = "\n" + "  " * depth
+    return line[0] + ",".join(f"{margin}  {item}" for item in items) + margin + line[-1]
 
 
 def _files(place: Place, runs: Iterable[Run]) -> dict[Path, str]:
@@ -276,7 +295,7 @@ def _structure(found: Sequence[_Found], only_new: bool, draft: _Draft) -> Record
     content = draft.content(path) or {"format": BASELINE_FORMAT, "tests": {}}
     more = draft.content(detail) or {"format": BASELINE_FORMAT, "lists": {}}
     stored_here, lists_here = content["tests"].get(key), more["lists"].get(key)
-    old = None if stored_here is None else with_lists(stored_here, lists_here)
+    old = None if stored_here is None else with_detail(stored_here, lists_here)
     if only_new and old is not None and old["workload"] != workload:
         return Recorded()
     entry = old if old is not None and old["workload"] == workload else None
@@ -287,10 +306,8 @@ def _structure(found: Sequence[_Found], only_new: bool, draft: _Draft) -> Record
         return Recorded()
     figures, lists = split(entry)
     what = _what_changed(old, entry, found[-1].profile.registry)
-    if lists != (lists_here or {}):
-        others = {name: one for name, one in more["lists"].items() if name != key}
-        draft.change(detail, {**more, "lists": {**others, **({key: lists} if lists else {})}})
-    if stored_here is None or _values(stored_here) != _values(figures):
+    draft.change(detail, {**more, "lists": {**more["lists"], key: lists}})
+    if stored_here != figures:
         draft.change(path, {**content, "tests": {**content["tests"], key: figures}})
         detail = path
     return Recorded(entries=(EntryChange(path=detail, key=key, what=what),))
@@ -305,7 +322,7 @@ def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
     """Merge the structure of one profile with the stored one, which wins under `only_new`."""
     entry = structure_of(one.profile, one.test.environment)
     platform = one.test.environment["platform"]
-    kept = old if old is not None and only_new else {"program": {}, "platform": {}, "setting": {}}
+    kept = old if old is not None and only_new else {"program": {}, "platform": {}}
     here = entry["platform"][platform] | kept["platform"].get(platform, {})
     counted = kept if any(name in kept["program"] for name in TOTALS) else entry
     lists = {"pipeline": kept.get("pipeline", entry.get("pipeline"))}
@@ -320,7 +337,7 @@ def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
         "workload": entry["workload"],
         "program": entry["program"] | kept["program"],
         "platform": {**(old["platform"] if old is not None else {}), platform: here},
-        "setting": {**entry["setting"], "commit": one.run.commit, **kept["setting"]},
+        "setting": {**entry["setting"], "commit": one.run.commit, **kept.get("setting", {})},
         **({COUNTED_STEPS: counted[COUNTED_STEPS]} if COUNTED_STEPS in counted else {}),
         **{name: found for name, found in lists.items() if found},
     }
@@ -338,7 +355,7 @@ def _what_changed(old: Json | None, new: Json, rows: Mapping[str, Metric]) -> st
             [f"platform {platform} added"] if known is None else _differing(known, values, rows)
         )
     changes += [title for key, title in LISTS.items() if old.get(key) != new.get(key)]
-    return f"updated: {and_more(changes, _SHOWN_CHANGES)}"
+    return f"updated: {and_more(list(dict.fromkeys(changes)), _SHOWN_CHANGES)}"
 
 
 def _differing(old: Json, new: Json, rows: Mapping[str, Metric]) -> list[str]:

@@ -2,7 +2,8 @@
 Baseline files: structure beside each test file, detail and timing in folders next to it.
 
 `__tfperf__/<test file>.json` is for reviewers: sorted, rounded, one line a metric.
-`__tfperf__/detail/<test file>.py.json` holds lists that explain changes: ops, Python functions.
+`__tfperf__/detail/<test file>.py.json` holds what messages need besides: versions, the number of
+steps, and lists that explain changes (ops, Python functions).
 `__tfperf__/timing/<class>.json` holds the last runs and the medians of the first five. Files are
 updated under a lock.
 """
@@ -33,11 +34,10 @@ OPS = "ops"
 """The list of an entry with the FLOPs and types of its ops."""
 IN_XLA, OUTSIDE_XLA = "in_xla", "outside_xla"
 """Lists of an entry for platforms on which XLA compiles a part of the step."""
-_LISTS = (OPS, "op_types", IN_XLA, OUTSIDE_XLA, "python_functions")
 STRUCTURE, DETAIL, TIMES = "structure", "detail", "step times of a machine"
 """Kinds of baseline files."""
-BASELINE_FORMAT = 1
-"""Version of the baseline files."""
+BASELINE_FORMAT = 2
+"""Version of the baseline files; in format 1, the structure file had the versions and the steps."""
 _LOCK_SECONDS = 60
 _SHORTEST_S, _LONGEST_S = 1e-9, 1e7
 _RESTORE = "restore it from git, or delete it and run --tfperf-update"
@@ -49,9 +49,11 @@ _Lists = dict[str, dict[str, float]]
 
 
 class _Listed(Struct, kw_only=True):
-    """The lists of an entry: numbers by platform and name."""
+    """The part of an entry in the detail file; lists are numbers by platform and name."""
 
     workload: Workload
+    setting: dict[str, str] = {}
+    counted_steps: int = 0
     ops: _Lists = {}
     op_types: _Lists = {}
     in_xla: _Lists = {}
@@ -59,12 +61,14 @@ class _Listed(Struct, kw_only=True):
     python_functions: _Lists = {}
 
 
+_DETAIL = frozenset(_Listed.__struct_fields__) - {"workload"}
+
+
 class _Entry(_Listed, kw_only=True):
     program: dict[str, float]
     platform: dict[str, dict[str, float]]
-    setting: dict[str, str]
     pipeline: list[str] = []
-    counted_steps: int = 0
+    python_calls: _Lists = {}
 
 
 class _Structure(Struct):
@@ -140,7 +144,7 @@ class Place:
 
     @property
     def detail(self) -> Path:
-        """File of the lists that explain changes of the structure."""
+        """File of what messages on the structure need besides."""
         return detail_file(self.structure)
 
     def timing_file(self, machine: Mapping[str, Any]) -> Path:
@@ -172,7 +176,7 @@ def detail_file(structure: Path) -> Path:
 
 def read_structure(path: Path) -> dict[str, Json]:
     """
-    Return the entries of a structure file by key, with their lists; none without the file.
+    Return the entries of a structure file by key, with their detail; none without the file.
 
     Raises:
         BaselineError: If one is of another kind, damaged, in conflict, or of a newer format.
@@ -181,22 +185,21 @@ def read_structure(path: Path) -> dict[str, Json]:
     refuse_other_kind(path, content, STRUCTURE)
     refuse_other_kind(detail_file(path), detail, DETAIL)
     lists = detail.get("lists", {})
-    return {key: with_lists(one, lists.get(key)) for key, one in content.get("tests", {}).items()}
+    return {key: with_detail(one, lists.get(key)) for key, one in content.get("tests", {}).items()}
 
 
-def with_lists(entry: Json, lists: Json | None) -> Json:
-    """Return an entry with its lists, unless they are those of another workload."""
-    if lists is None or lists["workload"] != entry["workload"]:
-        return entry
-    both = {name: {**entry.get(name, {}), **lists.get(name, {})} for name in _LISTS}
-    return {**entry, **{name: found for name, found in both.items() if found}}
+def with_detail(figures: Json, detail: Json | None) -> Json:
+    """Return an entry with its detail, unless that is of another workload, as after a merge."""
+    if detail is None or detail["workload"] != figures["workload"]:
+        return figures
+    return {**figures, **detail}
 
 
 def split(entry: Json) -> tuple[Json, Json]:
-    """Return the parts of an entry in the structure file and, if it has any, in the detail file."""
-    lists = {name: part for name, part in entry.items() if name in _LISTS}
-    figures = {name: part for name, part in entry.items() if name not in _LISTS}
-    return figures, {"workload": entry["workload"], **lists} if lists else {}
+    """Return the parts of an entry in the structure file and in the detail file."""
+    figures = {name: part for name, part in entry.items() if name not in _DETAIL}
+    detail = {name: part for name, part in entry.items() if name in _DETAIL}
+    return figures, {"workload": entry["workload"], **detail}
 
 
 def read_times(path: Path) -> dict[str, Json]:

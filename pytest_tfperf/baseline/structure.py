@@ -22,7 +22,6 @@ from pytest_tfperf.differences.profiles import (
     with_reasons,
 )
 from pytest_tfperf.differences.structure import (
-    added_calls,
     call_differences,
     called_functions,
     op_type_counts,
@@ -37,7 +36,15 @@ from pytest_tfperf.metrics import op_work
 from pytest_tfperf.quantities import COUNT, RATIO, format_change, format_quantity, told_apart
 from pytest_tfperf.results import Check, Kind, Profile, Verdict
 from pytest_tfperf.text import Labelled, and_more
-from pytest_tfperf.values import OF_PLATFORM, TRACED_BEFORE, Json, Source, Table, Value
+from pytest_tfperf.values import (
+    COUNTED_BY,
+    OF_PLATFORM,
+    TRACED_BEFORE,
+    Json,
+    Source,
+    Table,
+    Value,
+)
 
 LISTS_OF_PLATFORMS = {
     OPS: "FLOPs and types by op",
@@ -45,8 +52,9 @@ LISTS_OF_PLATFORMS = {
     IN_XLA: "ops in XLA by type",
     OUTSIDE_XLA: "ops outside XLA by type",
     "python_functions": "calls by Python function",
+    "python_calls": "calls by Python function",
 }
-"""Lists that an entry has for each platform, with their titles; they lie in the detail file."""
+"""Lists that an entry has for each platform, with their titles."""
 LISTS = {"pipeline": "the input pipeline's stages", **LISTS_OF_PLATFORMS}
 """All lists of an entry, with their titles."""
 COUNTED_STEPS = "counted_steps"
@@ -95,6 +103,7 @@ def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
         OPS: _ops(profile),
         "op_types": op_type_counts(profile.tables.get("graph")),
         "python_functions": _functions(profile),
+        "python_calls": _calls_by_package(profile),
         **_xla_ops(profile.metrics.get("xla_coverage")),
     }
     return {
@@ -133,6 +142,14 @@ def _functions(profile: Profile) -> dict[str, float | int] | None:
     if value is None or value.number is None or called is None:
         return None
     return {name: rounded(calls) for name, calls in called.items()}
+
+
+def _calls_by_package(profile: Profile) -> dict[str, float | int] | None:
+    """Return the calls of a step by package, and by function of the project."""
+    value = profile.metrics.get("python_calls")
+    if value is None or value.number is None or COUNTED_BY not in value.detail:
+        return None
+    return {name: rounded(calls) for name, calls in value.detail[COUNTED_BY].items()}
 
 
 def _xla_ops(coverage: Value | None) -> dict[str, dict[str, int]]:
@@ -232,7 +249,7 @@ def structure_checks(
     profile: Profile, entry: Json, environment: Mapping[str, Any], reference: Reference
 ) -> Iterator[Check]:
     """Check metrics of the program and, on the same platform, of the platform."""
-    changed = changed_setting(entry["setting"], environment["setting"])
+    changed = changed_setting(entry.get("setting", {}), environment["setting"])
     program, values = entry["program"], entry["platform"].get(environment["platform"])
     known = {**program, **(values or {})}
     here = environment["platform"]
@@ -258,9 +275,10 @@ def _with_lists(found: Check, profile: Profile, entry: Json, platform: str) -> C
     ops = entry.get(OPS, {}).get(platform)
     shown_only = found.detail.get("gates") is False
     added: Mapping[str, float] = {}
-    if found.metric == "python_calls" and functions and (is_worse or shown_only):
-        table = profile.tables.get("python_calls")
-        reasons, added = call_differences(functions, table), added_calls(functions, table)
+    if found.metric == "python_calls" and (is_worse or shown_only):
+        reasons = call_differences(functions, profile.tables.get("python_calls"))
+        calls = entry.get("python_calls", {}).get(platform)
+        added = {} if calls is None else added_counts(calls, _calls_by_package(profile) or {})
     elif found.metric in ("half_precision", "peak_memory") and ops and (is_worse or shown_only):
         reasons = iter(dtype_differences(ops, profile.tables.get(op_work.TABLE)))
     elif not is_worse:

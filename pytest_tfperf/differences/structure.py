@@ -11,7 +11,6 @@ from typing import Any
 from pytest_tfperf.differences.difference import (
     LEAST_RUNS,
     Difference,
-    added_counts,
     change_of_time,
     few_names,
     short_name,
@@ -99,15 +98,6 @@ def call_differences(old: Mapping[str, float] | None, now: Table | None) -> Iter
     if len(changes) > _NAMED:
         others = plural(len(changes) - _NAMED, "other Python function")
         yield Difference(what=f"{others} called more or less often")
-
-
-def added_calls(old: Mapping[str, float], now: Table | None) -> dict[str, float]:
-    """Return the calls a step that came, by the package or file of the functions."""
-    found: dict[str, float] = {}
-    for name, calls in added_counts(old, called_functions(now) or {}).items():
-        package = name.partition(":")[0].partition("/")[0]
-        found[package] = found.get(package, 0) + calls
-    return found
 
 
 def host_time_grew(before: Sequence[Mapping[str, float]], now: Mapping[str, float]) -> bool:

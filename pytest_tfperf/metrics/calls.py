@@ -9,6 +9,7 @@ steps tell by their own time.
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -67,7 +68,16 @@ from pytest_tfperf.trace.host_events import (
     shows_jax_calls,
 )
 from pytest_tfperf.trace.xspace import HOST, Trace
-from pytest_tfperf.values import FETCH, FETCH_PYTHON, Column, Source, Table, Unknown, Value
+from pytest_tfperf.values import (
+    COUNTED_BY,
+    FETCH,
+    FETCH_PYTHON,
+    Column,
+    Source,
+    Table,
+    Unknown,
+    Value,
+)
 
 _NO_EAGER = "the trace has no events of TensorFlow's eager runtime that name what it ran"
 _READS = re.compile(
@@ -93,7 +103,9 @@ NATIVE = re.compile(
 )
 """Functions that call the runtime of a framework, and wait in it."""
 _HOOK = re.compile(r"\.on_(?:(?:train|test|predict)_)?(?:batch|epoch)_(?:begin|end)$")
-_PYTHONS = "Python's library"
+_PYTHONS, _OTHERS = "Python's library", "other functions of the project"
+_MOST_OWN = 10
+"""Functions of the project that a baseline names for reviewers, so that they stay few lines."""
 _MOST, _SHOWS = 3, 0.5
 _LARGE = 0.15
 """Least share of the calls or the time of a group of functions that is named."""
@@ -217,8 +229,9 @@ def _python_calls(evidence: Evidence) -> Value:
         return Value.unknown(_CALLS, f"it differs from step to step: {shown} in {len(each)} steps")
     functions = [f"{one.name} ×{format_quantity(one.calls, COUNT)}" for one in calls.functions]
     causes = [*by_function(lambda one: one.calls, evidence)] if high else []
+    parts = {COUNTED_BY: _by_package(calls.functions)} if calls.functions else {}
     if not causes:
-        return Value.of(_CALLS, high, Source.COUNTED, n_steps=len(each))
+        return Value.of(_CALLS, high, Source.COUNTED, n_steps=len(each), **parts)
     where = [text for _, text, _ in causes]
     if len(where) > 1:
         where = [
@@ -228,7 +241,25 @@ def _python_calls(evidence: Evidence) -> Value:
         where.append(f"called most: {and_more(functions, _NAMED)}")
     remedies = dict.fromkeys(remedy for *_, remedy in causes)
     cause = {"where": "; ".join(where), "try": "; ".join(remedies)}
-    return Value.of(_CALLS, high, Source.COUNTED, n_steps=len(each), **cause)
+    return Value.of(_CALLS, high, Source.COUNTED, n_steps=len(each), **cause, **parts)
+
+
+def _by_package(functions: Sequence[PythonFunction]) -> dict[str, float]:
+    """Return the calls of the project's functions, most frequent first, and those by package."""
+    own = [one.name for one in functions if one.place]
+    found: dict[str, float] = {}
+    for one in functions:
+        package = _package(one.name)
+        name = _PYTHONS if package in sys.stdlib_module_names else package
+        if one.place:
+            name = one.name if one.name in own[:_MOST_OWN] else _OTHERS
+        found[name] = found.get(name, 0) + one.calls
+    return found
+
+
+def _package(name: str) -> str:
+    package, is_package, _ = name.partition("/")
+    return package if is_package else _PYTHONS
 
 
 def _functions_table(functions: tuple[PythonFunction, ...]) -> Table:
@@ -470,8 +501,7 @@ def _of_libraries(
     """Return who calls functions of libraries, of which they are, and what to try."""
     packages = Counter[str]()
     for one in functions:
-        package, is_package, _ = one.name.partition("/")
-        packages[package if is_package else _PYTHONS] += one.calls  # type: ignore[assignment]
+        packages[_package(one.name)] += one.calls  # type: ignore[assignment]
     shown = [f"{name} ×{format_quantity(n, COUNT)}" for name, n in packages.most_common()]
     n_eager, n_calls = launches(evidence)
     known = library_remedy(functions, weight, _in_keras(evidence))

@@ -24,7 +24,8 @@ class Detail(_Try, total=False):
     Facts of a value.
 
     `low` and `high` are over the steps where they differ. `where` says where the time went, `try`
-    what to do, `inside` and `outside` have the compute ops of xla_coverage by type.
+    what to do, `inside` and `outside` have the compute ops of xla_coverage by type, `counted_by`
+    the parts of a count by function, op type or package.
     """
 
     low: float
@@ -43,6 +44,7 @@ class Detail(_Try, total=False):
     turns_with: list[str]
     inside: dict[str, float]
     outside: dict[str, float]
+    counted_by: dict[str, float]
 
 
 class Difference(TypedDict):

@@ -57,5 +57,5 @@ def test_a_newer_baseline_is_refused_by_name(suite, old_suite):
     for option in ("--tfperf-baseline", "--tfperf-update"):
         result = old_suite(option, "-k", "test_loop")
         assert result.ret != 0
-        assert "suite.json: format 9, this version reads up to 1" in result.stdout.str()
+        assert "suite.json: format 9, this version reads up to 2" in result.stdout.str()
     assert stored(suite.path) == before

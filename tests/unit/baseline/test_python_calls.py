@@ -1,20 +1,23 @@
 """Calls of Python functions in baselines: stored by function, shown, and decided on request."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
 from helpers.builders import LAPTOP, SERVER, profile, record_of, run_of, value
+from helpers.paths import DATA
 from helpers.refusals import refusal
 
 from pytest_tfperf.baseline.compare import Baseline, compare_with_baseline
 from pytest_tfperf.baseline.compare_runs import compare_runs
 from pytest_tfperf.baseline.record import record
-from pytest_tfperf.baseline.store import read_structure
+from pytest_tfperf.baseline.store import Place, read_structure
 from pytest_tfperf.baseline.structure import against_profile
+from pytest_tfperf.checks.roots import ADDED
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.values import PARTS, Column, Step, Table, Value
+from pytest_tfperf.values import COUNTED_BY, PARTS, Column, Step, Table, Value
 
 COLUMNS = tuple(Column(key, key) for key in ("function", "line", "calls", "self_s"))
 STEPS = tuple(
@@ -175,6 +178,99 @@ def test_run_files_name_them_in_the_check_of_the_step_time():
     [timed] = [one for one in test.checks if one.metric == "step_time"]
     assert timed.verdict is Verdict.REGRESSION
     assert ("", PLANTED) in timed.details
+
+
+def test_baselines_of_format_1_are_compared_as_before_and_change_their_form_with_their_values(
+    tmp_path,
+):
+    def step(functions, n_traces, n_steps, step_time):
+        traced = value("retraces", n_traces, n_steps=n_steps)
+        return calling(functions, retraces=traced, step_time=step_time, host_overhead=0.5)
+
+    def verdicts(*arguments):
+        return {name: one.verdict.value for name, one in compared(*arguments).items()}
+
+    shutil.copytree(DATA / "format_1", tmp_path, dirs_exist_ok=True)
+    place = Place.of("test_model.py", tmp_path, None)
+    newer = {**LAPTOP, "setting": {**LAPTOP["setting"], "tensorflow": "2.21.1"}}
+    same = step(BEFORE, 1, 600, 0.01)
+    assert verdicts(place, same, None) == {
+        "retraces": "PASS",
+        "python_calls": "PASS",
+        "step_time": "PASS",
+    }
+    worse = step({**BEFORE, "keras/src/wrap.py:wrapper": 400}, 2, 1200, 0.05)
+    assert verdicts(place, worse, None) == {
+        "retraces": "INCONCLUSIVE",  # the file tells over how many steps they were counted
+        "python_calls": "REGRESSION",
+        "step_time": "REGRESSION",
+    }
+    named = PLANTED.replace("40", "400")
+    found = compared(place, worse, None, newer)
+    assert found["python_calls"].details == (
+        ("", named),
+        ("changed besides", "tensorflow 2.21.0 → 2.21.1"),
+    )
+    assert f"  {named}" in found["step_time"].message.splitlines()
+    store(place, worse)
+    text = place.structure.read_text()
+    assert ('"format": 2' in text, "setting" in text) == (True, False)
+    assert verdicts(place, worse)["python_calls"] == "PASS"
+
+
+REVIEWED = """\
+{
+  "format": 2,
+  "tests": {
+    "test_step": {
+      "platform": {
+        "cpu, TensorFlow 2.21, oneDNN on": {
+          "python_calls": 121
+        }
+      },
+      "program": {
+        "retraces": 0
+      },
+      "python_calls": PARTS,
+      "workload": {"batch": 8, "inputs": ["float32[8, 4]"]}
+    }
+  }
+}
+"""
+
+
+def test_reviewers_see_the_calls_by_package_on_one_line_or_each_on_its_own(new_place):
+    few = {"keras": 20, "model.py:step": 101}
+    many = {f"model.py:step_with_a_long_name_{n}": 20 for n in range(5)} | {"keras": 21}
+    cases = [
+        (few, '{"cpu, TensorFlow 2.21, oneDNN on": {"keras": 20, "model.py:step": 101}}'),
+        (
+            many,
+            '{\n        "cpu, TensorFlow 2.21, oneDNN on": {\n          "keras": 21,\n'
+            + ",\n".join(f'          "model.py:step_with_a_long_name_{n}": 20' for n in range(5))
+            + "\n        }\n      }",
+        ),
+    ]
+    for parts, text in cases:
+        place = new_place()
+        measured = profile(
+            python_calls=value("python_calls", 121, **{COUNTED_BY: parts}), retraces=0
+        )
+        store(place, measured)
+        assert place.structure.read_text() == REVIEWED.replace("PARTS", text)
+        assert json.loads(place.detail.read_text())["lists"]["test_step"]["setting"]
+
+
+def test_added_calls_are_told_by_package_for_the_cause_that_several_changes_share(place):
+    def step(**parts):
+        return profile(
+            python_calls=value("python_calls", sum(parts.values()), **{COUNTED_BY: parts})
+        )
+
+    store(place, step(keras=20, tensorflow=100))
+    found = compared(place, step(keras=20, tensorflow=300, numpy=1))["python_calls"]
+    assert found.verdict is Verdict.REGRESSION
+    assert found.detail[ADDED] == {"tensorflow": 200, "numpy": 1}
 
 
 def test_a_damaged_list_is_an_error_of_the_baseline(new_place):

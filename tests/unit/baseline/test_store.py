@@ -151,8 +151,8 @@ DAMAGED = {
         "has conflict marks of a merge; keep one side, or delete the file and run --tfperf-update",
     ),
     "newer format": (
-        '{"format": 2, "suites": []}',
-        "format 2, this version reads up to 1; upgrade pytest-tfperf",
+        '{"format": 3, "suites": []}',
+        "format 3, this version reads up to 2; upgrade pytest-tfperf",
     ),
     "a list": ("[]", "not a baseline file"),
     "a number": ("5", "not a baseline file"),

@@ -171,7 +171,7 @@ def conflict(path):
 
 
 def newer(path):
-    path.write_text(path.read_text().replace('"format": 1', '"format": 9'))
+    path.write_text(path.read_text().replace('"format": 2', '"format": 9'))
 
 
 def edited_by_hand(path):
@@ -194,7 +194,7 @@ def edited_to_nonsense(path):
             conflict,
             "has conflict marks of a merge; keep one side, or delete the file and run --tfperf-update",
         ),
-        (newer, "format 9, this version reads up to 1; upgrade pytest-tfperf"),
+        (newer, "format 9, this version reads up to 2; upgrade pytest-tfperf"),
         (edited_by_hand, "not JSON"),
         (edited_to_nonsense, "`; restore it from git"),
     ],

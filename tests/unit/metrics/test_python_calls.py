@@ -5,11 +5,11 @@ import pytest
 from pytest_tfperf.metrics.calls import analyse_python_calls as analyse
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.recording import ALL, Asked, PythonCalls, PythonFunction, Recording
-from pytest_tfperf.values import Source, Unknown
+from pytest_tfperf.values import COUNTED_BY, Source, Unknown
 
 
-def function(name, calls, self_s=1e-4):
-    return PythonFunction(name=name, line=7, calls=calls, self_s=self_s)
+def function(name, calls, self_s=1e-4, place=""):
+    return PythonFunction(name=name, line=7, calls=calls, self_s=self_s, place=place)
 
 
 def recording(calls, **fields):
@@ -38,6 +38,26 @@ def test_equal_steps_give_an_exact_count_and_name_the_functions_called_most():
     assert value.detail["n_steps"] == 3
     assert value.detail["where"].endswith("called most: a ×5, b ×4, c ×2, and 1 more")
     assert table.records()[0] == {"function": "a", "line": 7, "calls": 5, "self_s": 1e-4}
+
+
+def test_calls_of_libraries_are_summed_by_package_and_those_of_the_project_told_apart():
+    own = [function(f"model.py:f{n:02}", 30 - n, place=f"model.py:{n}") for n in range(12)]
+    others = {
+        "keras/src/layer.py:call": 20,
+        "keras/src/ops.py:add": 2,
+        "inspect.py:bind": 4,
+        "json/encoder.py:encode": 3,
+        "<string>:<lambda>": 1,
+    }
+    functions = (*own, *(function(name, calls) for name, calls in others.items()))
+    value, _ = found(counted((324, 1), functions=functions))
+    assert value.detail[COUNTED_BY] == {
+        **{f"model.py:f{n:02}": 30 - n for n in range(10)},
+        "other functions of the project": 20 + 19,
+        "keras": 22,
+        "Python's library": 8,
+    }
+    assert sum(value.detail[COUNTED_BY].values()) == 324
 
 
 def test_a_call_of_several_steps_is_divided_by_them():

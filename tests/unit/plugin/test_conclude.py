@@ -363,7 +363,7 @@ def test_an_update_that_cannot_be_written_says_that_alone(tmp_path):
         )
     assert not good
     assert lines == [
-        f"tfperf: baseline {place.structure}: cannot be written: No space left on device; "
+        f"tfperf: baseline {place.detail}: cannot be written: No space left on device; "
         "mend that, and run the same again: it writes the rest"
     ]
     for name, retraces in (("a", 1), ("b", 0)):
