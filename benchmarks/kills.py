@@ -39,14 +39,14 @@ from pytest_tfperf.errors import BaselineError  # noqa: E402
 from pytest_tfperf.report.run_file import write_run  # noqa: E402
 
 N_FILES = 20
-"""Test files, each in a folder of its own: with times, an update writes twice as many files."""
+"""Test files, each in a folder of its own: with times, an update writes three times as many files."""
 FILE = "tests/{0}/test_{0}.py"
 EVERY = 10
 """Kills between two runs to the end."""
 WRITING_S = 0.5
 PATIENCE_S = 20.0
 """Seconds for the processes of a killed run to end; their tests have 5 s to tear down."""
-CHANGED = re.compile(r" M tests/\d+/__tfperf__/(timing/)?[\w-]+\.json")
+CHANGED = re.compile(r" M tests/\d+/__tfperf__/((timing|detail)/)?[\w.-]+\.json")
 MARK = "TFPERF_KILLS"
 """Environment variable of a run's processes."""
 OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "tfperf")
@@ -136,7 +136,7 @@ class Project:
         return {
             (str(path.relative_to(self.path)), key): len(entry.get("runs", ()))
             for path in self.path.glob("tests/*/__tfperf__/**/*.json")
-            for key, entry in read_file(path)["tests"].items()
+            for key, entry in read_file(path).get("tests", {}).items()
         }
 
     def left(self):

@@ -3,12 +3,14 @@ Count the Python functions that a thread calls in each step.
 
 Python 3.12 and later count by sys.monitoring, where each tool has a place of its own. Before, there
 is one profiler for each thread (sys.setprofile), and cProfile's counts in C. Both count a generator
-at its start and at each resumption, as `ncalls` of cProfile does.
+at its start and at each resumption, as `ncalls` of cProfile does. Comprehensions are no calls, as
+in Python 3.12 and later.
 """
 
 from __future__ import annotations
 
 import cProfile
+import re
 import sys
 import sysconfig
 from collections.abc import Callable, Collection, Sequence
@@ -40,6 +42,9 @@ _replaced: list[cProfile.Profile] = []
 _OWN_FOLDER = Path(__file__).parents[1]
 _AUTOGRAPH = "__autograph_generated_file"  # tensorflow/python/autograph/pyct/loader.py
 _NO_FILE = "<"  # exec and the like
+_PARTS = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>"})
+"""Names of code that is part of the function around it from Python 3.12 on (PEP 709)."""
+_COMPREHENSIONS = re.compile(rf"(\.({'|'.join(_PARTS)}))+$")
 
 
 class _Profiler(Protocol):
@@ -140,9 +145,13 @@ def _usual_s(
 def _named(counts: Counts) -> dict[str, tuple[int, float, set[CodeType]]]:
     """Return calls, seconds and code of each function by its name, without this package's."""
     found: dict[str, tuple[int, float, set[CodeType]]] = {}
-    for code, calls, self_s in counts:
+    for code, calls, self_s in sorted(counts, key=lambda one: one[0].co_name in _PARTS):
         name = function_name(code)
-        if name is not None:
+        if name is not None and code.co_name in _PARTS:  # sorted behind what they are part of
+            name = _COMPREHENSIONS.sub("", name)
+            n_calls, seconds, codes = found.get(name, (0, 0.0, {code}))
+            found[name] = n_calls, seconds + self_s, codes
+        elif name is not None:
             n_calls, seconds, codes = found.get(name, (0, 0.0, set[CodeType]()))
             found[name] = n_calls + calls, seconds + self_s, codes | {code}
     return found

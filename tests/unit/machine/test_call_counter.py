@@ -96,6 +96,22 @@ def test_a_generator_counts_at_its_start_and_at_each_resumption():
     assert names(called(step)) == {"step": 1, "numbers": 4}
 
 
+def test_comprehensions_are_part_of_the_function_around_them():
+    def inner(n):
+        return [{row + column for column in range(n)} for row in range(n)]
+
+    def step():
+        inner(3)
+        return {n: n for n in range(3)}
+
+    found = called(step)
+    assert found.steps == ((2, 1),)
+    counted = {name: calls for name, calls in names(found).items() if calls}
+    assert counted == {"step": 1, "inner": 1}
+    lines = {one.line for one in found.functions if one.calls}
+    assert lines == {step.__code__.co_firstlineno, inner.__code__.co_firstlineno}
+
+
 def test_built_in_functions_are_not_counted():
     def step():
         len([])
