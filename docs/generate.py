@@ -147,7 +147,7 @@ def row(metric: Metric) -> str:
     """One line of the table."""
     mark = "" if EVIDENCE[metric.name].devices == ANYWHERE else "°"
     known = " | ".join(devices[metric.name] for devices in KNOWN_ON.values())
-    return f"| `{metric.name}`{mark} | {metric.unit} | {metric.better or '–'} | {metric.scope} | {known} | {metric.meaning} |\n"
+    return f"| `{metric.name}`{mark} | {metric.shown_unit} | {metric.better or '–'} | {metric.scope} | {known} | {metric.meaning} |\n"
 
 
 CHANGES = {

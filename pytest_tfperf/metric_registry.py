@@ -39,6 +39,11 @@ class Metric:
     meaning: str
     """Short description, for people."""
 
+    @property
+    def shown_unit(self) -> str:
+        """Unit as people read it: a rate says what it counts, as in `examples/s`."""
+        return shown_unit(self.name, self.unit)
+
 
 _ROWS = (
     Metric(
@@ -238,6 +243,12 @@ _ROWS = (
 )
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _ROWS}
+_COUNTED = {"throughput": "examples/s", "input_capacity": "elements/s"}
+
+
+def shown_unit(metric: str, unit: str) -> str:
+    """Return the unit of a metric as people read it, from the unit that JSON has."""
+    return _COUNTED.get(metric, unit)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from pytest_tfperf.metric_registry import shown_unit
 from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.text import aligned
 from pytest_tfperf.values import Value
@@ -67,7 +68,7 @@ def summary(title: str, metrics: Mapping[str, Value], custom: Iterable[str]) -> 
         custom: Names of custom metrics.
     """
     rows = [
-        (f"  {name_shown}", shown_value(metrics[name], metrics[name].unit))
+        (f"  {name_shown}", shown_value(metrics[name], shown_unit(name, metrics[name].unit)))
         for name, name_shown in summary_columns(custom)
         if name in metrics and metrics[name].number is not None
     ]

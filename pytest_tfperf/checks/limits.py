@@ -55,7 +55,7 @@ class Limit:
     @property
     def shown(self) -> str:
         """The bound with its unit."""
-        return format_quantity(self.bound, self.metric.unit)
+        return format_quantity(self.bound, self.metric.shown_unit)
 
     def holds(self, value: Value) -> bool:
         """Return whether a known value keeps the limit, in every step."""
@@ -134,7 +134,7 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
         and (why := why_disturbed(profile, shared_cpu, name))
         and not (_ONLY_WORSE.get(name) == limit.relation and limit.holds(value))
     ):
-        shown = format_quantity(value.number, limit.metric.unit)
+        shown = format_quantity(value.number, limit.metric.shown_unit)
         verdict = Verdict.UNKNOWN
         sentence = f"{name} is {shown}, {_asked(limit)}: {why}"
     elif limit.holds(value):
@@ -146,14 +146,14 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
         details, advice = explanation(value)
     else:
         verdict = Verdict.FAIL
-        broken = (
-            f"{broken_words(limit.relation, limit.bound, limit.metric.unit)} ({limit.argument})"
+        broken = broken_words(limit.relation, limit.bound, limit.metric.shown_unit)
+        sentence = (
+            f"{name} is {_shown(value, limit)}, {broken} ({limit.argument}){_exactly(value, limit)}"
         )
-        sentence = f"{name} is {_shown(value, limit)}, {broken}{_exactly(value, limit)}"
         details, advice = explanation(value)
         left = value.detail.get(LEFT)
         if left is not None and limit.relation == "max" and left > limit.bound:
-            rest = format_quantity(left, limit.metric.unit)
+            rest = format_quantity(left, limit.metric.shown_unit)
             details = (*details, ("note", f"that leaves {rest}, which is above the limit"))
         accounted = {key: value.detail[key] for key in ("accounted",) if key in value.detail}
         if name in STEP_TIMES or name in ("first_step_time", "peak_memory"):
@@ -195,7 +195,7 @@ def why_disturbed(profile: Profile, shared_cpu: bool, metric: str = "step_time")
 def _exactly(value: Value, limit: Limit) -> str:
     """Show both numbers in full where rounding makes them look equal."""
     worst = value.high() if limit.relation == "max" else value.low()
-    return told_apart(worst, limit.bound, limit.metric.unit)
+    return told_apart(worst, limit.bound, limit.metric.shown_unit)
 
 
 def explanation(value: Value) -> tuple[tuple[Labelled, ...], tuple[Labelled, ...]]:
@@ -258,7 +258,7 @@ def _causes(
     remedies = dict.fromkeys(filter(None, told))
     left = value.high() * (1 - share)
     if remedies and is_sum and left > limit.bound:
-        rest = format_quantity(left, limit.metric.unit)
+        rest = format_quantity(left, limit.metric.shown_unit)
         note = f"without all of that it {takes} {rest}, which is above the limit"
         where = (*where, ("note", note))
     return where, tuple(("try", text) for text in remedies), {"accounted": min(share, 1.0)}
@@ -275,7 +275,7 @@ def _largest_part(profile: Profile) -> Iterator[Labelled]:
 
 
 def _shown(value: Value, limit: Limit) -> str:
-    unit = limit.metric.unit
+    unit = limit.metric.shown_unit
     assert value.number is not None
     if value.low() == value.high():
         return format_quantity(value.number, unit) + _tpu_of(value)

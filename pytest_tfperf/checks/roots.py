@@ -345,4 +345,4 @@ def _shown(metric: str, checks: Sequence[Check], profile: Profile) -> str:
 
 def _unit(metric: str, profile: Profile) -> str:
     row = profile.registry.get(metric)
-    return COUNT if row is None else row.unit
+    return COUNT if row is None else row.shown_unit

@@ -20,7 +20,7 @@ from pytest_tfperf.cli.common import (
 )
 from pytest_tfperf.cli.project_settings import project_settings
 from pytest_tfperf.cli.terminal import laid_out, width, write_out
-from pytest_tfperf.metric_registry import METRICS, nearest
+from pytest_tfperf.metric_registry import METRICS, nearest, shown_unit
 from pytest_tfperf.report.text_table import TextTable
 from pytest_tfperf.text import and_more, for_terminal, one_line, plural
 
@@ -265,7 +265,9 @@ def _trends(store: HistoryStore, options: argparse.Namespace) -> list[SeriesTren
     return [
         SeriesTrend(
             series=one,
-            changes=level_changes(one.values, one.commits, unit=one.rows[-1].unit),
+            changes=level_changes(
+                one.values, one.commits, unit=shown_unit(options.metric, one.rows[-1].unit)
+            ),
             branch=options.counted_branch,
         )
         for one in found

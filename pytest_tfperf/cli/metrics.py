@@ -19,7 +19,7 @@ from pytest_tfperf.results import FORMAT
 from pytest_tfperf.values import Json, builtin
 
 _CUSTOM = "Custom metrics are known in their own project only: pytest --markers lists them there."
-_UNITS = {SECONDS: "seconds", RATE: "per second", SHARE: "share", FLOP: "FLOP"}
+_UNITS = {SECONDS: "seconds", SHARE: "share", FLOP: "FLOP"}
 _EXAMPLES = {
     SECONDS: "20ms",
     RATE: "1000",
@@ -103,7 +103,7 @@ def _list_view(metrics: Sequence[Metric]) -> Iterator[str | Line]:
     rows = [
         (
             metric.name,
-            _UNITS.get(metric.unit, metric.unit),
+            _UNITS.get(metric.unit, metric.shown_unit),
             metric.meaning,
             metric.scope,
             gate_of(metric).change,
@@ -123,7 +123,7 @@ def _metric_view(metric: Metric) -> Iterator[str | Line]:
     yield line((metric.name, "bold"), f": {metric.meaning}")
     yield from labelled(
         [
-            ("  unit:", _UNITS.get(metric.unit, metric.unit)),
+            ("  unit:", _UNITS.get(metric.unit, metric.shown_unit)),
             ("  better:", metric.better or "neither higher nor lower"),
             ("  scope:", _SCOPES[metric.scope]),
             ("  fails a test:", f"{_EXPLAINED_GATES[gate.change]}{beyond}{unless}: {gate.why}"),

@@ -369,7 +369,7 @@ def _parts_and_metrics(profile: Profile, screen: Screen) -> Iterator[str | Line]
         whole = ("step", format_quantity(mean_s, "s"), "100 %")
         yield from number_table(["part of a step", "mean", "share"], [*rows, whole], screen.width)
     known = [
-        (name, format_quantity(value.number, profile.registry[name].unit))
+        (name, format_quantity(value.number, profile.registry[name].shown_unit))
         for name, value in profile.metrics.items()
         if value.number is not None and name in profile.registry
     ]

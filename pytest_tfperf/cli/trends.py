@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pytest_tfperf.baseline.level_changes import LevelChanges, looked_at
 from pytest_tfperf.baseline.record import ENDED
 from pytest_tfperf.cli.terminal import Line, laid_out, line, width
+from pytest_tfperf.metric_registry import shown_unit
 from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.report.run_text import levels_of, sparkline
 from pytest_tfperf.report.text_table import TextTable
@@ -103,7 +104,7 @@ class SeriesTrend:
 
     def text(self, value: float) -> str:
         """Return a value with its unit."""
-        return format_quantity(value, self.unit)
+        return format_quantity(value, shown_unit(self.series.rows[-1].metric, self.unit))
 
     @property
     def facts(self) -> str:

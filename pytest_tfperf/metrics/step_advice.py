@@ -64,7 +64,7 @@ class _Case:
         value = self.value(metric)
         assert value.number is not None
         place = f": {value.detail['where']}" if with_place and value.detail.get("where") else ""
-        return f"{metric} is {format_quantity(value.number, METRICS[metric].unit)}{place}"
+        return f"{metric} is {format_quantity(value.number, METRICS[metric].shown_unit)}{place}"
 
 
 _Rule = Callable[[_Case], Iterable[Advice]]

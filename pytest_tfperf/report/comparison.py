@@ -16,6 +16,7 @@ from pytest_tfperf.differences.profiles import differences, setting_differences
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.facts.executions import Program, programs_of_run
 from pytest_tfperf.json_file import plain_strings
+from pytest_tfperf.metric_registry import shown_unit
 from pytest_tfperf.metrics.multi_host import analyse_job
 from pytest_tfperf.metrics.timing import TRACED_NOTE
 from pytest_tfperf.quantities import format_alike, format_factor
@@ -117,6 +118,7 @@ def metric_rows(old: Profile, new: Profile) -> list[tuple[str, str, str, str]]:
     rows = []
     for name, one in compared_metrics(old, new).items():
         before, after, unit, ratio = (one[key] for key in ("before", "after", "unit", "ratio"))
+        unit = shown_unit(name, unit)
         known = before is not None and after is not None
         cells = (
             format_alike(before, after, unit) if known else (cell(before, unit), cell(after, unit))

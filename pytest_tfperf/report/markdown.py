@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.differences.difference import Difference
-from pytest_tfperf.metric_registry import METRICS
+from pytest_tfperf.metric_registry import METRICS, shown_unit
 from pytest_tfperf.report.run_text import counted, describe_other_python
 from pytest_tfperf.report.text_table import compared_cells
 from pytest_tfperf.results import (
@@ -148,8 +148,8 @@ def _unit(test: ProfiledTest, check: Check) -> str:
     """Return the unit of a check's metric, from its profile or, if that is gone, the registry."""
     for profile in test.profiles:
         if profile.name == check.profile and check.metric in profile.metrics:
-            return profile.metrics[check.metric].unit
-    return METRICS[check.metric].unit if check.metric in METRICS else ""
+            return shown_unit(check.metric, profile.metrics[check.metric].unit)
+    return METRICS[check.metric].shown_unit if check.metric in METRICS else ""
 
 
 def _why(compared: Sequence[_Found], own: Container[int]) -> _Section:
@@ -227,7 +227,7 @@ def _noise(run: Run) -> _Section:
 
 def _cell(profile: Profile, name: str) -> str:
     value = profile.metrics.get(name)
-    return "?" if value is None else shown_value(value, value.unit)
+    return "?" if value is None else shown_value(value, shown_unit(name, value.unit))
 
 
 def _sign_of(run: Run, checks: Sequence[Check]) -> str:

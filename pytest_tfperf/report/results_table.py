@@ -225,7 +225,7 @@ def _others(profile: Profile) -> Iterator[_Row]:
 
 def _cell(profile: Profile, name: str) -> str:
     value = profile.metrics.get(name)  # a run file of an earlier version may lack it
-    return shown_value(value, profile.registry[name].unit)
+    return shown_value(value, profile.registry[name].shown_unit)
 
 
 def _value_beside(profile: Profile, name: str, compared: Sequence[Check]) -> str:
@@ -234,7 +234,7 @@ def _value_beside(profile: Profile, name: str, compared: Sequence[Check]) -> str
     after = turns[0].detail.get("after") if turns else None
     if after is None:
         return _cell(profile, name)
-    return format_quantity(after, profile.registry[name].unit)
+    return format_quantity(after, profile.registry[name].shown_unit)
 
 
 def _change(profile: Profile, check: Check) -> tuple[str, str]:
@@ -243,7 +243,7 @@ def _change(profile: Profile, check: Check) -> tuple[str, str]:
     if before is None:
         return "", ""
     row = profile.registry.get(check.metric) or METRICS[check.metric]
-    shown, _ = format_alike(before, before if after is None else after, row.unit)
+    shown, _ = format_alike(before, before if after is None else after, row.shown_unit)
     return shown, "" if ratio is None or ratio <= 0 else _relative(ratio)
 
 
@@ -264,7 +264,7 @@ def _limit(profile: Profile, check: Check) -> str:
     detail = check.detail
     if not {"bound", "relation"} <= detail.keys():  # a run file of an earlier version
         return check.wanted
-    bound = format_quantity(detail["bound"], profile.registry[check.metric].unit)
+    bound = format_quantity(detail["bound"], profile.registry[check.metric].shown_unit)
     return f"{_SIGNS[detail['relation']]} {bound}"
 
 

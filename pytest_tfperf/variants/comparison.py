@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from pytest_tfperf.errors import CaptureError, UnknownMetric
 from pytest_tfperf.metric_evidence import STEP_TIMES
-from pytest_tfperf.metric_registry import METRICS, nearest
+from pytest_tfperf.metric_registry import METRICS, nearest, shown_unit
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity, format_ratio
 from pytest_tfperf.results import Profile
 from pytest_tfperf.stats.signed_rank import (
@@ -181,7 +181,7 @@ class Comparison:
         names = [*METRICS, *(name for profile in self.profiles.values() for name in profile.own)]
         for metric in dict.fromkeys(name for name in names if name not in STEP_TIMES):
             cells = [
-                _cell(profile.metrics.get(metric)) if profile else None
+                _cell(metric, profile.metrics.get(metric)) if profile else None
                 for profile in map(self.profiles.get, self.variants)
             ]
             if any(cells):
@@ -233,12 +233,13 @@ class Comparison:
         return self.turns[name]
 
 
-def _cell(value: Value | None) -> str | None:
+def _cell(metric: str, value: Value | None) -> str | None:
     """Return a metric as in other tables, with its range over the steps; None if unknown."""
     if value is None or value.number is None:
         return None
-    ends = [format_quantity(end, value.unit) for end in (value.low(), value.high())]
-    return format_quantity(value.number, value.unit) if ends[0] == ends[1] else "…".join(ends)
+    unit = shown_unit(metric, value.unit)
+    ends = [format_quantity(end, unit) for end in (value.low(), value.high())]
+    return format_quantity(value.number, unit) if ends[0] == ends[1] else "…".join(ends)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

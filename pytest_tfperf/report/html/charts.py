@@ -12,6 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from pytest_tfperf.baseline.level_changes import LevelChanges, level_changes, run_name
+from pytest_tfperf.metric_registry import shown_unit
 from pytest_tfperf.quantities import BYTES, FLOP_RATE, SECONDS, format_quantity, format_ratio
 from pytest_tfperf.report.html.svg import (
     LEFT,
@@ -248,10 +249,11 @@ class History:
     def text(self) -> str:
         """The values in words."""
         *runs, now = self.values
-        first = "" if self.anchor is None else f", anchor {format_quantity(self.anchor, self.unit)}"
+        unit = shown_unit(self.metric, self.unit)
+        first = "" if self.anchor is None else f", anchor {format_quantity(self.anchor, unit)}"
         return (
-            f"{plural(len(runs), 'recorded run')} of {range_text(runs, self.unit)}, "
-            f"now {format_quantity(now, self.unit)}{first}"
+            f"{plural(len(runs), 'recorded run')} of {range_text(runs, unit)}, "
+            f"now {format_quantity(now, unit)}{first}"
         )
 
 
@@ -346,8 +348,9 @@ def _steady(changes: LevelChanges, axis: Axis, n: int) -> list[str]:
 
 def _named_runs(history: History, places: Sequence[tuple[float, float]]) -> Markup:
     """Return what is told of each recorded run where the pointer is."""
+    unit = shown_unit(history.metric, history.unit)
     texts = (
-        f"{format_quantity(value, history.unit)}, {run_name(n, history.commits)}"
+        f"{format_quantity(value, unit)}, {run_name(n, history.commits)}"
         for n, value in enumerate(history.values[:-1])
     )
     told = (

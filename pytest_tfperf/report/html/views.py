@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.differences.difference import Difference
 from pytest_tfperf.differences.profiles import mean_parts_s
+from pytest_tfperf.metric_registry import shown_unit
 from pytest_tfperf.quantities import SECONDS, SHARE, format_quantity, format_ratio
 from pytest_tfperf.report.html.bars import (
     OF_JOB,
@@ -266,7 +267,9 @@ def _profile(
     history, found = _history(timed), timed.detail if timed else {}
     titles = {part: part_title(part, profile) for part in PARTS}
     known = {n: value for n, value in profile.metrics.items() if value.number is not None}
-    shown = {name: shown_value(value, value.unit) for name, value in known.items()}
+    shown = {
+        name: shown_value(value, shown_unit(name, value.unit)) for name, value in known.items()
+    }
     in_full = detail.n_rows > 0
     times = times_chart(_samples(profile, found), detail.all_pictures)
     bar, step_time = mini_bar(parts_s(profile)), shown.get("step_time", "")
@@ -431,7 +434,9 @@ def _compared(profile: Profile, checks: Sequence[Check], timed: Check | None) ->
     rows = []
     for check in changed:
         value, level = profile.metrics.get(check.metric), check.detail.get("confidence")
-        before, after, ratio, interval = compared_cells(check, value.unit if value else "")
+        before, after, ratio, interval = compared_cells(
+            check, shown_unit(check.metric, value.unit if value else "")
+        )
         rows.append(
             [
                 elide(check.metric, CELL),

@@ -135,7 +135,7 @@ def test_a_pass_says_measured_value_and_limit():
     )
     assert (
         the_check(profile(throughput=120), min_throughput=100).message
-        == "throughput is 120/s, limit at least 100/s"
+        == "throughput is 120 examples/s, limit at least 100 examples/s"
     )
 
 
