@@ -1,7 +1,8 @@
 """
 pytest-tfperf: the performance of TensorFlow and JAX models, under test.
 
-Names are imported when they are first used, so that `import pytest_tfperf` stays light.
+Names are imported when they are first used, so that `import pytest_tfperf` stays light. `__all__`
+leaves out those that need NumPy or the packages of a store, so that `import *` stays light too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ TYPE_CHECKING = False  # as in `typing`, which would be imported for this alone
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_tfperf.capture.loop import Bracketed
+    from pytest_tfperf.capture.loop import Bracketed as Bracketed
     from pytest_tfperf.errors import (
         BaselineError,
         CaptureError,
@@ -28,28 +29,31 @@ if TYPE_CHECKING:
         UnknownMetric,
     )
     from pytest_tfperf.metric_registry import Metric
-    from pytest_tfperf.plugin.fixture import TfProfile
-    from pytest_tfperf.plugin.loops import BracketedTrace
+    from pytest_tfperf.plugin.fixture import TfProfile as TfProfile
+    from pytest_tfperf.plugin.loops import BracketedTrace as BracketedTrace
     from pytest_tfperf.plugin.registry import Registry
     from pytest_tfperf.results import Profile, Verdict
-    from pytest_tfperf.stats.signed_rank import Interval
-    from pytest_tfperf.stores.traces import AlignedRun, FleetSummary, analyze_traces
+    from pytest_tfperf.stats.signed_rank import Interval as Interval
+    from pytest_tfperf.stores.traces import (
+        AlignedRun as AlignedRun,
+    )
+    from pytest_tfperf.stores.traces import (
+        FleetSummary as FleetSummary,
+    )
+    from pytest_tfperf.stores.traces import (
+        analyze_traces as analyze_traces,
+    )
     from pytest_tfperf.values import Advice, Column, Source, Step, Table, Value
-    from pytest_tfperf.variants.comparison import Comparison, Ratio
+    from pytest_tfperf.variants.comparison import Comparison as Comparison
+    from pytest_tfperf.variants.comparison import Ratio as Ratio
 
 __version__ = "0.2.0"
 __all__ = [
     "Advice",
-    "AlignedRun",
     "BaselineError",
-    "Bracketed",
-    "BracketedTrace",
     "CaptureError",
     "Column",
-    "Comparison",
     "ExportError",
-    "FleetSummary",
-    "Interval",
     "LayoutError",
     "LimitError",
     "Metric",
@@ -57,19 +61,16 @@ __all__ = [
     "PairedError",
     "Profile",
     "PytestTfperfDeprecationWarning",
-    "Ratio",
     "Registry",
     "Source",
     "Step",
     "StoreError",
     "Table",
-    "TfProfile",
     "TfperfError",
     "TraceError",
     "UnknownMetric",
     "Value",
     "Verdict",
-    "analyze_traces",
 ]
 _MODULES = {
     "Advice": "values",
@@ -109,7 +110,7 @@ _MODULES = {
 if not TYPE_CHECKING:  # type checkers know the names, and find misspelt ones
 
     def __getattr__(name: str) -> object:
-        """Import one of the names in `__all__` (PEP 562)."""
+        """Import one of the names in `_MODULES` (PEP 562)."""
         from importlib import import_module
 
         if name not in _MODULES:
@@ -120,7 +121,7 @@ if not TYPE_CHECKING:  # type checkers know the names, and find misspelt ones
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_MODULES})
 
 
 if "pytest" in sys.modules:
