@@ -13,8 +13,8 @@ format of the rows. A query reads the objects that may have rows for it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -36,7 +36,13 @@ from pytest_tfperf.stores.rows import (
     Selection,
     time_in_name,
 )
-from pytest_tfperf.stores.tables import TableOfFiles, first_line, rows_as_parquet
+from pytest_tfperf.stores.tables import (
+    TableOfFiles,
+    columns_of,
+    first_line,
+    lock,
+    rows_as_parquet,
+)
 
 T = TypeVar("T")
 _ROWS, _RUNS = f"rows-{ROW_FORMAT}", "runs"
@@ -96,7 +102,12 @@ class ObjectStore:
 
     def sql(self, query: str, project: str) -> Answer:
         """Answer a query: see `HistoryStore`."""
-        return self._ask(Selection(project=project), lambda base: _select(base, query))
+        with _blaming_sql():
+            statements = duckdb.extract_statements(query)
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                raise StoreError("SQL: give one SELECT; a history is only read")
+            columns = columns_of(query, _TYPES)
+        return self._ask(Selection(project=project), lambda base: _select(base, query), columns)
 
     def prune(self, project: str, before: datetime, dry: bool) -> int:
         """Remove runs, by the times in the names of their objects: see `HistoryStore`."""
@@ -113,13 +124,19 @@ class ObjectStore:
                 self._objects.remove(path)
         return len({PurePosixPath(path).stem for path in old})
 
-    def _ask(self, selection: Selection, query: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
+    def _ask(
+        self,
+        selection: Selection,
+        query: Callable[[duckdb.DuckDBPyConnection], T],
+        columns: Collection[str] = ROW_COLUMNS,
+    ) -> T:
         with self._objects.blaming("cannot be read"):
             self._objects.refuse_newer(("rows",), ROW_FORMAT)
             paths = self._find(selection)
             files = self._objects.local(paths)
             projects = {path: self._project(path) for path in paths}
-            table = TableOfFiles(files, _TYPES, _condition(selection), projects)
+            asked = {"project", *columns, *(column for column, _, _ in selection.conditions)}
+            table = TableOfFiles(files, _TYPES, _condition(selection), projects, asked)
             with closing(table):
                 self.unread = tuple(table.unread.values())
                 self._objects.forget(table.unread)
@@ -174,15 +191,17 @@ def _read_rows(base: duckdb.DuckDBPyConnection) -> list[MetricRow]:
 
 def _select(base: duckdb.DuckDBPyConnection, query: str) -> Answer:
     """Answer one SELECT; the database can then reach no file that it has not open."""
-    try:
-        statements = duckdb.extract_statements(query)
-        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-            raise StoreError("SQL: give one SELECT; a history is only read")
-        base.execute("SET enable_external_access = false")
-        base.execute("SET lock_configuration = true")
+    with _blaming_sql():
+        lock(base)
         answer = base.execute(query)
         columns = tuple(item[0] for item in answer.description or ())
         rows = answer.fetchmany(MOST_ROWS)
+    return Answer(columns=columns, rows=tuple(map(tuple, rows)))
+
+
+@contextmanager
+def _blaming_sql() -> Iterator[None]:
+    try:
+        yield
     except duckdb.Error as error:
         raise StoreError(f"SQL: {first_line(error)}") from error
-    return Answer(columns=columns, rows=tuple(map(tuple, rows)))

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -62,6 +62,7 @@ class TableOfFiles:
         types: Type of each column in SQL.
         where: Condition on rows in SQL, and its values.
         projects: Project of each object, None where its rows name it.
+        texts: Columns of text that are read, None for all; the others are empty.
 
     Raises:
         StoreError: If the temporary file cannot be written.
@@ -78,8 +79,10 @@ class TableOfFiles:
         types: Mapping[str, str],
         where: tuple[str, Mapping[str, Any]],
         projects: Mapping[str, str | None] | None = None,
+        texts: Collection[str] | None = None,
     ) -> None:
         self._files, self._where, self._projects = files, where, projects
+        self._texts = types if texts is None else texts
         self._folder = TemporaryFolder()
         self._first = str(self._folder.path / "types.parquet")
         self._columns = ", ".join(self._column(*one) for one in types.items())
@@ -165,10 +168,44 @@ class TableOfFiles:
         """Return the SQL of a column; only some may be empty."""
         if name in _OPTIONAL:
             return name
+        if kind == "VARCHAR" and name not in self._texts:
+            return f"'' AS {name}"
         # the folder names the project, also after it was renamed; files have their places from 0
         known = "($projects::VARCHAR[])[file_index::BIGINT], "
         is_known = name == "project" and self._projects is not None
         return f"coalesce({known if is_known else ''}{name}, {_ABSENT.get(kind, '0')}) AS {name}"
+
+
+def columns_of(query: str, types: Mapping[str, str]) -> Collection[str]:
+    """
+    Return the columns of a table `runs` that a SELECT needs, as DuckDB plans it.
+
+    Raises:
+        duckdb.Error: If the query is not valid, or reaches for files.
+    """
+    with closing(_connect()) as base:
+        typed = ", ".join(f"{name} {kind}" for name, kind in types.items())
+        base.execute(f"CREATE TABLE runs ({typed})")
+        # else the plan has conditions apart from columns, and drops what an empty table answers
+        base.execute("SET disabled_optimizers = 'filter_pushdown,statistics_propagation'")
+        lock(base)
+        (_, plan), *_ = base.execute(f"EXPLAIN (FORMAT json) {query}").fetchall()
+    found: set[str] = set()
+    waiting = list(json.loads(plan))
+    while waiting:
+        step = waiting.pop()
+        waiting += step["children"]
+        about = step["extra_info"]
+        if str(about.get("Table", "")).rpartition(".")[2] == "runs":
+            columns = about.get("Projections")  # a single one is no list
+            found |= {columns} if isinstance(columns, str) else set(columns or types)
+    return found - {""} if found - {""} <= types.keys() else types.keys()
+
+
+def lock(base: duckdb.DuckDBPyConnection) -> None:
+    """Let queries reach no file that the database has not open."""
+    base.execute("SET enable_external_access = false")
+    base.execute("SET lock_configuration = true")
 
 
 def rows_of_files(

@@ -15,10 +15,11 @@ from pytest_tfperf.baseline.store import machine_slug
 from pytest_tfperf.errors import StoreError
 from pytest_tfperf.stores import tables
 from pytest_tfperf.stores.history import open_store
-from pytest_tfperf.stores.rows import Selection, rows_of
+from pytest_tfperf.stores.rows import ROW_COLUMNS, Selection, rows_of
 
 STEP_TIMES = Selection(project="demo", metrics=("step_time",))
 COUNT = "SELECT count(*) FROM runs WHERE metric = 'step_time'"
+COUNT_TEXTS = "SELECT count(why) FROM runs WHERE metric = 'step_time' AND why != 'none'"
 
 
 @pytest.fixture(autouse=True)
@@ -170,6 +171,38 @@ class TestReading:
         assert [row.project for row in found] == ["new name"] * 3
         assert open_store(address).rows(STEP_TIMES) == []
 
+    def test_sql_has_the_columns_that_it_needs_where_it_does_not_name_them(self, address):
+        rows = open_store(address).rows(Selection(project="demo"))
+        n, step_times = len(rows), [row for row in rows if row.metric == "step_time"]
+        for query, expected in (
+            ("SELECT count(*) FROM runs", n),
+            ("SELECT count(*) FROM (SELECT DISTINCT * FROM runs)", n),
+            ("FROM (SELECT count(setting) FROM (SELECT setting, test FROM runs))", n),
+            ("SELECT count(*) FROM runs a NATURAL JOIN (SELECT DISTINCT metric, run FROM runs)", n),
+            ("SELECT max(len(runs.setting)) FROM runs", max(len(row.setting) for row in rows)),
+            ("SELECT count(DISTINCT runs) FROM runs", n),
+            ("SELECT count(DISTINCT run) FROM runs WHERE metric IN ('step_time')", 3),
+            ("SELECT run FROM runs ORDER BY created DESC, metric LIMIT 1", rows[-1].run),
+            (
+                "WITH a AS (SELECT * FROM runs) SELECT min(commit || branch) FROM a",
+                "abc123def456main",
+            ),
+            ("SELECT any_value(columns('work.*')) FROM runs", rows[0].workload),
+            ("SELECT count(*) FROM runs WHERE (SELECT true) AND metric = 'step_time'", 3),
+            ("SELECT sum(value) FROM runs WHERE metric = 'step_time'", pytest.approx(0.3)),
+        ):
+            assert open_store(address).sql(query, "demo").rows == ((expected,),), query
+        (row, *_) = (
+            open_store(address)
+            .sql("SELECT * FROM runs WHERE metric = 'step_time' ORDER BY created", "demo")
+            .rows
+        )
+        assert row == tuple(getattr(step_times[0], name) for name in ROW_COLUMNS)
+
+    def test_sql_that_is_wrong_is_refused_before_a_run_is_read(self, tmp_path):
+        with pytest.raises(StoreError, match=r'SQL: Binder Error: .*"valu" not found'):
+            open_store(str(tmp_path / "none")).sql("SELECT valu FROM runs", "demo")
+
     def test_sql_reads_no_file(self, address, tmp_path):
         (tmp_path / "other.csv").write_text("secret\n")
         for query in (
@@ -233,7 +266,7 @@ class TestObjectsOfOthers:
         bomb = self.beside(address, "0-first", query)
         assert bomb.stat().st_size < 500_000
         store = open_store(address)
-        assert store.sql(COUNT, "demo").rows == ((3,),)
+        assert store.sql(COUNT_TEXTS, "demo").rows == ((3,),)
         (sentence,) = store.unread
         assert sentence.startswith(f"{bomb} is left out: Out of Memory")
 
@@ -248,5 +281,5 @@ class TestObjectsOfOthers:
                 "FROM read_parquet('{good}'), range(8_000) WHERE metric = 'step_time'",
             )
         store = open_store(address)
-        assert store.sql(COUNT, "demo").rows == ((3 + 8 * 8_000,),)
+        assert store.sql(COUNT_TEXTS, "demo").rows == ((3 + 8 * 8_000,),)
         assert not store.unread
