@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.baseline.level_changes import LevelChanges, looked_at
-from pytest_tfperf.baseline.record import ENDED
 from pytest_tfperf.cli.terminal import Line, laid_out, line, width
 from pytest_tfperf.metric_registry import shown_unit
 from pytest_tfperf.quantities import format_quantity
@@ -72,18 +71,12 @@ def why_not_counted(row: MetricRow, branch: str) -> str:
     Return why later runs are not compared with a row that has a value; empty if they are.
 
     Args:
-        row: The row; those of early versions have no reason.
+        row: The row.
         branch: The branch whose runs are compared with.
     """
     if row.branch != branch:
         return f"not on branch {branch}"
-    if row.usable:
-        return ""
-    if row.why:
-        return row.why
-    if row.outcome != "passed":
-        return f"the test {ENDED.get(row.outcome, row.outcome)}"
-    return "disturbed, incomplete, or of no commit"
+    return "" if row.usable else row.why or "its row has no reason"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
