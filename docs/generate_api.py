@@ -28,7 +28,7 @@ METRICS = """
 Each metric of [Metrics](metrics.md) is an attribute of a profile, and so is each [custom metric](../how_to/custom_metrics.md). A metric with the unit count
 is an `int`, any other a `float`. Times are in seconds, shares from 0 to 1. Reading an unknown one raises `UnknownMetric` with the reason.
 """
-FIXTURE = "__call__ steps fit evaluate predict trace compare compare_backends capture workers export grappler profile profiles"
+FIXTURE = "__call__ steps fit evaluate predict trace compare compare_backends try_remedies capture workers export grappler profile profiles"
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "The fixture": {"TfProfile": FIXTURE, "BracketedTrace": "", "Bracketed": "step"},
     "Results": {
@@ -42,6 +42,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "Ratio": "low high",
         "Interval": "",
     },
+    "Remedies": {"Remedies": "best records table lines", "Tried": "keeps_outputs helps"},
     "Custom metrics": {"Registry": "add rows", "Metric": ""},
     "Many traces": {"analyze_traces": "", "FleetSummary": "", "AlignedRun": ""},
 }

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.plugin.fixture import TfProfile as TfProfile
     from pytest_tfperf.plugin.loops import BracketedTrace as BracketedTrace
     from pytest_tfperf.plugin.registry import Registry
+    from pytest_tfperf.remedies.results import Remedies, Tried
     from pytest_tfperf.results import Profile, Verdict
     from pytest_tfperf.stats.signed_rank import Interval as Interval
     from pytest_tfperf.stores.traces import (
@@ -62,12 +63,14 @@ __all__ = [
     "Profile",
     "PytestTfperfDeprecationWarning",
     "Registry",
+    "Remedies",
     "Source",
     "Step",
     "StoreError",
     "Table",
     "TfperfError",
     "TraceError",
+    "Tried",
     "UnknownMetric",
     "Value",
     "Verdict",
@@ -93,6 +96,7 @@ _MODULES = {
     "PytestTfperfDeprecationWarning": "errors",
     "Ratio": "variants.comparison",
     "Registry": "plugin.registry",
+    "Remedies": "remedies.results",
     "Source": "values",
     "Step": "values",
     "StoreError": "errors",
@@ -100,6 +104,7 @@ _MODULES = {
     "TfProfile": "plugin.fixture",
     "TfperfError": "errors",
     "TraceError": "errors",
+    "Tried": "remedies.results",
     "UnknownMetric": "errors",
     "Value": "values",
     "Verdict": "results",

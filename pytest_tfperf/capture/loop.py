@@ -52,7 +52,7 @@ def run_calls(
     call: Call | None = None
     for element in each_step(windows, data):
         if call is None:
-            call = _calling(step, element, unpack)
+            call = calling(step, element, unpack)
         output = call(element)
         if not windows.n_steps:
             _refuse_unfinished(output)
@@ -149,7 +149,7 @@ def run_once(step: Callable[..., Any], data: Iterable[Any] | None, unpack: bool 
         step()
         return
     for element in data:
-        _calling(step, element, unpack)(element)
+        calling(step, element, unpack)(element)
         return
 
 
@@ -231,7 +231,7 @@ def _of_one(spec: Any) -> Any:
     return spec if tf is None else next(iter(tf.nest.flatten(spec, expand_composites=True)), spec)
 
 
-def _calling(step: Callable[..., Any], element: Any, unpack: bool | str) -> Call:
+def calling(step: Callable[..., Any], element: Any, unpack: bool | str) -> Call:
     """Return a function that passes an element to the step, whole or unpacked."""
     if unpack is True:
         if not isinstance(element, (tuple, list)):

@@ -28,6 +28,14 @@ def restored(things: Any) -> AbstractContextManager[None]:
     return _restored([variable for thing in things for variable in _variables(thing)])
 
 
+def is_restorable(thing: Any) -> bool:
+    """Return whether `restored` takes a thing: a built model or optimizer, a module, a variable."""
+    try:
+        return bool(_variables(thing))
+    except CaptureError:
+        return False
+
+
 @contextmanager
 def _restored(variables: list[Any]) -> Iterator[None]:
     saved = [variable.numpy() for variable in variables]  # copies, never views of a variable

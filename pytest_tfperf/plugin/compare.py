@@ -64,7 +64,7 @@ def compare_in_this_process(
         profiles.test.announce,
         profiles.test.exclusive,
     )
-    profiles.add_table(names[variants[0].name], COMPARISON, comparison.table())
+    profiles.test.add_table(names[variants[0].name], COMPARISON, comparison.table())
     return comparison
 
 
@@ -178,7 +178,7 @@ def _in_processes(
     )
     for profile in comparison.profiles.values():
         profiles.add(profile, wanted)
-    profiles.add_table(next(iter(names.values())), COMPARISON, comparison.table())
+    profiles.test.add_table(next(iter(names.values())), COMPARISON, comparison.table())
     return comparison
 
 

@@ -33,6 +33,9 @@ from pytest_tfperf.plugin.loops import (
 )
 from pytest_tfperf.plugin.profiled_item import ProfiledItem
 from pytest_tfperf.plugin.profiles import Profiles, skip_disabled
+from pytest_tfperf.plugin.remedies import tried
+from pytest_tfperf.remedies.remedy import Call
+from pytest_tfperf.remedies.results import Remedies
 from pytest_tfperf.remote.job import CapturePlan, capture_job
 from pytest_tfperf.remote.profiler_service import (
     TraceOptions,
@@ -139,7 +142,49 @@ class TfProfile:
             )
             output = run_calls(windows, step, data, unpack)
         workload = {**windows.inputs, "steps_per_call": steps_per_call}
-        return self._profiles.finish(windows, taken, wanted, output, workload, examples_per_step)
+        profile = self._profiles.finish(windows, taken, wanted, output, workload, examples_per_step)
+        if steps_per_call == 1:
+            self._test.calls[taken] = Call(
+                step=step, data=data, unpack=unpack, restore=restore, profile=profile
+            )
+        return profile
+
+    def try_remedies(
+        self,
+        step: Callable[..., Any],
+        data: Iterable[Any] | None = None,
+        *,
+        name: str | None = None,
+        unpack: bool | str = "auto",
+        limits: Mapping[str, Any] | None = None,
+        restore: Any = None,
+        seconds: float | None = None,
+    ) -> Remedies:
+        """
+        Try the remedies that the profile of a step suggests, and measure what each gives.
+
+        Each changes the same step or data, and takes turns with the unchanged step. A step that
+        this test has profiled with the same data is not profiled again. State that the step
+        reaches is put back after each remedy, and at the end.
+
+        Args:
+            step: One step, as for `tf_profile(step, data)`.
+            data: A `tf.data.Dataset`, or an iterable that can start again.
+            name: Name of the profile; those of a test without one are "", "2", "3" and so on.
+            unpack: How the step takes an element of the data.
+            limits: Marker arguments for the profile, which override the marker's.
+            restore: Keras models, optimizers or variables whose state is put back too.
+            seconds: Time for all remedies; by default `tfperf_try_seconds`, 60.
+
+        Raises:
+            CaptureError: If the step cannot be profiled, or the data cannot begin again.
+        """
+        made = [key for key, call in self._test.calls.items() if call.is_of(step, data)]
+        if not made:
+            self(step, data, name=name, unpack=unpack, limits=limits, restore=restore)
+            made = list(self._test.results)
+        own_seconds = self._test.options.try_seconds if seconds is None else seconds
+        return tried(self._test, made[-1], own_seconds)
 
     def steps(
         self,

@@ -330,6 +330,10 @@ def _decide(item: pytest.Item) -> None:
     except LimitError as error:
         pytest.fail(f"{item.name}: a marker tfperf that was added: {error}", pytrace=False)
     test.checks = tuple(checks_of(test))
+    if test.options.try_failed or test.options.try_all:
+        from pytest_tfperf.plugin.remedies import with_remedies
+
+        test.checks = with_remedies(test, test.checks)
     broken = [check for check in test.checks if fails(check, test.options)]
     if broken:
         test.is_broken = True

@@ -327,6 +327,27 @@ class Options:
         help="longest time of a profile's windows after its first step, and of reading its code",
         shown="30",
     )
+    try_failed: Option[bool] = Option(
+        SWITCH,
+        False,
+        flag="--tfperf-try",
+        help="try remedies where a limit breaks or a step regresses, on the same step and data, "
+        "and show what each gives",
+    )
+    try_all: Option[bool] = Option(
+        SWITCH,
+        False,
+        flag="--tfperf-try-all",
+        help="try remedies of every profiled step",
+    )
+    try_seconds: Option[float] = Option(
+        SECONDS,
+        60.0,
+        ini="tfperf_try_seconds",
+        help="seconds in which remedies of a test are tried; those of a run take ten times as "
+        "many at most",
+        shown="60",
+    )
     tpu: Option[str | None] = Option(
         TPU,
         None,

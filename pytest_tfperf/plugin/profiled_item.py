@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,10 +25,12 @@ from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.plugin.workers import shares_cpu
 from pytest_tfperf.results import BROKEN, DECIDED, WORST_FIRST, Check, Profile, Verdict
 from pytest_tfperf.turns.names import CHILD_SERVER, as_folder_name, plain_nodeid
-from pytest_tfperf.values import Json
+from pytest_tfperf.values import Json, Table
 
 if TYPE_CHECKING:
     from pytest_tfperf.machine.clocks import Stopwatch
+    from pytest_tfperf.remedies.remedy import Call
+    from pytest_tfperf.remedies.results import Remedies
     from pytest_tfperf.runs import Outcome, ProfiledTest
     from pytest_tfperf.turns.child_plugin import CoordinatedServer
     from pytest_tfperf.turns.children import Replay
@@ -85,6 +88,10 @@ class ProfiledItem:
         """Limits of each profile that sets its own."""
         self.results: dict[str, tuple[Profile, tuple[Limit, ...]]] = {}
         """The profiles by name, each with the limits that hold for it."""
+        self.calls: dict[str, Call] = {}
+        """The steps and data of profiles by name, which remedies can be tried on."""
+        self.tried: dict[str, Remedies] = {}
+        """What remedies gave, by profile."""
         self.frameworks: set[str] = set()
         """The frameworks that ran the steps."""
         self.is_decided = False
@@ -245,6 +252,21 @@ class ProfiledItem:
             (profile, (*limits, *(late for late in self.wanted.limits if not _has(limits, late))))
             for profile, limits in self.results.values()
         ]
+
+    def add_table(self, name: str, key: str, table: Table) -> None:
+        """
+        Add a table to a profile.
+
+        Args:
+            name: Name of the profile.
+            key: Key of the table.
+            table: The table.
+        """
+        from pytest_tfperf.metrics.profile import extended
+
+        profile, limits = self.results[name]
+        tables = extended(profile.tables, {key: table})
+        self.results[name] = replace(profile, tables=tables), limits
 
     def environment(self) -> Json:
         """Return the machine, and versions of what ran the steps; nothing without steps."""

@@ -44,7 +44,7 @@ from pytest_tfperf.function_traces import Report
 from pytest_tfperf.machine.locks import measuring_anyway
 from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.metrics.profile import OnDemand, extended, profile_of
+from pytest_tfperf.metrics.profile import OnDemand, profile_of
 from pytest_tfperf.metrics.shares import settling_steps
 from pytest_tfperf.metrics.validity import refuse_other_frameworks
 from pytest_tfperf.plugin.option_values import plan_of
@@ -53,7 +53,6 @@ from pytest_tfperf.recording import ALL, Asked, Fetches, Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.stats.slope import FEWEST
 from pytest_tfperf.temporary import TemporaryFolder
-from pytest_tfperf.values import Table
 
 __tracebackhide__ = True
 
@@ -89,6 +88,7 @@ class Profiles:
         # Both refer to iterators of the steps, which must be freed before the interpreter exits.
         self._open.clear()
         self.recordings.clear()
+        self.test.calls.clear()
         for on_demand in self._on_demand:
             on_demand.close()
         self._on_demand.clear()
@@ -345,19 +345,6 @@ class Profiles:
         """
         self.add(self.test.registry.measured(profile), wanted)
         self._keep(trace, profile.name)
-
-    def add_table(self, name: str, key: str, table: Table) -> None:
-        """
-        Add a table to a profile.
-
-        Args:
-            name: Name of the profile.
-            key: Key of the table.
-            table: The table.
-        """
-        profile, limits = self.test.results[name]
-        tables = extended(profile.tables, {key: table})
-        self.test.results[name] = replace(profile, tables=tables), limits
 
     def add_file(self, name: str, what: str, path: Path) -> None:
         """

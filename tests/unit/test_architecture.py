@@ -44,7 +44,7 @@ LAYERS = (
     {"baseline", "export"},
     {"turns"},
     {"report", "variants"},
-    {"stores"},
+    {"remedies", "stores"},
     {"doctor", "plugin"},
     {"cli"},
 )

@@ -1,0 +1,251 @@
+"""
+Planted bottlenecks, and whether trying remedies finds what a careful engineer would type.
+
+For each: the change made by hand takes the same turns as the remedies. The expected remedy is found if it
+is faster for sure, keeps the outputs, and is the best or among its equals (its interval reaches the best's).
+
+    python benchmarks/remedies_found.py [NAME ...]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from pytest_tfperf.frameworks.framework import JAX, TENSORFLOW
+from pytest_tfperf.remedies.remedy import Call, Remedy
+from pytest_tfperf.remedies.results import Tried
+from pytest_tfperf.remedies.trial import REMEDIES, try_remedies
+from pytest_tfperf.results import Profile
+from pytest_tfperf.values import Source, Value
+
+LEAST_COST = 1.2
+"""Speed-up by hand from which a bottleneck counts as one."""
+SECONDS = 60.0
+NOTHING_KNOWN = Profile(name="", metrics={})
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A bottleneck, the change by hand, and the remedy that is the same change."""
+
+    slow: Call
+    by_hand: Call
+    remedy: str
+
+
+def _call(step: Callable[..., Any], data: Any = None, framework: str = TENSORFLOW) -> Call:
+    return Call(step=step, data=data, profile=NOTHING_KNOWN, framework=framework)
+
+
+def _wait(number: Any) -> Any:
+    time.sleep(0.005)
+    return np.full(64, number, "float32")
+
+
+def _read(number: Any) -> Any:
+    return tf.ensure_shape(tf.numpy_function(_wait, [number], tf.float32), [64])
+
+
+def sequential_map_with_python() -> Planted:
+    """Python that waits in a sequential map."""
+    numbers, step = tf.data.Dataset.range(320), tf.function(tf.reduce_sum)
+    slow = numbers.map(_read).batch(8)
+    fast = numbers.map(_read, num_parallel_calls=tf.data.AUTOTUNE).batch(8)
+    name = "num_parallel_calls=tf.data.AUTOTUNE"
+    return Planted(_call(step, slow), _call(step, fast), name)
+
+
+def _work(number: Any) -> Any:
+    x = tf.random.stateless_uniform((300, 300), (1, 2)) + tf.cast(number, tf.float32)
+    return tf.reduce_sum(tf.linalg.matmul(x, x), 0)
+
+
+def expensive_stage() -> Planted:
+    """A stage whose elements are the same in each epoch."""
+    numbers, step = tf.data.Dataset.range(64), tf.function(tf.reduce_sum)
+    slow = numbers.map(_work).batch(8)
+    fast = slow.cache()
+    for _ in fast:
+        pass
+    return Planted(_call(step, slow), _call(step, fast), ".cache()")
+
+
+def sequential_interleave() -> Planted:
+    """Sources that are read one at a time, and wait."""
+    numbers, step = tf.data.Dataset.range(64), tf.function(tf.reduce_sum)
+
+    def source(number: Any) -> Any:
+        return tf.data.Dataset.range(20).map(lambda one: _read(number + one))
+
+    slow = numbers.interleave(source, cycle_length=4).batch(8)
+    fast = numbers.interleave(source, cycle_length=4, num_parallel_calls=-1).batch(8)
+    name = "num_parallel_calls=tf.data.AUTOTUNE"
+    return Planted(_call(step, slow), _call(step, fast), name)
+
+
+def eager_loop() -> Planted:
+    """Ops that Python runs one by one."""
+    x = tf.ones((8, 8))
+
+    def step() -> Any:
+        y = x
+        for _ in range(100):
+            y = tf.tanh(y @ x)
+        return y
+
+    return Planted(_call(step), _call(tf.function(step)), "@tf.function")
+
+
+def lost_jit() -> Planted:
+    """Many small ops that XLA fuses."""
+    x = tf.random.stateless_uniform((64,), (1, 2))
+
+    @tf.function
+    def step() -> Any:
+        y = x
+        for _ in range(300):
+            y = y * 0.99 + tf.sin(y) * 0.01
+        return y
+
+    by_hand = tf.function(step.python_function, jit_compile=True)
+    return Planted(_call(step), _call(by_hand), "jit_compile=True")
+
+
+def numbers_that_retrace() -> Planted:
+    """A Python number that is another one in each step."""
+    count = [0]
+    scaled = tf.function(lambda x, by: tf.reduce_sum(x * by))
+
+    def step() -> Any:
+        count[0] += 1
+        return scaled(tf.ones(3), count[0] / 7)
+
+    def by_hand() -> Any:
+        count[0] += 1
+        return scaled(tf.ones(3), tf.constant(count[0] / 7))
+
+    profile = Profile(name="", metrics={"retraces": Value.of("retraces", 60, Source.COUNTED)})
+    name = "tensors in place of Python's numbers"
+    return Planted(replace(_call(step), profile=profile), _call(by_hand), name)
+
+
+def unjitted_jax() -> Planted:
+    """Ops of JAX that Python runs one by one."""
+    import jax
+    import jax.numpy as jnp
+
+    x = jnp.ones((8, 8))
+
+    def step() -> Any:
+        y = x
+        for _ in range(100):
+            y = jnp.tanh(y @ x)
+        return y
+
+    return Planted(_call(step, framework=JAX), _call(jax.jit(step), framework=JAX), "@jax.jit")
+
+
+def python_iterable() -> Planted:
+    """A Python iterable that waits while the step could work."""
+    x = np.random.default_rng(0).random((700, 700), "float32")
+
+    class Loader:
+        def __iter__(self) -> Any:
+            for _ in range(400):
+                time.sleep(0.008)
+                yield np.float32(1)
+
+    @tf.function
+    def step(batch: Any) -> Any:
+        y = tf.constant(x)
+        for _ in range(3):
+            y = tf.tanh(y @ x)
+        return tf.reduce_sum(y) + batch
+
+    ahead = tf.data.Dataset.from_generator(
+        lambda: iter(Loader()), output_signature=tf.TensorSpec([], tf.float32)
+    ).prefetch(2)
+    return Planted(_call(step, Loader()), _call(step, ahead), "a thread that loads ahead")
+
+
+PLANTED = {
+    one.__name__: one
+    for one in (
+        sequential_map_with_python,
+        sequential_interleave,
+        expensive_stage,
+        eager_loop,
+        lost_jit,
+        numbers_that_retrace,
+        unjitted_jax,
+        python_iterable,
+    )
+}
+
+
+class ByHand(Remedy):
+    """The change by hand, which takes the same turns as the remedies."""
+
+    name = "by hand"
+
+    def __init__(self, planted: Planted) -> None:
+        self._planted = planted
+        self.kind = "input" if planted.slow.data is not None else "step"
+
+    def applies(self, call: Call) -> bool:
+        return call is self._planted.slow
+
+    def apply(self, call: Call) -> Call:
+        return replace(self._planted.by_hand, profile=call.profile)
+
+    def saving_s(self, call: Call) -> float:
+        return 1e9
+
+
+def main(names: list[str]) -> int:
+    """Print a line for each bottleneck; return the number of those whose remedy was not found."""
+    missed = 0
+    for name in names or PLANTED:
+        planted = PLANTED[name]()
+        remedies = try_remedies(planted.slow, SECONDS, remedies=(ByHand(planted), *REMEDIES))
+        by_name = {one.remedy: one for one in remedies}
+        hand, one = by_name[ByHand.name], by_name.get(planted.remedy)
+        others = [o for o in remedies if o is not hand and not o.is_bound and o.keeps_outputs]
+        best = next((o for o in others if o.speedup), None)
+        costs = hand.helps and bool(hand.speedup) and hand.speedup.ratio >= LEAST_COST
+        found = one is not None and best is not None and one.helps and _are_equal(one, best)
+        missed += not (found and costs)
+        near = one is not None and _ratio(one) / _ratio(hand)
+        print(
+            f"{name}: {'found' if found else 'MISSED'}{'' if costs else ' (costs too little)'};"
+            f" by hand {hand.speedup!r}; here {one and one.speedup!r}, {near:.2f} times that;"
+            f" best: {best and best.remedy}; outputs {one and one.outputs};"
+            f" {remedies.seconds:.0f} s",
+            flush=True,
+        )
+        print("\n".join(f"    {line}" for line in remedies.lines()), flush=True)
+    return missed
+
+
+def _are_equal(one: Tried, best: Tried) -> bool:
+    """Return whether the interval of a remedy reaches that of the best."""
+    return _interval(one).high >= _interval(best).low
+
+
+def _interval(one: Tried) -> Any:
+    return one.speedup and one.speedup.interval
+
+
+def _ratio(one: Tried) -> float:
+    return one.speedup.ratio if one.speedup else float("nan")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

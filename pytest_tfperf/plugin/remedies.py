@@ -1,0 +1,82 @@
+"""Try remedies of the steps of a test: as it asks, or where one of its checks fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.plugin.profiled_item import ProfiledItem, fails
+from pytest_tfperf.remedies.results import Remedies
+from pytest_tfperf.remedies.trial import try_remedies
+from pytest_tfperf.results import Check
+from pytest_tfperf.values import REMEDIES
+
+__tracebackhide__ = True
+
+_OF_RUN = 10  # times as long as those of a test, the remedies of a run take at most
+_SPENT: pytest.StashKey[list[float]] = pytest.StashKey()
+
+
+def tried(test: ProfiledItem, name: str, seconds: float) -> Remedies:
+    """
+    Try the remedies of a profile, and add their table to it.
+
+    Args:
+        test: The test.
+        name: Name of the profile.
+        seconds: Time for all of them.
+
+    Raises:
+        CaptureError: If none can be tried.
+    """
+    if name not in test.calls:
+        raise CaptureError("remedies are tried of tf_profile(step, data) with one step a call")
+    profile = test.results[name][0]
+    framework = next(iter(test.frameworks)) if len(test.frameworks) == 1 else ""
+    call = replace(test.calls[name], profile=profile, framework=framework)
+    found = try_remedies(call, seconds, test.announce, test.exclusive)
+    test.add_table(name, REMEDIES, found.table())
+    test.tried[name] = found
+    return found
+
+
+def with_remedies(test: ProfiledItem, checks: Iterable[Check]) -> tuple[Check, ...]:
+    """
+    Return the checks of a test; the first that fails of each profile tells what remedies gave.
+
+    With `--tfperf-try-all` the remedies of its other profiles are tried too, and are in reports.
+    """
+    found = list(checks)
+    spent = test.item.config.stash.setdefault(_SPENT, [0.0])
+    broken = dict.fromkeys(check.profile for check in found if fails(check, test.options))
+    names = test.results if test.options.try_all else [one for one in test.results if one in broken]
+    for name in list(names):
+        told = _told(test, name, spent)
+        index = next(
+            (i for i, one in enumerate(found) if one.profile == name and fails(one, test.options)),
+            None,
+        )
+        if index is not None:
+            lines = tuple(("", line) for line in told)
+            found[index] = replace(found[index], advice=(*found[index].advice, *lines))
+    return tuple(found)
+
+
+def _told(test: ProfiledItem, name: str, spent: list[float]) -> list[str]:
+    """Return what the remedies of a profile gave, or why none was tried, as lines."""
+    if test.child is not None:
+        return ["remedies were not tried: run without --tfperf-against"]
+    if name in test.tried:
+        return test.tried[name].lines()
+    seconds = min(test.options.try_seconds, _OF_RUN * test.options.try_seconds - spent[0])
+    if seconds <= 0:
+        return ["remedies were not tried: those of other tests took all the time of the run"]
+    try:
+        remedies = tried(test, name, seconds)
+    except Exception as error:  # of the user's step or data: the test's verdict stands
+        return [f"remedies could not be tried: {' '.join(str(error).split())}"]
+    spent[0] += remedies.seconds
+    return remedies.lines()

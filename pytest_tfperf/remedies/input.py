@@ -1,0 +1,282 @@
+"""Remedies of the input: of a tf.data.Dataset, and of Python iterables."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import queue
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from pytest_tfperf.compiler.dataset_graph import (
+    line_of_stage,
+    parallel,
+    stage_names,
+    stages_to_parallelise,
+)
+from pytest_tfperf.compiler.datasets import pipeline_stages
+from pytest_tfperf.compiler.functions import Unsupported
+from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
+from pytest_tfperf.recording import ENDLESS
+from pytest_tfperf.remedies.remedy import Call, NotTried, Remedy
+
+_LEAST_WAIT = 0.01  # share of a step below which no remedy of the input can be seen
+_KEPT = 16  # elements that are made ready: the steps of a turn, and few enough to wait for
+_KEPT_BYTES = 2**28  # that they may take
+_AHEAD = 2  # elements of a queue: one is taken while the next is made
+_PREFETCH = ".prefetch(tf.data.AUTOTUNE)"
+
+
+def is_dataset(data: Any) -> bool:
+    """Return whether data are a tf.data.Dataset."""
+    tf = loaded_tensorflow()
+    return tf is not None and isinstance(data, tf.data.Dataset)
+
+
+class _OfInput(Remedy):
+    """A remedy of data that the step waits for, or may wait for."""
+
+    kind = "input"
+
+    def applies(self, call: Call) -> bool:
+        """Return whether the step waits for such data, or it is not known."""
+        share = call.number("input_bound")
+        waits = share is None or share >= _LEAST_WAIT
+        return call.data is not None and waits and self.is_of(call.data)
+
+    def is_of(self, data: Any) -> bool:
+        """Return whether the remedy changes such data."""
+        return is_dataset(data)
+
+
+class Parallel(_OfInput):
+    """Sequential maps and interleaves in parallel."""
+
+    name = "num_parallel_calls=tf.data.AUTOTUNE"
+
+    def is_of(self, data: Any) -> bool:
+        """Return whether a stage is sequential."""
+        return is_dataset(data) and bool(stages_to_parallelise(data))
+
+    def apply(self, call: Call) -> Call:
+        """Return the call with parallel stages, by the graph of the dataset."""
+        try:
+            return replace(call, data=parallel(call.data))
+        except Unsupported as error:
+            raise NotTried(str(error)) from error
+
+    def write(self, call: Call) -> str:
+        """Return the parallel form of each sequential stage."""
+        code = getattr(inspect.unwrap(call.step), "__code__", None)
+        files = [code.co_filename] if code else []
+        lines = [
+            line_of_stage(method, function, files)
+            for method, function in stages_to_parallelise(call.data)
+        ]
+        return "; ".join(dict.fromkeys(lines))
+
+
+class Prefetch(_OfInput):
+    """A prefetch at the end."""
+
+    name = _PREFETCH
+    code = f"{_PREFETCH} at the end of the pipeline"
+
+    def is_of(self, data: Any) -> bool:
+        """Return whether the last stage is another one."""
+        return is_dataset(data) and "Prefetch" not in stage_names(data)[0]
+
+    def apply(self, call: Call) -> Call:
+        """Return the call with a last stage that works while the step does."""
+        data: Any = call.data
+        return replace(call, data=data.prefetch(-1))  # tf.data.AUTOTUNE
+
+
+class ParallelAhead(Parallel):
+    """Both of them."""
+
+    name = f"{Parallel.name} and {_PREFETCH}"
+
+    def is_of(self, data: Any) -> bool:
+        """Return whether both have something to change."""
+        return super().is_of(data) and Prefetch().is_of(data)
+
+    def apply(self, call: Call) -> Call:
+        """Return the call with both."""
+        return Prefetch().apply(super().apply(call))
+
+    def write(self, call: Call) -> str:
+        """Return the code of both."""
+        return f"{super().write(call)}; {Prefetch.code}"
+
+
+class AnyOrder(_OfInput):
+    """Elements in the order in which parallel calls end."""
+
+    name = "deterministic=False"
+    code = "options = tf.data.Options(); options.deterministic = False; .with_options(options)"
+
+    def is_of(self, data: Any) -> bool:
+        """Return whether a stage is parallel."""
+        return is_dataset(data) and any("Parallel" in name for name in stage_names(data))
+
+    def apply(self, call: Call) -> Call:
+        """Return the call with the option."""
+        tf: Any = loaded_tensorflow()
+        data: Any = call.data
+        options = tf.data.Options()
+        options.deterministic = False
+        return replace(call, data=data.with_options(options))
+
+
+class Cache(_OfInput):
+    """A cache at the end, full: what it gives from the second epoch on."""
+
+    name = ".cache()"
+    code = ".cache() at the end of the pipeline, if an epoch fits in memory"
+
+    def is_of(self, data: Any) -> bool:
+        """Return whether the data may be cached as they are: they end, and are not random."""
+        return _may_be_cached(data)
+
+    def apply(self, call: Call) -> Call:
+        """Return the call with the first elements, again and again."""
+        data: Any = call.data
+        kept = data.take(_kept(data)).cache()
+        for _ in kept:
+            pass
+        return replace(call, data=kept.repeat())
+
+
+class Ready(Cache):
+    """The first elements ready: what data that are prepared before the training give at most."""
+
+    name = "data that are ready"
+    is_bound = True
+
+    def is_of(self, data: Any) -> bool:
+        """Return whether a cache is no remedy."""
+        return is_dataset(data) and not _may_be_cached(data)
+
+
+class Ahead(_OfInput):
+    """A thread that makes the next elements of a Python iterable."""
+
+    name = "a thread that loads ahead"
+    code = (
+        "load the next elements in a thread or process: grain's read_options or mp_prefetch, or "
+        "tf.data.Dataset.from_generator(…).prefetch(2)"
+    )
+
+    def is_of(self, data: Any) -> bool:
+        """Return whether Python makes the data."""
+        return not is_dataset(data) and not isinstance(data, (list, tuple))
+
+    def apply(self, call: Call) -> Call:
+        """Return the call with data from a thread."""
+        assert call.data is not None
+        return replace(call, data=_Ahead(call.data))
+
+
+class NoInput(_OfInput):
+    """One element again and again."""
+
+    name = "no input at all"
+    is_bound = True
+
+    def is_of(self, data: Any) -> bool:
+        """Return whether it can be taken from the data: it is of any."""
+        return data is not None
+
+    def apply(self, call: Call) -> Call:
+        """Return the call with the first element for ever."""
+        assert call.data is not None
+        first = next(iter(call.data))
+        return replace(call, data=_Same(first))
+
+
+REMEDIES: tuple[Remedy, ...] = (
+    ParallelAhead(),
+    Parallel(),
+    Prefetch(),
+    Cache(),
+    Ready(),
+    AnyOrder(),
+    Ahead(),
+    NoInput(),
+)
+
+
+class _Same:
+    """One element, as often as it is asked for."""
+
+    def __init__(self, element: Any) -> None:
+        self._element = element
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.repeat(self._element)
+
+
+class _Ahead:
+    """Elements that a thread takes from an iterable ahead of the loop."""
+
+    def __init__(self, data: Iterable[Any]) -> None:
+        self._data = data
+
+    def __iter__(self) -> Iterator[Any]:
+        made: queue.Queue[tuple[bool, Any]] = queue.Queue(_AHEAD)
+        stopped = threading.Event()
+
+        def put(item: tuple[bool, Any]) -> None:
+            while not stopped.is_set():
+                try:
+                    made.put(item, timeout=0.05)
+                except queue.Full:
+                    continue
+                return
+
+        def run() -> None:
+            try:
+                for element in self._data:
+                    put((True, element))
+                    if stopped.is_set():
+                        return
+                put((False, None))
+            except BaseException as error:  # it belongs to the loop
+                put((False, error))
+
+        threading.Thread(target=run, name="tfperf: ahead", daemon=True).start()
+        try:
+            while True:
+                is_element, item = made.get()
+                if not is_element:
+                    if item is not None:
+                        raise item
+                    return
+                yield item
+        finally:
+            stopped.set()
+
+
+def _may_be_cached(data: Any) -> bool:
+    """Return whether a dataset ends, has no cache, and nothing random or unknown in it."""
+    if not is_dataset(data) or any("Cache" in name for name in stage_names(data)):
+        return False
+    try:
+        stages = pipeline_stages(data)
+    except Unsupported:
+        return False
+    if not stages or any(stage.elements == ENDLESS for stage in stages):
+        return False
+    return not any(stage.random or stage.python for stage in stages)
+
+
+def _kept(dataset: Any) -> int:
+    """Return how many elements fit in the memory that may hold them."""
+    tf: Any = loaded_tensorflow()
+    first = next(iter(dataset))
+    leaves = tf.nest.flatten(first, expand_composites=True)
+    size = sum(leaf.shape.num_elements() * (leaf.dtype.size or 1) for leaf in leaves)
+    return int(max(min(_KEPT, _KEPT_BYTES // max(size, 1)), 1))

@@ -1,0 +1,93 @@
+"""What a remedy is: when it applies, what it changes, and the code to type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from pytest_tfperf.errors import TfperfError, UnknownMetric
+from pytest_tfperf.results import Profile
+
+__tracebackhide__ = True
+
+Kind = Literal["input", "step"]
+
+
+class NotTried(TfperfError):
+    """A remedy could not be tried; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call of `tf_profile` whose step or data a remedy changes."""
+
+    step: Callable[..., Any]
+    """The step."""
+    data: Iterable[Any] | None = None
+    """Its data, None for a step without input."""
+    unpack: bool | str = "auto"
+    """How the step takes an element of the data."""
+    restore: Any = None
+    """What the user named for its state to be put back."""
+    profile: Profile
+    """The profile of the unchanged step."""
+    framework: str = ""
+    """The framework that ran the step."""
+
+    def is_of(self, step: Any, data: Any) -> bool:
+        """Return whether it is the call of this step with these data."""
+        return self.step is step and self.data is data
+
+    def number(self, metric: str) -> float | None:
+        """Return a number of the profile, None if it is unknown."""
+        try:
+            return self.profile.value(metric).number
+        except UnknownMetric:
+            return None
+
+    @property
+    def waits_s(self) -> float | None:
+        """Seconds of a step that it waits for input, None if they are unknown."""
+        share, step_s = self.number("input_bound"), self.number("step_time")
+        return None if share is None or step_s is None else share * step_s
+
+    @property
+    def works_s(self) -> float | None:
+        """Seconds of a step besides, None if they are unknown."""
+        step_s = self.number("step_time")
+        return None if step_s is None else step_s - (self.waits_s or 0.0)
+
+
+class Remedy:
+    """A change of a step or of its data."""
+
+    name: ClassVar[str]
+    """The change, as users type it."""
+    kind: ClassVar[Kind]
+    """What it changes."""
+    code: ClassVar[str] = ""
+    """The code to type, if it is the same for each call."""
+    is_bound: ClassVar[bool] = False
+    """True if nobody can type it: it tells what remedies of its kind give at most."""
+
+    def applies(self, call: Call) -> bool:
+        """Return whether the profile or the data have what the remedy is of."""
+        raise NotImplementedError
+
+    def saving_s(self, call: Call) -> float | None:
+        """Return the seconds of a step that it saves at most; None if they are unknown."""
+        return call.waits_s if self.kind == "input" else call.works_s
+
+    def apply(self, call: Call) -> Call:
+        """
+        Return the call with the change; nothing of the user's is changed.
+
+        Raises:
+            Exception: Of any type, if the change is not possible here.
+        """
+        raise NotImplementedError
+
+    def write(self, call: Call) -> str:  # noqa: ARG002 - others find the user's line by it
+        """Return the code to type, with the user's line where it is known; empty for a bound."""
+        return "" if self.is_bound else self.code or self.name

@@ -1,0 +1,181 @@
+"""What remedies gave: speed-ups with intervals, waits for input, outputs, and the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_tfperf.errors import UnknownMetric
+from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
+from pytest_tfperf.text import aligned
+from pytest_tfperf.values import Column, Json, Table
+from pytest_tfperf.variants.comparison import Ratio
+
+__tracebackhide__ = True
+
+SAME, WITHIN, RANDOM, UNCOMPARED = "same", "within tolerance", "random", "–"
+"""Outputs bit for bit, but for rounding, that differ without a change too, or unknown."""
+_WORTH = 1.05
+"""Speed-up from which an interval that holds 1x leaves a question."""
+_COLUMNS = (
+    Column("remedy", "remedy"),
+    Column("speedup", "times as fast"),
+    Column("low", "from"),
+    Column("high", "to"),
+    Column("step_time", "step", SECONDS),
+    Column("input_share", "waits for input", RATIO),
+    Column("outputs", "outputs"),
+    Column("is_bound", "bound only"),
+    Column("write", "write"),
+    Column("why", "not tried"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """One remedy, and what it gave."""
+
+    remedy: str
+    """The change."""
+    speedup: Ratio | None = None
+    """Time of the unchanged step divided by the time with the remedy, None if not measured."""
+    step_time: float | None = None
+    """Seconds of a step."""
+    input_share: float | None = None
+    """Share of a step that waits for its data; None without data, or where devices may work."""
+    outputs: str = UNCOMPARED
+    """`same`, `within tolerance`, `random`, `–`, or how they differ."""
+    is_bound: bool = False
+    """True if nobody can type it: it tells what remedies of its kind give at most."""
+    write: str = ""
+    """The code to type, with the user's line where it is known."""
+    why: str = ""
+    """Why it was not tried or measured."""
+
+    @property
+    def keeps_outputs(self) -> bool:
+        """True if the outputs are the same, or as random as without it."""
+        return self.outputs in (SAME, WITHIN, RANDOM)
+
+    @property
+    def helps(self) -> bool:
+        """True if it is faster for sure, can be typed, and keeps the outputs."""
+        ratio = self.speedup
+        is_faster = ratio is not None and ratio.interval is not None and ratio.interval.low > 1
+        return is_faster and self.keeps_outputs and not self.is_bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Remedies:
+    """
+    Remedies that were tried on one step and its data, the fastest first.
+
+    `print(remedies)` shows them. The intervals cover what differs from turn to turn in this
+    process, with a confidence of 99 % each.
+    """
+
+    tried: tuple[Tried, ...]
+    """The remedies, the fastest first; then those that could not be tried or measured."""
+    unchanged_s: float | None
+    """Seconds of an unchanged step in turns; None if nothing took turns."""
+    seconds: float
+    """Seconds that all of it took."""
+    notes: tuple[str, ...] = ()
+    """Remarks on how they were measured."""
+
+    @property
+    def best(self) -> Tried:
+        """
+        The fastest remedy that can be typed and keeps the outputs; it may be slower than without.
+
+        Raises:
+            UnknownMetric: If no such remedy was measured.
+        """
+        for one in self.tried:
+            if one.speedup is not None and not one.is_bound and one.keeps_outputs:
+                return one
+        raise UnknownMetric("no remedy was measured that can be typed and keeps the outputs")
+
+    def records(self) -> list[Json]:
+        """Return each remedy as a dict of text, numbers and None."""
+        return self.table().records()
+
+    def table(self) -> Table:
+        """Return a table with a row for each remedy."""
+        return Table.of("remedies that were tried", _COLUMNS, [_row(one) for one in self.tried])
+
+    def lines(self) -> list[str]:
+        """Return the table and the code to type as lines of text."""
+        took = f"tried here, {format_quantity(self.seconds, SECONDS)}:"
+        measured = [one for one in self.tried if one.speedup is not None]
+        rows = [("faster", "step", "input", "outputs", "remedy"), *map(_cells, measured)]
+        found = [took, *(f"  {line}" for line in aligned(rows))] if measured else [took]
+        found.append(self._conclusion())
+        different = (one for one in measured if one.outputs not in _SHORT)
+        found += [f"  outputs of {one.remedy} differ: {one.outputs}" for one in different]
+        found += [f"  {one.remedy}: {one.why}" for one in self.tried if one.why]
+        return [*found, *(f"  {note}" for note in self.notes)]
+
+    def _conclusion(self) -> str:
+        """Return the code to type, or what is known if nothing is faster for sure."""
+        own = [
+            (one, one.speedup)
+            for one in self.tried
+            if one.speedup is not None and one.keeps_outputs and not one.is_bound
+        ]
+        if helping := [one for one, _ in own if one.helps]:
+            return f"write: {helping[0].write}"
+        if not own:
+            return "  nothing could be measured that can be typed and keeps the outputs"
+        unclear = [one for one, ratio in own if ratio.interval is None or ratio.interval.high > 1]
+        if unclear and unclear[0].speedup is not None and unclear[0].speedup.ratio > _WORTH:
+            return (
+                f"  none is known to be faster: the interval of {unclear[0].remedy} holds 1x; try "
+                "again while nothing else runs, or with a larger tfperf_try_seconds"
+            )
+        return "  nothing that was tried helps"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def __repr__(self) -> str:
+        return f"<Remedies {'; '.join(map(str.strip, self.lines()))}>"
+
+    def __iter__(self) -> Iterator[Tried]:
+        return iter(self.tried)
+
+
+_SHORT = (SAME, WITHIN, RANDOM, UNCOMPARED)
+
+
+def _row(one: Tried) -> tuple[str | float | bool | None, ...]:
+    ratio = one.speedup
+    interval = ratio.interval if ratio else None
+    return (
+        one.remedy,
+        ratio.ratio if ratio else None,
+        interval.low if interval else None,
+        interval.high if interval else None,
+        one.step_time,
+        one.input_share,
+        one.outputs,
+        one.is_bound,
+        one.write,
+        one.why,
+    )
+
+
+def _cells(one: Tried) -> tuple[str, str, str, str, str]:
+    ratio, share = one.speedup, one.input_share
+    assert ratio is not None
+    assert one.step_time is not None
+    interval = ratio.interval
+    bounds = f" ({interval.low:.3g}–{interval.high:.3g})" if interval else ""
+    outputs = one.outputs if one.outputs in _SHORT else "different"
+    return (
+        f"{ratio.ratio:.3g}x{bounds}",
+        format_quantity(one.step_time, SECONDS),
+        "" if share is None else format_quantity(share, RATIO),
+        outputs,
+        f"(bound: {one.remedy})" if one.is_bound else one.remedy,
+    )

@@ -1,0 +1,195 @@
+"""The state that a step changes: found from its code, and put back."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+
+from pytest_tfperf.capture.state import is_restorable, restored
+from pytest_tfperf.frameworks.jax import loaded_jax
+from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
+
+_DEPTH = 4  # of functions and containers that are looked through
+_MOST_ITEMS = 1000  # of a container
+_MOST_BYTES = 2**26  # of an array of NumPy that is copied
+
+Undo = Callable[[], None]
+
+
+@contextmanager
+def kept_state(step: Any, named: Any) -> Iterator[Callable[[], None]]:
+    """
+    Keep the state that a step reaches; put it back at the end, also after an error.
+
+    That is: variables, models, optimizers and random generators, containers, arrays of NumPy, and
+    the names outside of its functions that these set.
+
+    Args:
+        step: The step.
+        named: What the user names besides, as `restore=` of `tf_profile`.
+
+    Yields:
+        A function that puts the state back before the end.
+    """
+    things, undos = _reached(step)
+    saved = [[*things], *([named] if named is not None else [])]
+
+    def restore() -> None:
+        stack.close()
+        for undo in undos:
+            undo()
+        keep()
+
+    def keep() -> None:
+        for one in saved:
+            stack.enter_context(restored(one))
+
+    with ExitStack() as stack:
+        keep()
+        try:
+            yield restore
+        finally:
+            stack.close()
+            for undo in undos:
+                undo()
+
+
+def variables_of(step: Any) -> list[Any]:
+    """Return the variables of TensorFlow that a step reaches, each once."""
+    tf = loaded_tensorflow()
+    if tf is None:
+        return []
+    found: dict[int, Any] = {}
+    for thing in _reached(step)[0]:
+        own = [thing] if hasattr(thing, "assign") else getattr(thing, "variables", ())
+        for variable in own() if callable(own) else own:
+            found.setdefault(id(variable), variable)
+    return list(found.values())
+
+
+def _reached(step: Any) -> tuple[list[Any], list[Undo]]:
+    """Return what has variables, and what puts names, containers and arrays back."""
+    things: dict[int, Any] = {}
+    undos: list[Undo] = []
+    seen: set[int] = set()
+
+    def visit(value: Any, depth: int) -> None:
+        if id(value) in seen or depth > _DEPTH:
+            return
+        seen.add(id(value))
+        if is_restorable(value):
+            things[id(value)] = value
+        elif isinstance(value, np.ndarray):
+            undos.extend(_undo_array(value))
+        elif isinstance(value, (list, dict)) and len(value) <= _MOST_ITEMS:
+            undos.append(_undo_container(value))
+            for one in list(value.values() if isinstance(value, dict) else value):
+                visit(one, depth + 1)
+        elif isinstance(value, tuple):
+            for one in value:
+                visit(one, depth + 1)
+        elif isinstance(value, functools.partial):
+            visit((value.func, value.args, value.keywords), depth)
+        elif isinstance(value, types.MethodType):
+            visit((value.__self__, value.__func__), depth)
+        elif isinstance(value, types.FunctionType):
+            _visit_function(value, depth, visit, undos)
+        elif function := getattr(value, "python_function", getattr(value, "__wrapped__", None)):
+            visit(function, depth)
+        elif _is_users_object(value):
+            visit(vars(value), depth + 1)
+
+    visit(step, 0)
+    return list(things.values()), undos
+
+
+def _visit_function(
+    function: types.FunctionType,
+    depth: int,
+    visit: Callable[[Any, int], None],
+    undos: list[Undo],
+) -> None:
+    """Visit what a function refers to, and keep the names outside of it that it may set."""
+    code, scope = function.__code__, function.__globals__
+    for cell in function.__closure__ or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # it is empty
+            continue
+        undos.append(functools.partial(_set_cell, cell, value, _copy(value)))
+        visit(value, depth + 1)
+    for name in code.co_names:
+        if name in scope and not isinstance(scope[name], types.ModuleType):
+            visit(scope[name], depth + 1)
+            if isinstance(scope[name], (int, float, complex, str, bytes, type(None))):
+                undos.append(functools.partial(scope.__setitem__, name, scope[name]))
+    visit(function.__defaults__ or (), depth + 1)
+
+
+def _set_cell(cell: Any, value: Any, copied: Any) -> None:
+    """Put a cell's content back where a step has set it, or donated an array in it."""
+    is_own = isinstance(value, (list, dict))  # which is put back itself
+    cell.cell_contents = _copy(copied) if not is_own and _is_donated(value) else value
+
+
+def _is_users_object(value: Any) -> bool:
+    """Return whether an object may hold the state of a step: one of a class of the user's."""
+    module = type(value).__module__.partition(".")[0]
+    libraries = ("builtins", "tensorflow", "keras", "jax", "jaxlib", "numpy", "functools")
+    return hasattr(value, "__dict__") and not isinstance(value, type) and module not in libraries
+
+
+def _undo_array(array: Any) -> list[Undo]:
+    """Return what puts the values of an array back; nothing of a large or a read-only one."""
+    if array.nbytes > _MOST_BYTES or not array.flags.writeable or array.dtype.hasobject:
+        return []
+    return [functools.partial(np.copyto, array, array.copy())]
+
+
+def _undo_container(container: Any) -> Undo:
+    """Return what puts the items of a list or dict back."""
+    is_dict = isinstance(container, dict)
+    items = dict(container if is_dict else enumerate(container))
+    saved = _copy(items)
+
+    def undo() -> None:
+        before = _kept(items, saved)
+        if is_dict:
+            for name in container.keys() - before.keys():
+                del container[name]
+            container.update(before)
+        else:
+            container[:] = before.values()
+
+    return undo
+
+
+def _kept(items: dict[Any, Any], saved: dict[Any, Any]) -> dict[Any, Any]:
+    """Return items, with copies in place of arrays that a step has donated."""
+    return {name: _copy(saved[name]) if _is_donated(one) else one for name, one in items.items()}
+
+
+def _is_donated(value: Any) -> bool:
+    """Return whether a step has given an array of JAX in a value to XLA."""
+    jax = loaded_jax()
+    if jax is None:
+        return False
+    arrays = [one for one in jax.tree_util.tree_leaves(value) if isinstance(one, jax.Array)]
+    return any(one.is_deleted() for one in arrays if not isinstance(one, jax.core.Tracer))
+
+
+def _copy(value: Any) -> Any:
+    """Return a value with copies of JAX's arrays in it, which a step may donate."""
+    jax = loaded_jax()
+    if jax is None:
+        return value
+    leaves, tree = jax.tree_util.tree_flatten(value)
+    if not any(isinstance(leaf, jax.Array) for leaf in leaves):
+        return value
+    copies = [leaf.copy() if isinstance(leaf, jax.Array) else leaf for leaf in leaves]
+    return jax.tree_util.tree_unflatten(tree, copies)

@@ -1,0 +1,274 @@
+"""Try remedies: each on the same step and data, compared with the unchanged step, in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+from pytest_tfperf.capture.blocks import garbage_held_off
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.frameworks.in_use import has_accelerators, start_devices, synchronise
+from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
+from pytest_tfperf.machine.locks import Exclusive, measuring_alone
+from pytest_tfperf.quantities import SECONDS, format_quantity
+from pytest_tfperf.remedies import input as of_input
+from pytest_tfperf.remedies import step as of_step
+from pytest_tfperf.remedies.remedy import Call, Remedy
+from pytest_tfperf.remedies.results import (
+    RANDOM,
+    SAME,
+    UNCOMPARED,
+    WITHIN,
+    Remedies,
+    Tried,
+)
+from pytest_tfperf.remedies.state import kept_state, variables_of
+from pytest_tfperf.remedies.turns import Turns
+from pytest_tfperf.text import elide
+from pytest_tfperf.variants.comparison import NEEDED_ROUNDS, Comparison
+from pytest_tfperf.variants.outputs import Leaves, Tolerance, check_outputs, leaves_of
+from pytest_tfperf.variants.turns import compare_rounds
+
+__tracebackhide__ = True
+
+REMEDIES: tuple[Remedy, ...] = (*of_input.REMEDIES, *of_step.REMEDIES)
+UNCHANGED = "unchanged"
+_COMPARED = 3  # first steps whose outputs are compared: a lost update shows in the second
+_MOST_STATE = 2**26  # bytes of variables that are compared with them
+_WIDTH = 200  # characters of an error
+_AGREES = 1.5  # times that the unchanged step in turns may differ from its profile
+_LATE = "no time was left for it"
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """A remedy that works on the call, and its turns."""
+
+    remedy: Remedy
+    call: Call
+    turns: Turns
+    turn_s: float
+    outputs: str
+    name: str
+    write: str
+
+
+def try_remedies(
+    call: Call,
+    seconds: float,
+    announce: Callable[[str], None] = lambda _: None,
+    exclusive: Exclusive = measuring_alone,
+    remedies: Sequence[Remedy] = REMEDIES,
+) -> Remedies:
+    """
+    Try the remedies that a profile suggests, singly and then the best of each kind together.
+
+    Args:
+        call: The step, its data and its profile.
+        seconds: Time for all of it. What has begun to run is not stopped.
+        announce: Shows what runs.
+        exclusive: Keeps other processes from measuring meanwhile.
+        remedies: The remedies.
+
+    Raises:
+        CaptureError: If the data cannot begin again, or a strategy distributes them.
+    """
+    _refuse(call)
+    start_devices()
+    trial = _Trial(call, perf_counter() + seconds, announce)
+    wanted = sorted(
+        (one for one in remedies if one.applies(call)),
+        key=lambda one: (not one.is_bound, -(one.saving_s(call) or 0.0)),
+    )
+    try:
+        with exclusive(announce), garbage_held_off() as sweep:
+            began = perf_counter()
+            with kept_state(call.step, call.restore) as restore:
+                trial.run(wanted, restore, sweep)
+    finally:
+        announce("")
+    measured = sorted(trial.measured, key=lambda one: -(one.speedup.ratio if one.speedup else 0))
+    return Remedies(
+        tried=(*measured, *trial.others),
+        unchanged_s=trial.unchanged_s,
+        seconds=perf_counter() - began,
+        notes=tuple(dict.fromkeys(trial.notes)),
+    )
+
+
+def _refuse(call: Call) -> None:
+    """Refuse data that no remedy can be tried on."""
+    tf = loaded_tensorflow()
+    data = call.data
+    if data is not None and iter(data) is data:
+        raise CaptureError(
+            "remedies need data that can begin again, such as a tf.data.Dataset or a list"
+        )
+    if tf is not None and isinstance(data, tf.distribute.DistributedDataset):
+        raise CaptureError("remedies cannot be tried under a tf.distribute strategy")
+
+
+class _Trial:
+    """The remedies of one call: those that work, those that do not, and what they gave."""
+
+    def __init__(self, call: Call, deadline: float, announce: Callable[[str], None]) -> None:
+        self._call, self._deadline, self._announce = call, deadline, announce
+        self._expected: list[Leaves] = []
+        self._restore: Callable[[], None] = lambda: None
+        self._is_random = False
+        self.measured: list[Tried] = []
+        self.others: list[Tried] = []
+        self.notes: list[str] = []
+        self.unchanged_s: float | None = None
+
+    def run(
+        self,
+        remedies: Sequence[Remedy],
+        restore: Callable[[], None],
+        sweep: Callable[[], object],
+    ) -> None:
+        """Try remedies, and then the best of each kind together."""
+        self._restore = restore
+        turns = Turns(self._call)
+        self._expected = [self._first(turns) for _ in range(2)]
+        self._is_random = self._compared(self._expected[1]) not in (SAME, WITHIN)
+        turn_s = turns.warm_up()
+        restore()
+        found: list[_Candidate] = []
+        for remedy in remedies:
+            needed_s = NEEDED_ROUNDS * (turn_s + sum(one.turn_s for one in found))
+            if perf_counter() + needed_s > self._deadline and found:
+                self._leave(remedy.name, _LATE)
+                continue
+            found += self._candidate(remedy, self._call, remedy.name, remedy.write(self._call))
+        self._measure(turns, turn_s, found, sweep)
+        together = self._together(found)
+        if together and perf_counter() + NEEDED_ROUNDS * (turn_s + together.turn_s) < (
+            self._deadline
+        ):
+            self._measure(turns, turn_s, [together], sweep)
+        elif together:
+            self._leave(together.name, _LATE)
+
+    def _candidate(self, remedy: Remedy, call: Call, name: str, write: str) -> list[_Candidate]:
+        """Return a remedy that works, alone in a list; note why one does not."""
+        self._announce(f"trying {name}")
+        try:
+            changed = remedy.apply(call)
+            turns = Turns(changed)
+            outputs = UNCOMPARED if remedy.is_bound else self._compared(self._first(turns))
+            turn_s = turns.warm_up()
+        except Exception as error:  # of the user's step under a change that it does not bear
+            self._leave(name, f"could not be tried: {_sentence(error)}")
+            return []
+        finally:
+            self._restore()
+        return [_Candidate(remedy, changed, turns, turn_s, outputs, name, write)]
+
+    def _first(self, turns: Turns) -> Leaves:
+        """Return the outputs of the first steps, and the variables after them; put state back."""
+        try:
+            outputs = turns.first_outputs(_COMPARED)
+            synchronise()
+            found = {
+                f"step {index}: {path}": leaf
+                for index, output in enumerate(outputs, 1)
+                for path, leaf in leaves_of(output).items()
+            }
+            variables = variables_of(self._call.step)
+            sizes = [one.shape.num_elements() or 0 for one in variables if hasattr(one, "value")]
+            if 8 * sum(sizes) <= _MOST_STATE:
+                for index, one in enumerate(variables):
+                    found |= {f"variable {index}": leaf for leaf in leaves_of(one).values()}
+            return found
+        finally:
+            self._restore()
+
+    def _compared(self, found: Leaves) -> str:
+        """Return how outputs compare with those of the unchanged step."""
+        if self._is_random:
+            return RANDOM
+        why = ""
+        for word, tolerance in ((SAME, Tolerance(0.0, 0.0)), (WITHIN, Tolerance())):
+            try:
+                notes = check_outputs({UNCHANGED: self._expected[0], "it": found}, tolerance)
+            except AssertionError as error:
+                why = str(error).splitlines()[1].strip()
+                continue
+            return UNCOMPARED if any("no values" in note for note in notes) else word
+        return why
+
+    def _measure(
+        self,
+        turns: Turns,
+        turn_s: float,
+        found: Sequence[_Candidate],
+        sweep: Callable[[], object],
+    ) -> None:
+        """Let the unchanged step and remedies take turns, as many of them as there is time for."""
+        left_s = self._deadline - perf_counter()
+        kept = list(found)
+        while len(kept) > 1 and NEEDED_ROUNDS * (turn_s + sum(k.turn_s for k in kept)) > left_s:
+            slowest = max(kept, key=lambda one: one.turn_s)
+            kept.remove(slowest)
+            self._leave(slowest.name, "no time was left to measure it")
+        if not kept:
+            return
+        self._announce(f"comparing {len(kept)} remedies, {max(left_s, 1):.0f} s at most")
+        players = {UNCHANGED: turns.turn, **{one.name: one.turns.turn for one in kept}}
+        try:
+            rounds, notes = compare_rounds(players, max(left_s, 1.0), perf_counter(), sweep)
+        finally:
+            self._restore()
+        comparison = Comparison(turns=rounds)
+        self.unchanged_s = self.unchanged_s or comparison.step_time(UNCHANGED)
+        self.notes += [*(note for note in notes if not note.startswith("order")), *self._doubt()]
+        for one in kept:
+            share = None if has_accelerators() else one.turns.input_share
+            self.measured.append(
+                Tried(
+                    remedy=one.name,
+                    speedup=comparison.speedup(one.name),
+                    step_time=comparison.step_time(one.name),
+                    input_share=share,
+                    outputs=one.outputs,
+                    is_bound=one.remedy.is_bound,
+                    write=one.write,
+                )
+            )
+
+    def _doubt(self) -> list[str]:
+        """Return a note if the unchanged step in turns is another one than in its profile."""
+        before, now = self._call.number("step_time"), self.unchanged_s
+        if not before or not now or 1 / _AGREES < now / before < _AGREES:
+            return []
+        shown = [format_quantity(one, SECONDS) for one in (now, before)]
+        return [f"the unchanged step takes {shown[0]} in turns, and {shown[1]} in its profile"]
+
+    def _together(self, found: Sequence[_Candidate]) -> _Candidate | None:
+        """Return the best remedy of the input and that of the step together, if both help."""
+        best: dict[str, _Candidate] = {}
+        helping = sorted(
+            (one for one in self.measured if one.helps and one.speedup),
+            key=lambda one: -(one.speedup.ratio if one.speedup else 0),
+        )
+        for one in helping:
+            own = next(candidate for candidate in found if candidate.name == one.remedy)
+            best.setdefault(own.remedy.kind, own)
+        if len(best) < 2:
+            return None
+        first, second = best["input"], best["step"]
+        name, write = f"{first.name} and {second.name}", f"{first.write}; {second.write}"
+        both = self._candidate(second.remedy, replace(first.call), name, write)
+        return both[0] if both else None
+
+    def _leave(self, name: str, why: str) -> None:
+        self.others.append(Tried(remedy=name, why=why))
+
+
+def _sentence(error: Exception) -> str:
+    """Return an error in one line."""
+    text: Any = str(error).strip() or type(error).__name__
+    return f"{type(error).__name__}: {elide(' '.join(text.split()), _WIDTH)}"

@@ -1,0 +1,91 @@
+"""`--tfperf-try` and `tf_profile.try_remedies`: what a user sees of remedies that were tried."""
+
+import json
+
+import pytest
+
+SLOW_INPUT = """
+import time
+import numpy as np
+
+def sleep(x):
+    time.sleep(0.01)
+    return np.float32(x)
+
+def load(x):
+    return tf.ensure_shape(tf.numpy_function(sleep, [x], tf.float32), [])
+
+data = tf.data.Dataset.range(40).map(load).batch(2)
+
+@tf.function
+def step(x):
+    return tf.reduce_sum(x)
+
+@pytest.mark.tfperf(max_input_bound="5%")
+def test_waits(tf_profile):
+    tf_profile(step, data, warmup=2, steps=5, trace_steps=5)
+
+def test_without_limits(tf_profile):
+    tf_profile(lambda: step(tf.ones(3)), warmup=2, steps=5, trace_steps=5)
+"""
+
+
+@pytest.mark.full
+def test_a_broken_limit_shows_what_remedies_gave_and_stays_broken(suite, processes):
+    suite.write(SLOW_INPUT)
+    result = suite("--tfperf-try", "--tfperf-report=run.json", "--tfperf-report=run.md")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*input_bound is *, above the limit of 5 %*",
+            "  tried here, *",
+            "    faster * step * input * outputs * remedy",
+            "*x* same *num_parallel_calls=tf.data.AUTOTUNE*",
+        ]
+    )
+    waits, other = json.loads((suite.path / "run.json").read_text())["tests"]
+    table = waits["profiles"][0]["tables"]["remedies"]
+    keys = [column["key"] for column in table["columns"]]
+    rows = {row[0]: dict(zip(keys, row, strict=True)) for row in table["rows"]}
+    assert rows["no input at all"]["is_bound"] is True
+    parallel = rows["num_parallel_calls=tf.data.AUTOTUNE"]
+    assert parallel["outputs"] == "same"
+    written = ".map(load, num_parallel_calls=tf.data.AUTOTUNE)"
+    assert parallel["write"] == f"test_suite.py:16  {written}"
+    assert "remedies" not in other["profiles"][0]["tables"]
+    assert "tried here" in (suite.path / "run.md").read_text()
+
+
+def test_what_no_time_was_left_for_is_named_under_the_message(suite, processes):
+    suite.write(SLOW_INPUT)
+    result = suite("--tfperf-try", "-o", "tfperf_try_seconds=0.01", "-k", "waits")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  tried here, *", "*no time was left*"])
+
+
+@pytest.mark.full
+def test_every_step_is_tried_on_request_and_in_the_reports(suite, processes):
+    suite.write(SLOW_INPUT)
+    suite("--tfperf-try-all", "-k", "without", "--tfperf-report=run.json").assert_outcomes(passed=1)
+    [test] = json.loads((suite.path / "run.json").read_text())["tests"]
+    rows = test["profiles"][0]["tables"]["remedies"]["rows"]
+    assert {row[0] for row in rows} == {"@tf.function", "jit_compile=True"}
+
+
+@pytest.mark.full
+def test_a_test_may_ask_what_is_left_on_the_table(suite, processes):
+    suite.gives(
+        SLOW_INPUT
+        + """
+def test_asks(tf_profile):
+    profile = tf_profile(step, data, warmup=2, steps=5, trace_steps=5)
+    remedies = tf_profile.try_remedies(step, data)
+    assert tf_profile.profile.tables["remedies"].records() == remedies.records()
+    assert list(tf_profile.profiles) == [""]
+    assert remedies.best.outputs == "same"
+    assert remedies.best.speedup.low > 0
+
+test_waits = test_without_limits = None
+""",
+        passed=1,
+    )
