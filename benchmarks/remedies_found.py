@@ -154,7 +154,6 @@ def unjitted_jax() -> Planted:
 
 def python_iterable() -> Planted:
     """A Python iterable that waits while the step could work."""
-    x = np.random.default_rng(0).random((700, 700), "float32")
 
     class Loader:
         def __iter__(self) -> Any:
@@ -162,12 +161,9 @@ def python_iterable() -> Planted:
                 time.sleep(0.008)
                 yield np.float32(1)
 
-    @tf.function
     def step(batch: Any) -> Any:
-        y = tf.constant(x)
-        for _ in range(3):
-            y = tf.tanh(y @ x)
-        return tf.reduce_sum(y) + batch
+        time.sleep(0.008)  # as a device works, beside Python
+        return batch + np.float32(1)
 
     ahead = tf.data.Dataset.from_generator(
         lambda: iter(Loader()), output_signature=tf.TensorSpec([], tf.float32)

@@ -34,6 +34,7 @@ from pytest_tfperf.plugin.loops import (
 from pytest_tfperf.plugin.profiled_item import ProfiledItem
 from pytest_tfperf.plugin.profiles import Profiles, skip_disabled
 from pytest_tfperf.plugin.remedies import tried
+from pytest_tfperf.remedies.keras import can_be_tried
 from pytest_tfperf.remedies.remedy import Call
 from pytest_tfperf.remedies.results import Remedies
 from pytest_tfperf.remote.job import CapturePlan, capture_job
@@ -472,7 +473,16 @@ class TfProfile:
             skip_disabled()
         taken = self._profiles.take_name(own["name"])
         with restored(own["restore"]):
-            return profile_keras_loop(self._profiles, call, taken, wanted, stop=True)
+            profile = profile_keras_loop(self._profiles, call, taken, wanted, stop=True)
+        if can_be_tried(call):
+            self._test.calls[taken] = Call(
+                step=call.bound,
+                data=call.data(),
+                restore=own["restore"],
+                profile=profile,
+                keras=call,
+            )
+        return profile
 
 
 def _profile_job(

@@ -33,7 +33,10 @@ def tried(test: ProfiledItem, name: str, seconds: float) -> Remedies:
         CaptureError: If none can be tried.
     """
     if name not in test.calls:
-        raise CaptureError("remedies are tried of tf_profile(step, data) with one step a call")
+        raise CaptureError(
+            "they are tried of tf_profile(step, data) with one step a call, and of Keras 3 with a "
+            "tf.data.Dataset"
+        )
     profile = test.results[name][0]
     framework = next(iter(test.frameworks)) if len(test.frameworks) == 1 else ""
     call = replace(test.calls[name], profile=profile, framework=framework)

@@ -194,6 +194,9 @@ class NoInput(_OfInput):
         """Return the call with the first element for ever."""
         assert call.data is not None
         first = next(iter(call.data))
+        if call.keras is not None:  # which takes no iterable of tuples
+            tf: Any = loaded_tensorflow()
+            return replace(call, data=tf.data.Dataset.from_tensors(first).repeat())
         return replace(call, data=_Same(first))
 
 

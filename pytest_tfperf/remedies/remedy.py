@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from pytest_tfperf.capture.keras_data import KerasCall
 from pytest_tfperf.errors import TfperfError, UnknownMetric
 from pytest_tfperf.results import Profile
 
@@ -34,6 +35,10 @@ class Call:
     """The profile of the unchanged step."""
     framework: str = ""
     """The framework that ran the step."""
+    keras: KerasCall | None = None
+    """The loop of Keras that runs the step, None for a step that is called."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes of the model of Keras that a remedy sets."""
 
     def is_of(self, step: Any, data: Any) -> bool:
         """Return whether it is the call of this step with these data."""

@@ -20,6 +20,11 @@ def is_function(step: Any) -> bool:
     return tf is not None and isinstance(step, tf.types.experimental.PolymorphicFunction)
 
 
+def _is_called(call: Call, framework: str) -> bool:
+    """Return whether it is a step of a framework that the loop calls, and not one of Keras."""
+    return call.framework == framework and call.keras is None
+
+
 class OneFunction(Remedy):
     """One tf.function around an eager step."""
 
@@ -28,7 +33,7 @@ class OneFunction(Remedy):
     def applies(self, call: Call) -> bool:
         """Return whether the step runs ops eagerly, or it is not known."""
         is_eager = call.number("eager_ops") != 0 and not is_function(call.step)
-        return call.framework == TENSORFLOW and is_eager
+        return _is_called(call, TENSORFLOW) and is_eager
 
     def apply(self, call: Call) -> Call:
         """Return the call with a tf.function."""
@@ -49,7 +54,8 @@ class JitCompile(Remedy):
         """Return whether it is a step of TensorFlow that XLA does not compile whole."""
         # private: the argument of a tf.function (2.18 to 2.22)
         compiled = getattr(call.step, "_jit_compile", None)
-        return call.framework == TENSORFLOW and not compiled and call.number("xla_coverage") != 1
+        is_whole = compiled or call.number("xla_coverage") == 1
+        return _is_called(call, TENSORFLOW) and not is_whole
 
     def apply(self, call: Call) -> Call:
         """Return the call with compiled functions."""
@@ -67,7 +73,7 @@ class Tensors(Remedy):
 
     def applies(self, call: Call) -> bool:
         """Return whether a function of TensorFlow is traced again and again."""
-        return call.framework == TENSORFLOW and bool(call.number("retraces"))
+        return _is_called(call, TENSORFLOW) and bool(call.number("retraces"))
 
     def apply(self, call: Call) -> Call:
         """Return the call with arguments made tensors."""
@@ -96,7 +102,7 @@ class OneJit(Remedy):
 
     def applies(self, call: Call) -> bool:
         """Return whether it is a step of JAX that is not one compiled function."""
-        return call.framework == JAX and not hasattr(call.step, "lower")
+        return _is_called(call, JAX) and not hasattr(call.step, "lower")
 
     def apply(self, call: Call) -> Call:
         """Return the call with a compiled function."""

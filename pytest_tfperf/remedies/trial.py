@@ -14,6 +14,7 @@ from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone
 from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.remedies import input as of_input
+from pytest_tfperf.remedies import keras as of_keras
 from pytest_tfperf.remedies import step as of_step
 from pytest_tfperf.remedies.remedy import Call, Remedy
 from pytest_tfperf.remedies.results import (
@@ -33,7 +34,11 @@ from pytest_tfperf.variants.turns import compare_rounds
 
 __tracebackhide__ = True
 
-REMEDIES: tuple[Remedy, ...] = (*of_input.REMEDIES, *of_step.REMEDIES)
+REMEDIES: tuple[Remedy, ...] = (
+    *of_input.REMEDIES,
+    *of_step.REMEDIES,
+    *of_keras.REMEDIES,
+)
 UNCHANGED = "unchanged"
 _COMPARED = 3  # first steps whose outputs are compared: a lost update shows in the second
 _MOST_STATE = 2**26  # bytes of variables that are compared with them
@@ -98,6 +103,10 @@ def try_remedies(
     )
 
 
+def _turns_of(call: Call) -> Turns:
+    return Turns(call) if call.keras is None else of_keras.KerasTurns(call)
+
+
 def _refuse(call: Call) -> None:
     """Refuse data that no remedy can be tried on."""
     tf = loaded_tensorflow()
@@ -131,7 +140,7 @@ class _Trial:
     ) -> None:
         """Try remedies, and then the best of each kind together."""
         self._restore = restore
-        turns = Turns(self._call)
+        turns = _turns_of(self._call)
         self._expected = [self._first(turns) for _ in range(2)]
         self._is_random = self._compared(self._expected[1]) not in (SAME, WITHIN)
         turn_s = turns.warm_up()
@@ -157,7 +166,7 @@ class _Trial:
         self._announce(f"trying {name}")
         try:
             changed = remedy.apply(call)
-            turns = Turns(changed)
+            turns = _turns_of(changed)
             outputs = UNCOMPARED if remedy.is_bound else self._compared(self._first(turns))
             turn_s = turns.warm_up()
         except Exception as error:  # of the user's step under a change that it does not bear
