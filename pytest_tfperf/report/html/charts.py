@@ -7,6 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, count
 from typing import Any
 
 from markupsafe import Markup
@@ -16,18 +17,17 @@ from pytest_tfperf.metric_registry import shown_unit
 from pytest_tfperf.quantities import BYTES, FLOP_RATE, SECONDS, format_quantity, format_ratio
 from pytest_tfperf.report.html.svg import (
     LEFT,
+    PLOT,
     RIGHT,
     TOP,
     Axis,
-    Key,
+    Plot,
     chart,
     element,
     figure,
     hatching,
     levels,
-    line_sample,
     path,
-    plot,
     point,
     range_text,
     short,
@@ -38,76 +38,43 @@ from pytest_tfperf.report.html.svg import (
 from pytest_tfperf.text import elide, plural
 from pytest_tfperf.values import PARTS, Step, Table
 
-_PLOT, _MIDDLE = RIGHT - LEFT, (LEFT + RIGHT) / 2
-_TALL, _LOW = 160, 100  # heights of plots
+_TALL = 160  # height of a plot with parts
 _NAME_WIDTH, _LABEL_WIDTH = 100, 600  # characters
 
 
 def steps_chart(
     steps: Sequence[Step], compared: Mapping[str, float], titles: Mapping[str, str]
 ) -> Markup | None:
-    """
-    Draw the first steps, stacked by part, and times to compare with; None without any time.
-
-    Args:
-        steps: Traced steps.
-        compared: Times of a step to compare with, by their names.
-        titles: Titles of the parts of the step.
-    """
+    """Draw the first steps, stacked by part, and times to compare with; None without any time."""
     drawn = steps[:_MOST_STEPS]
-    stacks = [_stacked(step) for step in drawn]
+    stacks = [[*accumulate((step.parts_s[part] for part in PARTS), initial=0.0)] for step in drawn]
     highest = max((stack[-1] for stack in stacks), default=0.0)
     if not highest > 0:
         return None
-    bottom, slot = TOP + _TALL, _PLOT / len(drawn)
-    axis = Axis.of(0.0, max(highest, *compared.values(), 0.0), bottom, TOP)
+    plot = Plot(len(drawn), [0.0, highest], compared, height=_TALL)
     bars: dict[str, list[str]] = {}
     for n, stack in enumerate(stacks):
-        edges = [round(axis.at(seconds)) for seconds in (0.0, *stack)]  # a pixel each
+        edges = [round(plot.y.at(seconds)) for seconds in stack]  # a pixel each
         for part, low, high in zip(PARTS, edges, edges[1:], strict=False):
             if low > high:
-                bar = f"M{point(LEFT + (n + 0.5) * slot, low)}v{high - low}"
-                bars.setdefault(part, []).append(bar)
-    thick = min(0.84 * slot, _WIDEST_BAR)
+                bars.setdefault(part, []).append(f"M{point(plot.x(n + 0.5), low)}v{high - low}")
     n_more = len(steps) - len(drawn)
     periods = range_text([step.period_s for step in steps])
-    lines, keys = _compared(axis, compared, SECONDS)
     paths = (
         element("path", title(titles[part]), stroke=hatching(part), d="".join(parts))
         for part, parts in bars.items()
     )
-    return plot(
+    return plot.figure(
         "steps",
         ("traced steps by part", f"the first; {n_more} more are not drawn" if n_more else ""),
         f"{plural(len(steps), 'traced step')} by part, {periods}",
-        axis,
-        element("g", *paths, stroke_width=thick),
-        lines,
+        element("g", *paths, stroke_width=min(0.84 * plot.slot, _WIDEST_BAR)),
+        plot.lines,
         below="steps, in order",
-        keys=keys,
     )
 
 
 _MOST_STEPS, _WIDEST_BAR = 100, 40.0
-
-
-def _stacked(step: Step) -> list[float]:
-    """Return the seconds up to the end of each part, in the order of `PARTS`."""
-    total, edges = 0.0, []
-    for part in PARTS:
-        total += step.parts_s[part]
-        edges.append(total)
-    return edges
-
-
-def _compared(axis: Axis, values: Mapping[str, float], unit: str = "") -> tuple[Markup, list[Key]]:
-    """Return lines at some values, over what is drawn, and their keys, with values in a unit."""
-    places = [f"M{LEFT},{short(axis.at(value))}H{RIGHT}" for value in values.values()]
-    kinds = ["level two" if n else "level" for n in range(len(places))]
-    lines = (path(kind, place) for kind, place in zip(kinds, places, strict=True))
-    names = [f"{n} {format_quantity(at, unit)}" if unit else n for n, at in values.items()]
-    keys = [(line_sample(kind), name) for kind, name in zip(kinds, names, strict=True)]
-    return path("under", *places) + Markup().join(lines), keys
 
 
 def times_chart(
@@ -204,7 +171,7 @@ def _histogram(
     most, top = max(counts.values()), base - _BAR_HEIGHT
     bars = [
         (
-            f"M{point(LEFT + (n + 0.5) * _PLOT / n_bins, base)}"
+            f"M{point(LEFT + (n + 0.5) * PLOT / n_bins, base)}"
             f"v{short(-max(_BAR_HEIGHT * count / most, _LEAST_HEIGHT))}",
             f"{count} from {texts[n]} to {texts[n + 1]}",
         )
@@ -219,7 +186,7 @@ def _histogram(
     return Markup().join(
         (
             path("grid", *ticks),
-            element("g", *strokes, class_=kind, stroke_width=max(_PLOT / n_bins - 1, 1.0)),
+            element("g", *strokes, class_=kind, stroke_width=max(PLOT / n_bins - 1, 1.0)),
             path("grid", f"M{LEFT},{short(base)}H{RIGHT}M{LEFT},{short(top)}h-4"),
             levels([(most, top), (0, base)]),
         )
@@ -261,43 +228,36 @@ def history_chart(history: History, named: bool = True) -> Markup | None:
     """
     Draw recorded runs and the latest run, and where their level changed; None for one run.
 
-    Args:
-        history: The runs.
-        named: True to give each run its value and commit as a text.
+    Each run has its value and commit as a text if they are to be `named`.
     """
-    values, unit = history.values, history.unit
+    values, bounds = history.values, history.bounds
     if len(values) < 2:
         return None
     asked = {"anchor": history.anchor, "limit": history.limit}
     compared = {name: value for name, value in asked.items() if value is not None}
-    bottom, slot = TOP + _LOW, _PLOT / len(values)
-    shown = [*values, *(history.bounds or ()), *compared.values(), *(history.band or ())]
+    shown = [*values, *(bounds or ()), *compared.values(), *(history.band or ())]
     # noise of less than a few percent looks small
     more = max(_LEAST_RANGE * max(shown) - (max(shown) - min(shown)), 0.0) / 2
-    axis = Axis.of(min(shown) - more, max(shown) + more, bottom, TOP, unit)
-    places = [(LEFT + (n + 0.5) * slot, axis.at(one)) for n, one in enumerate(values)]
-    (x, y), points = places[-1], [point(*place) for place in places[:-1]]
-    changes = level_changes(values, history.commits, unit)
-    lines, keys = _compared(axis, compared, unit)
+    ends = min(shown) - more, max(shown) + more
+    plot = Plot(len(values), ends, compared, history.unit)
+    middle, points = plot.x(len(values) - 0.5), [*map(plot.point, count(0.5), values[:-1])]
+    changes = level_changes(values, history.commits, history.unit)
     marked = zip(changes.points, changes.texts, strict=True)
-    return plot(
+    interval = "V".join(short(plot.y.at(one)) for one in bounds) if bounds else ""
+    return plot.figure(
         "history",
-        _history_caption(history, asked | {"interval of this run": history.bounds}),
+        _history_caption(history, asked | {"interval of this run": bounds}),
         elide("; ".join((history.text, *changes.texts)), _LABEL_WIDTH),
-        axis,
-        _band(axis, history.band),
-        lines,
-        *(_change(places[one.index][0], words, bottom) for one, words in marked),
+        _band(plot, history.band),
+        plot.lines,
+        *(_change(plot.x(one.index + 0.5), words, plot.bottom) for one, words in marked),
         path("line", f"M{'L'.join(points)}"),
         path("square", *(f"M{one}h0" for one in points)),
-        path("steady", *_steady(changes, axis, len(values))),
-        _named_runs(history, places) if named else Markup(),
-        path("span", f"M{short(x)},{'V'.join(short(axis.at(one)) for one in history.bounds)}")
-        if history.bounds
-        else Markup(),
-        element("circle", title("now"), class_="now", cx=x, cy=y, r=4),
+        path("steady", *_steady(changes, plot, len(values))),
+        _named_runs(history, plot) if named else Markup(),
+        path("span", f"M{short(middle)},{interval}" if bounds else ""),
+        element("circle", title("now"), class_="now", cx=middle, cy=plot.y.at(values[-1]), r=4),
         below="runs, the latest last",
-        keys=keys,
         notes=changes.sentences,
     )
 
@@ -317,12 +277,12 @@ def _history_caption(history: History, asked: Mapping[str, object]) -> Iterator[
         yield f"not known: {', '.join(unknown)}"
 
 
-def _band(axis: Axis, ends: tuple[float, float] | None) -> Markup:
+def _band(plot: Plot, ends: tuple[float, float] | None) -> Markup:
     """Shade the values between two ends."""
     if ends is None:
         return Markup()
-    low, high = map(axis.at, ends)
-    return element("rect", class_="band", x=LEFT, width=_PLOT, y=high, height=low - high)
+    low, high = map(plot.y.at, ends)
+    return element("rect", class_="band", x=LEFT, width=PLOT, y=high, height=low - high)
 
 
 def _change(x: float, words: str, bottom: float) -> Markup:
@@ -332,31 +292,25 @@ def _change(x: float, words: str, bottom: float) -> Markup:
     return path("mark", f"M{point(x, TOP)}V{short(bottom)}") + near
 
 
-def _steady(changes: LevelChanges, axis: Axis, n: int) -> list[str]:
+def _steady(changes: LevelChanges, plot: Plot, n: int) -> list[str]:
     """Return the levels between changes, as parts of a path over `n` runs."""
     if not changes.points:
         return []
     values = [changes.points[0].before, *(one.after for one in changes.points)]
     edges = [changes.first, *(one.index for one in changes.points), n]
-    slot = _PLOT / n
     return [
-        f"M{point(LEFT + (first + 0.5 - _BESIDE) * slot, axis.at(value))}"
-        f"H{short(LEFT + (end - 0.5 + _BESIDE) * slot)}"
+        f"M{plot.point(first + 0.5 - _BESIDE, value)}H{short(plot.x(end - 0.5 + _BESIDE))}"
         for value, first, end in zip(values, edges, edges[1:], strict=False)
     ]
 
 
-def _named_runs(history: History, places: Sequence[tuple[float, float]]) -> Markup:
+def _named_runs(history: History, plot: Plot) -> Markup:
     """Return what is told of each recorded run where the pointer is."""
-    unit = shown_unit(history.metric, history.unit)
-    texts = (
-        f"{format_quantity(value, unit)}, {run_name(n, history.commits)}"
-        for n, value in enumerate(history.values[:-1])
-    )
-    told = (
-        element("circle", title(elide(words, _NAME_WIDTH)), cx=x, cy=y, r=6)
-        for (x, y), words in zip(places, texts, strict=False)
-    )
+    told, unit = [], shown_unit(history.metric, history.unit)
+    for n, value in enumerate(history.values[:-1]):
+        words = f"{format_quantity(value, unit)}, {run_name(n, history.commits)}"
+        named = title(elide(words, _NAME_WIDTH))
+        told.append(element("circle", named, cx=plot.x(n + 0.5), cy=plot.y.at(value), r=6))
     return element("g", *told, class_="area")
 
 
@@ -402,25 +356,16 @@ def ratio_chart(
     limit = None if tolerance is None else 1 + tolerance
     compared = {"equal": 1.0} | ({} if limit is None else {f"limit {format_ratio(limit)}": limit})
     near, far = _near(ratios)
-    low, high = min(near), max(near)
-    bottom, slot, step = TOP + _LOW, _PLOT / len(ratios), -(-len(ratios) // _MOST_DOTS)
-    shown = [low, high, *compared.values(), *(interval or ())]
-    axis = Axis.of(min(shown), max(shown), bottom, TOP, "")
-    lines, keys = _compared(axis, compared)
-    ends = _ends(sizes, len(ratios))
-    dots = [
-        path(
-            f"{'square' if pair % 2 else 'dot'} small",
-            *(
-                f"M{point(LEFT + (n + 0.5) * slot, axis.at(ratios[n]))}h0"
-                for n in range(first, end, step)
-                if low <= ratios[n] <= high
-            ),
-        )
-        for pair, (first, end) in enumerate(zip([0, *ends], ends, strict=False))
-    ]
+    low, high, step = min(near), max(near), -(-len(ratios) // _MOST_DOTS)
+    plot = Plot(len(ratios), [low, high, *(interval or ())], compared, "")
+    ends = [*accumulate(sizes)] if sum(sizes) == len(ratios) else [len(ratios)]
+    dots = []
+    for pair, (first, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        drawn = (n for n in range(first, end, step) if low <= ratios[n] <= high)
+        places = (f"M{plot.point(n + 0.5, ratios[n])}h0" for n in drawn)
+        dots.append(path(f"{'square' if pair % 2 else 'dot'} small", *places))
     decided = f"interval {' to '.join(map(format_ratio, interval))}" if interval else "no interval"
-    return plot(
+    return plot.figure(
         "ratios",
         (
             "ratio of each pair of turns, by process pair",
@@ -429,23 +374,15 @@ def ratio_chart(
         ),
         f"ratios of {plural(len(ratios), 'pair')} of turns in {plural(len(ends), 'pair')} of "
         f"processes, median {format_ratio(statistics.median(ratios))}; {decided}",
-        axis,
-        _band(axis, interval),
-        path("grid", *(f"M{point(LEFT + end * slot, TOP)}V{bottom}" for end in ends[:-1])),
-        lines,
+        _band(plot, interval),
+        path("grid", *(f"M{point(plot.x(end), TOP)}V{plot.bottom}" for end in ends[:-1])),
+        plot.lines,
         *dots,
         below="turns, the latest last",
-        keys=keys,
     )
 
 
 _MOST_DOTS = 200
-
-
-def _ends(sizes: Sequence[int], n_turns: int) -> list[int]:
-    """Return the number of turns up to the end of each process pair."""
-    ends = [sum(sizes[: n + 1]) for n in range(len(sizes))]
-    return ends if ends and ends[-1] == n_turns and min(sizes) > 0 else [n_turns]
 
 
 def memory_chart(table: Table) -> Markup | None:
@@ -454,24 +391,21 @@ def memory_chart(table: Table) -> Markup | None:
     known = [size for _, size in parts if size is not None]
     if len(parts) < 2 or not known or not max(known) > 0:
         return None
-    bottom, wide = TOP + _LOW, _PLOT / len(parts)
-    axis = Axis.of(0.0, max(known), bottom, TOP, BYTES)
+    plot = Plot(len(parts), [0.0, max(known)], unit=BYTES)
     line, before = [], None
     for n, (_, size) in enumerate(parts):
         if size is not None:
-            y = axis.at(size)
-            line.append(f"M{point(LEFT + n * wide, y)}" if before is None else f"V{short(y)}")
-            line.append(f"H{short(LEFT + (n + 1) * wide)}")
+            y = short(plot.y.at(size))
+            line.append(f"M{plot.point(n, size)}" if before is None else f"V{y}")
+            line.append(f"H{short(plot.x(n + 1))}")
         before = size
     duration = format_quantity((parts[1][0] - parts[0][0]) * len(parts), SECONDS)
-    most = format_quantity(max(known), BYTES)
-    return plot(
+    return plot.figure(
         "memory",
         ("memory over a step", "not known in the gaps" if len(known) < len(parts) else ""),
-        f"memory over the {duration} of a step, at most {most}",
-        axis,
+        f"memory over the {duration} of a step, at most {format_quantity(max(known), BYTES)}",
         path("held", *line),
-        text(0, LEFT, bottom + 12),
+        text(0, LEFT, plot.bottom + 12),
         below=duration,
     )
 
@@ -524,7 +458,7 @@ def roofline_chart(table: Table | None) -> Markup | None:
                 )
                 for one in ops
             ),
-            text("FLOP per byte", _MIDDLE, bottom + 29, "middle"),
+            text("FLOP per byte", (LEFT + RIGHT) / 2, bottom + 29, "middle"),
         ),
     )
 
@@ -536,21 +470,15 @@ _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 
 def _roof(records: Sequence[Mapping[str, Any]]) -> Callable[[float], float | None]:
     """Return the highest rate by FLOPs per byte, from the peaks that the ops' shares imply."""
-    found: dict[str, list[float]] = {"compute": [], "memory": []}
-    for record in records:
-        share, bound = record.get("share_of_the_roof"), record.get("bound_by")
-        rate = record.get("flop_rate" if bound == "compute" else "bandwidth")
-        if bound in found and share and rate:
-            found[bound].append(rate / share)
-    peak, bandwidth = (
-        statistics.median(one) if one else None for one in (found["compute"], found["memory"])
-    )
-
-    def at(intensity: float) -> float | None:
-        slope = None if bandwidth is None else bandwidth * intensity
-        return min((one for one in (slope, peak) if one is not None), default=None)
-
-    return at
+    peaks = []
+    for bound, rate, power in (("compute", "flop_rate", 0), ("memory", "bandwidth", 1)):
+        found = [
+            one[rate] / one["share_of_the_roof"]
+            for one in records
+            if one.get("bound_by") == bound and one.get("share_of_the_roof") and one.get(rate)
+        ]
+        peaks += [(statistics.median(found), power)] if found else []
+    return lambda intensity: min((peak * intensity**power for peak, power in peaks), default=None)
 
 
 def _decades(values: Sequence[float], start: float, end: float) -> Axis:

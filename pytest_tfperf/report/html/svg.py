@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from markupsafe import Markup, escape
 
@@ -19,6 +20,7 @@ from pytest_tfperf.quantities import SCALES, SECONDS, format_quantity, scale_of
 from pytest_tfperf.text import elide
 
 WIDTH, LEFT, RIGHT, TOP = 360, 48, 352, 10
+PLOT = RIGHT - LEFT
 BOX_HEIGHT = 16
 """Pixels of a box, as `page.html` draws its hatching."""
 Key = tuple[Markup, str]
@@ -169,32 +171,55 @@ def chart(kind: str, height: float, label: str, *content: Markup) -> Markup:
     )
 
 
-def plot(
-    kind: str,
-    caption: Iterable[str],
-    label: str,
-    axis: Axis,
-    *content: Markup,
-    below: str,
-    keys: Iterable[Key] = (),
-    notes: Iterable[str] = (),
-) -> Markup:
-    """
-    Return a chart over an upright axis, and what is to be read with it.
+class Plot:
+    """Columns of a chart over an axis that reaches all values, and lines to compare with."""
 
-    Args:
-        kind: Its class.
-        caption: Parts of the sentence above it.
-        label: Description for screen readers.
-        axis: The upright axis.
-        content: What is drawn, over the axis.
-        below: What goes from left to right.
-        keys: Keys to its lines.
-        notes: Sentences below it.
-    """
-    drawn = (axis.left(), *content, text(below, RIGHT, axis.start + 12, "end"))
-    told = (element("p", elide(note, 300), class_="faint") for note in notes)
-    return figure(caption, chart(kind, axis.start + 16, label, *drawn), *told, keys=keys)
+    def __init__(
+        self,
+        n: int,
+        values: Iterable[float],
+        compared: Mapping[str, float] = MappingProxyType({}),
+        unit: str = SECONDS,
+        height: int = 100,
+    ) -> None:
+        self.slot, self.bottom, self._unit, self._compared = PLOT / n, TOP + height, unit, compared
+        every = [*values, *compared.values()]
+        self.y = Axis.of(min(every), max(every), self.bottom, TOP, unit)
+
+    def x(self, column: float) -> float:
+        """Return the place of the left end of a column; that of its middle is half a column on."""
+        return LEFT + column * self.slot
+
+    def point(self, column: float, value: float) -> str:
+        """Return the place of a value in a path."""
+        return point(self.x(column), self.y.at(value))
+
+    @property
+    def lines(self) -> Markup:
+        """Lines at the values to compare with, over what is drawn before them."""
+        places = [f"M{LEFT},{short(self.y.at(value))}H{RIGHT}" for value in self._compared.values()]
+        return path("under", *places) + Markup().join(map(path, _LINES, places))
+
+    def figure(
+        self,
+        kind: str,
+        caption: Iterable[str],
+        label: str,
+        *content: Markup,
+        below: str,
+        notes: Iterable[str] = (),
+    ) -> Markup:
+        """Return the chart of a kind with its caption, what it shows below its axis, and notes."""
+        unit, compared = self._unit, self._compared.items()
+        names = [f"{name} {format_quantity(at, unit)}" if unit else name for name, at in compared]
+        words = text(below, RIGHT, self.bottom + 12, "end")
+        drawn = chart(kind, self.bottom + 16, label, self.y.left(), *content, words)
+        told = (element("p", elide(note, 300), class_="faint") for note in notes)
+        keys = zip(map(line_sample, _LINES), names, strict=False)
+        return figure(caption, drawn, *told, keys=keys)
+
+
+_LINES = ("level", "level two")
 
 
 def across(kind: str, height: float, label: str, *content: Markup) -> Markup:
