@@ -1,27 +1,26 @@
 """
-Bars in percent of a picture's width: the step's timeline and parts, devices, stages, ops.
+Bars in percent of the longest one: parts of steps and devices, changes, stages, padding, ops.
 
 Parts of the step have a hatching each, so that no two differ by their colour alone.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from pytest_tfperf.differences.difference import Difference
-from pytest_tfperf.quantities import BYTES, SECONDS, SHARE, format_quantity, scale_of
+from pytest_tfperf.quantities import BYTES, SHARE, format_quantity
 from pytest_tfperf.report.html.svg import (
     BOX_HEIGHT,
-    ENDS,
-    TAGS,
+    NAME_WIDTH,
+    NAMED,
+    WHOLE_WIDTH,
     across,
     box,
-    digits_of,
-    distance,
     element,
     figure,
     hatched,
@@ -30,213 +29,33 @@ from pytest_tfperf.report.html.svg import (
     readable,
     short,
     text,
-    tick_texts,
-    ticks_between,
+    time_text,
 )
 from pytest_tfperf.text import elide, plural
 from pytest_tfperf.values import PARTS, Table
 
-WATERFALL = "median_step"
-"""Key of the table of the median step's events."""
 OF_JOB = "job_device_parts"
 """Key of the table of the devices of all hosts."""
-_NAME_WIDTH, _WHOLE_WIDTH, _REMARK_WIDTH = 100, 300, 200  # characters
-_NAMED = 3  # percent, from which a box has a name without zoom
+_REMARK_WIDTH = 200  # characters
 _Record = Mapping[str, Any]
-_Titles = Mapping[str, str]
-"""Titles of the parts of the step."""
-
-
-def _time(seconds: float) -> str:
-    return format_quantity(seconds, SECONDS)
-
-
-# the timeline of the median step
-
-
-def waterfall(table: Table | None, most: int, titles: _Titles) -> Markup | None:
-    """
-    Draw the median step: a strip of its parts, and lanes of events below it.
-
-    Args:
-        table: The table of its events; there is no picture without one.
-        most: Largest number of boxes in a lane.
-        titles: Titles of the parts of the step.
-    """
-    records = table.records() if table is not None else []
-    strip = [record for record in records if record["lane"] == _STEP]
-    seconds = max((record["start_s"] + record["length_s"] for record in strip), default=0.0)
-    if table is None or not seconds > 0:
-        return None
-    lanes: list[Markup] = []
-    shades, top, n_more = Markup(), _AXIS_HEIGHT, 0
-    for name in dict.fromkeys(record["lane"] for record in records):
-        own = [record for record in records if record["lane"] == name]
-        is_strip = name == _STEP
-        kept = _coarse(own, seconds, _PIECES_PER_BOX * most) if is_strip else _longest(own, most)
-        placed = list(zip(kept, _rows(kept), strict=True))
-        drawn = [(record, row) for record, row in placed if row < _MOST_ROWS]
-        n_more += 0 if is_strip else len(own) - len(drawn)
-        first = top + _TITLE_HEIGHT
-        lanes.append(text(elide(str(name), 40), 2, top + 11, "lane"))
-        lanes += (_event(one, seconds, first + row * _ROW_HEIGHT, titles) for one, row in drawn)
-        if is_strip:
-            shades = _shades([record for record, _ in drawn], seconds)
-        top = first + (max((row for _, row in drawn), default=0) + 1) * _ROW_HEIGHT + _LANE_GAP
-    shown = {record["part"] for record in records}
-    more = f"{plural(n_more, 'shorter event is', 'shorter events are')} not drawn" if n_more else ""
-    return figure(
-        (elide(table.title, _NAME_WIDTH), more),
-        across(
-            "fall",
-            top,
-            f"{table.title}: {_time(seconds)}, {_shares(strip, seconds, titles)}",
-            shades,
-            *_ticks(seconds, top),
-            *lanes,
-        ),
-        element("p", class_="pointed faint", hidden=""),
-        keys=((hatched(part), titles[part]) for part in PARTS if part in shown),
-        class_="waterfall",
-        data_zoom=_zoom(seconds),
-    )
-
-
-_STEP = "step"
-_AXIS_HEIGHT, _TITLE_HEIGHT, _ROW_HEIGHT, _LANE_GAP = 22, 15, 18, 5  # pixels
-_MOST_ROWS = 4
-_PIECES_PER_BOX = 10  # of the strip of parts, for each box that a lane may have
-_N_TICKS = 8
-_DEEPEST = 1e-4  # share of the step that the deepest zoom shows
-
-
-def _ticks(seconds: float, height: int) -> list[Markup]:
-    ticks = [tick for tick in ticks_between(0.0, seconds, _N_TICKS) if tick <= seconds * 1.001]
-    drawn = []
-    for n, (tick, words) in enumerate(zip(ticks, tick_texts(ticks), strict=True)):
-        x, kind = (2, None) if n == 0 else (-2, "end") if tick is ticks[-1] else (0, "middle")
-        drawn.append(
-            element(
-                "svg",
-                element("path", d=f"M.5,16V{height}"),
-                text(words, x, 12, kind),
-                class_="tick",
-                x=f"{100 * tick / seconds:.5g}%",
-                width=1,
-                height=height,
-            )
-        )
-    return drawn
-
-
-def _zoom(seconds: float) -> str:
-    """Return what the script needs for zoom: seconds between ticks, their digits, widths, names."""
-    scale, unit = scale_of(seconds, SECONDS)
-    choices, apart = [], distance(seconds * _DEEPEST / _N_TICKS)
-    while apart < seconds:
-        choices.append([float(f"{apart:.6g}"), digits_of(apart / scale)])
-        apart = distance(apart * 1.5)
-    axis = {"apart": choices, "scale": scale, "unit": unit, "n": _N_TICKS, "deepest": _DEEPEST}
-    return json.dumps({**axis, "seconds": seconds, "named": _NAMED, "ends": ENDS, "tags": TAGS})
-
-
-def _longest(records: Sequence[_Record], most: int) -> list[_Record]:
-    """Return the time that all events of a lane cover, and the longest events by start."""
-    covered = [record for record in records if not record["name"]]
-    events = [record for record in records if record["name"]]
-    kept = sorted(events, key=lambda record: -record["length_s"])[:most]
-    return covered + sorted(kept, key=lambda record: (record["start_s"], -record["length_s"]))
-
-
-def _coarse(strip: Sequence[_Record], seconds: float, most: int) -> Sequence[_Record]:
-    """Return at most `most` pieces of a strip: the part that fills most of each equal time."""
-    if len(strip) <= most:
-        return strip
-    long = seconds / most
-    pieces: list[_Record] = []
-    for n in range(most):
-        inside = dict.fromkeys(PARTS, 0.0)
-        for one in strip:
-            begin, end = one["start_s"], one["start_s"] + one["length_s"]
-            shared = min(end, (n + 1) * long) - max(begin, n * long)
-            inside[one["part"]] = inside.get(one["part"], 0.0) + max(shared, 0.0)
-        part, start = max(inside, key=inside.__getitem__), n * long
-        if pieces and pieces[-1]["part"] == part:
-            start = pieces.pop()["start_s"]
-        pieces.append(
-            {**strip[0], "part": part, "start_s": start, "length_s": (n + 1) * long - start}
-        )
-    return pieces
-
-
-def _rows(records: Iterable[_Record]) -> list[int]:
-    """Return the row of each event: the first in which no event before reaches it."""
-    ends: list[float] = []
-    rows = []
-    for record in records:
-        start, end = record["start_s"], record["start_s"] + record["length_s"]
-        row = next((n for n, busy in enumerate(ends) if busy <= start * (1 + 1e-9)), len(ends))
-        ends[row : row + 1] = [end]
-        rows.append(row)
-    return rows
-
-
-def _event(record: _Record, seconds: float, top: int, titles: _Titles) -> Markup:
-    start, length, part = record["start_s"], record["length_s"], str(record["part"])
-    unnamed = titles.get(part, part) if record["lane"] == _STEP else "all events"
-    shown, width = str(record["name"] or unnamed), 100 * length / seconds
-    return box(
-        100 * start / seconds,
-        width,
-        top,
-        readable(part if part in PARTS else "other"),
-        f"{elide(shown, _WHOLE_WIDTH)}: {_time(length)}, from {_time(start)}",
-        elide(shown, _NAME_WIDTH) if width > _NAMED else "",
-    )
-
-
-def _shades(strip: Iterable[_Record], seconds: float) -> Markup:
-    """Shade the times without work of a device or an op, over all lanes."""
-    idle = [record for record in strip if record["part"] in ("input", "other")]
-    areas = (
-        f"M{one['start_s']:.6g},0h{one['length_s']:.6g}v1h-{one['length_s']:.6g}z" for one in idle
-    )
-    return element(
-        "svg",
-        path("gap", *areas),
-        class_="shade",
-        x="0%",
-        width="100%",
-        y=_AXIS_HEIGHT,
-        height="100%",
-        viewBox=f"0 0 {seconds:.6g} 1",
-        preserveAspectRatio="none",
-    )
-
-
-def _shares(strip: Iterable[_Record], seconds: float, titles: _Titles) -> str:
-    """Describe the shares of the parts, the largest first."""
-    sums: dict[str, float] = {}
-    for record in strip:
-        sums[record["part"]] = sums.get(record["part"], 0.0) + record["length_s"]
-    return ", ".join(
-        f"{titles.get(part, part)} {format_quantity(took / seconds, SHARE)}"
-        for part, took in sorted(sums.items(), key=lambda one: -one[1])
-    )
 
 
 # stacked bars
 
 
-def _stacked(seconds: Mapping[str, float], longest: float) -> list[tuple[str, float, float]]:
-    """Return part, left end and width, in percent of the longest bar, of each part with time."""
-    placed, left = [], 0.0
+def _stack(
+    seconds: Mapping[str, float], longest: float, titles: Mapping[str, str], top: int = 0
+) -> tuple[str, Markup]:
+    """Return the parts of a bar that take time in words, and their boxes."""
+    words, boxes, left = [], [], 0.0
     for part, took in seconds.items():
         width = 100 * took / longest
         if width > 0:
-            placed.append((part, left, width))
+            words.append(f"{titles[part]} {time_text(took)}")
+            name = words[-1] if width > NAMED else ""
+            boxes.append(box(left, width, top, readable(part), words[-1], name))
         left += width
-    return placed
+    return ", ".join(words), Markup().join(boxes)
 
 
 def mini_bar(parts: Mapping[str, float]) -> Markup | None:
@@ -244,10 +63,12 @@ def mini_bar(parts: Mapping[str, float]) -> Markup | None:
     longest = sum(parts.values())
     if not longest > 0:
         return None
+    widths = {part: 100 * took / longest for part, took in parts.items()}
+    lefts = accumulate(widths.values(), initial=0.0)
     boxes = (
-        element("rect", fill=hatching(part), x=f"{left:.3g}%", width=f"{wide:.3g}%")
-        for part, left, wide in _stacked(parts, longest)
-        if wide > _NAMED
+        element("rect", fill=hatching(part), x=f"{left:.3g}%", width=f"{width:.3g}%")
+        for (part, width), left in zip(widths.items(), lefts, strict=False)
+        if width > NAMED
     )
     return element("svg", *boxes, class_="mini", aria_hidden="true")
 
@@ -268,66 +89,39 @@ def before_after(
     before: Mapping[str, float],
     after: Mapping[str, float],
     differences: Sequence[Difference],
-    titles: _Titles,
+    titles: Mapping[str, str],
 ) -> Markup | None:
     """
     Draw what changed: the mean step before and after, and what differs; None without either.
 
-    Args:
-        before: Mean seconds of a step by part, empty if unknown.
-        after: The same after the change.
-        differences: What differs, with the seconds that it adds to a step, if they are known.
-        titles: Titles of the parts of the step.
+    Steps are mean seconds by part, empty if they are not known.
     """
     longest = max(sum(before.values()), sum(after.values()))
-    drawn = Markup()
+    drawn, words, rows = Markup(), [], []
     if before and after and longest > 0:
-        labels, rows = zip(
-            *(
-                _step_bar(n, name, {part: parts.get(part, 0.0) for part in PARTS}, longest, titles)
-                for n, (name, parts) in enumerate((("before", before), ("after", after)))
-            ),
-            strict=True,
-        )
-        drawn = figure(
-            ("mean step by part",),
-            across("bars", 2 * _STEP_HEIGHT, "; ".join(labels), *rows),
-            class_="change",
-        )
+        for top, name, step in (0, "before", before), (_STEP_HEIGHT, "after", after):
+            parts = {part: step.get(part, 0.0) for part in PARTS}
+            said = f"{name}, mean {time_text(sum(parts.values()))}"
+            described, boxes = _stack(parts, longest, titles, top + 18)
+            words.append(f"{said}: {described}")
+            rows.append(text(said, 0, top + 12) + boxes)
+        picture = across("bars", 2 * _STEP_HEIGHT, "; ".join(words), *rows)
+        drawn = figure(("mean step by part",), picture, class_="change")
     if not drawn and not differences:
         return None
     unknown = element("p", "Not known: the parts of the step before.", class_="faint")
-    added = [one.seconds or 0.0 for one in differences]
-    ends = min(added, default=0.0), max(added, default=0.0)
-    listed = (_change(one.line, one.seconds or 0.0, ends) for one in differences)
-    return (drawn or unknown) + (
-        element("ul", *listed, class_="changes") if differences else Markup()
-    )
+    ends = [0.0, *(one.seconds or 0.0 for one in differences)]
+    listed = [_change(one.line, one.seconds or 0.0, min(ends), max(ends)) for one in differences]
+    return (drawn or unknown) + (element("ul", *listed, class_="changes") if listed else "")
 
 
 _STEP_HEIGHT = 40
 
 
-def _step_bar(
-    place: int, name: str, parts: Mapping[str, float], longest: float, titles: _Titles
-) -> tuple[str, Markup]:
-    """Return the description of a mean step, and its bar below its title."""
-    texts = {part: f"{titles[part]} {_time(took)}" for part, took in parts.items()}
-    placed, top = _stacked(parts, longest), place * _STEP_HEIGHT
-    boxes = (
-        box(left, wide, top + 18, readable(part), texts[part], texts[part] if wide > _NAMED else "")
-        for part, left, wide in placed
-    )
-    said = f"{name}, mean {_time(sum(parts.values()))}"
-    row = text(said, 0, top + 12) + Markup().join(boxes)
-    return f"{said}: {', '.join(texts[part] for part, _, _ in placed)}", row
-
-
-def _change(words: str, seconds: float, ends: tuple[float, float]) -> Markup:
-    """Return a difference, with a bar from zero to what it adds or saves, between both `ends`."""
+def _change(words: str, seconds: float, low: float, high: float) -> Markup:
+    """Return a difference, with a bar from zero to what it adds or saves."""
     bar = element("span", class_="bar")
     if seconds:
-        low, high = min(ends[0], 0.0), max(ends[1], 0.0)
         zero, width = (100 * size / (high - low) for size in (-low, abs(seconds)))
         left = zero if seconds > 0 else zero - width
         bar = _small(
@@ -372,7 +166,6 @@ def device_bars(tables: Mapping[str, Table]) -> Markup | None:
 
 
 _MOST_DEVICES = 64
-_NUMBERED = 8  # percent, from which a part of a device's bar has its time in it
 _DEVICE_PARTS = {
     "device_compute": "compute",
     "output": "output",
@@ -396,14 +189,9 @@ def _device_parts(record: _Record) -> dict[str, float]:
 
 def _device(record: _Record, seconds: Mapping[str, float], longest: float) -> Markup:
     name = elide(str(record.get("device") or "device"), 60)
-    times = {part: _time(took) for part, took in seconds.items()}
-    texts = {part: f"{_DEVICE_PARTS[part]}: {took}" for part, took in times.items()}
-    boxes = (
-        box(left, wide, 0, readable(part), texts[part], times[part] if wide > _NUMBERED else "")
-        for part, left, wide in _stacked(seconds, longest)
-    )
-    bar = across("bars", BOX_HEIGHT, f"{name}: {', '.join(texts.values())}", *boxes)
-    return element("li", element("span", name), bar, element("span", _time(sum(seconds.values()))))
+    words, boxes = _stack(seconds, longest, _DEVICE_PARTS)
+    bar, whole = across("bars", BOX_HEIGHT, f"{name}: {words}", boxes), sum(seconds.values())
+    return element("li", element("span", name), bar, element("span", time_text(whole)))
 
 
 # lists of bars with a dark part
@@ -434,7 +222,7 @@ def pipeline_bars(table: Table | None) -> Markup | None:
     longest = max(works) or 1.0
     rows = []
     for n, (one, work, wait) in enumerate(zip(records, works, waits, strict=True)):
-        name = elide(str(one["stage"]).strip(), _NAME_WIDTH)
+        name = elide(str(one["stage"]).strip(), NAME_WIDTH)
         shown = element("b", name) if n in critical else name
         indent = f"in{min(indents[n], _DEEPEST_INDENT)}" if indents[n] else None
         rows.append(_row(shown, _stage_facts(one), work / longest, wait / longest, indent))
@@ -465,13 +253,13 @@ def _stage_facts(record: _Record) -> str:
     limit, buffered = record.get("buffer_limit"), record.get("buffered") or 0.0
     facts = (
         record["name"],
-        f"{_time(record['self_s'])} of work a step",
-        f"the step waits {_time(wait)} for it" if wait else "",
+        f"{time_text(record['self_s'])} of work a step",
+        f"the step waits {time_text(wait)} for it" if wait else "",
         f"× {format_quantity(parallel)} parallel" if parallel > 1 else "",
         f"buffer {format_quantity(buffered)} of {format_quantity(limit)}" if limit else "",
         record.get("kind"),
     )
-    return elide(", ".join(str(fact) for fact in facts if fact), 2 * _NAME_WIDTH)
+    return elide(", ".join(str(fact) for fact in facts if fact), 2 * NAME_WIDTH)
 
 
 def padding_bars(table: Table | None) -> Markup | None:
@@ -487,7 +275,7 @@ def padding_bars(table: Table | None) -> Markup | None:
         _row(
             elide(f"{one['array']} {one.get('shape') or ''}", 60),
             f"{format_quantity(cost, BYTES)} of padding, padded to "
-            f"{elide(str(one.get('padded') or 'whole tiles'), _NAME_WIDTH)}",
+            f"{elide(str(one.get('padded') or 'whole tiles'), NAME_WIDTH)}",
             one["padded_bytes"] / longest,
             cost / longest,
         )
@@ -517,9 +305,7 @@ def flame(tables: Mapping[str, Table], most: int = 100) -> Markup | None:
     """
     Draw ops by self time below their groups: of the devices, else of the host; None without any.
 
-    Args:
-        tables: Tables of the profile.
-        most: Largest number of boxes in a level.
+    Of each level at most `most` boxes are drawn.
     """
     for key, name in (("device_ops", "ops on the devices"), ("host_ops", "ops on the host")):
         records = tables[key].records() if key in tables else ()
@@ -560,17 +346,19 @@ _ROUNDING = 1e-6
 
 def _flame(table: Table, name: str, timed: _Timed, most: int) -> Markup:
     whole = sum(seconds for _, seconds in timed)
+    groups = list(_groups(timed, 0, 0.0, whole))
     boxes: list[Markup] = []
     for level in range(len(_LEVELS)):
-        placed = sorted(_groups(timed, level, whole), key=lambda one: -one[2])[:most]
-        for group, left, width, words in placed:
-            named = elide(f"{group} {format_quantity(width / 100, SHARE)}", _NAME_WIDTH)
+        placed = sorted((one for one in groups if one.level == level), key=lambda one: -one.width)
+        for group in placed[:most]:
+            share = format_quantity(group.width / 100, SHARE)
+            named = elide(f"{group.name} {share}", NAME_WIDTH) if group.width > NAMED else ""
+            fill = _SHORTER_COLOUR if group.name == _SHORTER else _COLOURS[level]
             top = level * _FLAME_HEIGHT
-            fill = _SHORTER_COLOUR if group == _SHORTER else _COLOURS[level]
-            boxes.append(box(left, width, top, fill, words, named if width > _NAMED else ""))
-    longest = "; ".join([words for group, *_, words in placed if group != _SHORTER][:5])
+            boxes.append(box(group.left, group.width, top, fill, group.words, named))
+    longest = "; ".join([group.words for group in placed if group.name != _SHORTER][:5])
     short = f"{table.n_more} shorter ones together" if table.n_more else ""
-    label = f"{name}, {_time(whole)} a step; the longest: {longest}"
+    label = f"{name}, {time_text(whole)} a step; the longest: {longest}"
     return figure(
         (f"{name} by self time a step", short),
         across("fall", len(_LEVELS) * _FLAME_HEIGHT, label, *boxes),
@@ -578,25 +366,25 @@ def _flame(table: Table, name: str, timed: _Timed, most: int) -> Markup:
     )
 
 
-def _groups(timed: _Timed, level: int, whole: float) -> list[tuple[str, float, float, str]]:
-    """Return name, left end, width and text of each group of a level, below the groups above it."""
-    sums: dict[tuple[str, ...], float] = {}
-    for names, seconds in timed:
-        for depth in range(level + 1):
-            sums[names[: depth + 1]] = sums.get(names[: depth + 1], 0.0) + seconds
-    # by the time of each group from the top down, so that children stay below their parents
-    keys = [key for key in sums if len(key) == level + 1]
-    keys.sort(
-        key=lambda key: [
-            (key[n] == _SHORTER, -sums[key[: n + 1]], key[n]) for n in range(level + 1)
-        ]
-    )
-    found, left = [], 0.0
-    for key in keys:
-        width = 100 * sums[key] / whole
+class _Group(NamedTuple):
+    level: int
+    name: str
+    left: float
+    width: float
+    words: str
+
+
+def _groups(timed: _Timed, level: int, left: float, whole: float) -> Iterator[_Group]:
+    """Yield the groups of a level, the longest first, and below each the groups in it."""
+    found: dict[str, list[tuple[tuple[str, ...], float]]] = {}
+    for one in timed:
+        found.setdefault(one[0][level], []).append(one)
+    sums = {name: sum(seconds for _, seconds in inside) for name, inside in found.items()}
+    for name in sorted(sums, key=lambda name: (name == _SHORTER, -sums[name], name)):
+        width = 100 * sums[name] / whole
         if width >= _LEAST:
-            share = format_quantity(width / 100, SHARE)
-            words = f"{elide(key[-1], _WHOLE_WIDTH)}: {_time(sums[key])}, {share}"
-            found.append((key[-1], left, width, words))
+            times = f"{time_text(sums[name])}, {format_quantity(width / 100, SHARE)}"
+            yield _Group(level, name, left, width, f"{elide(name, WHOLE_WIDTH)}: {times}")
+            if level + 1 < len(_LEVELS):
+                yield from _groups(found[name], level + 1, left, whole)
         left += width
-    return found

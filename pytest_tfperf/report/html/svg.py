@@ -23,6 +23,10 @@ WIDTH, LEFT, RIGHT, TOP = 360, 48, 352, 10
 PLOT = RIGHT - LEFT
 BOX_HEIGHT = 16
 """Pixels of a box, as `page.html` draws its hatching."""
+NAME_WIDTH, WHOLE_WIDTH = 100, 300
+"""Characters of the name in a box, and where the pointer rests."""
+NAMED = 3
+"""Percent of the picture's width, from which a box has a name without zoom."""
 Key = tuple[Markup, str]
 """Sample of a hatching or a line, and what it stands for."""
 _SHAPES = frozenset({"circle", "path", "rect"})
@@ -72,6 +76,11 @@ def levels(texts: Iterable[tuple[object, float]]) -> Markup:
 def title(words: str) -> Markup:
     """Return the text that is shown where the pointer rests."""
     return element("title", words)
+
+
+def time_text(seconds: float) -> str:
+    """Write a time."""
+    return format_quantity(seconds, SECONDS)
 
 
 def point(x: float, y: float) -> str:

@@ -23,14 +23,12 @@ from pytest_tfperf.metric_registry import shown_unit
 from pytest_tfperf.quantities import SECONDS, SHARE, format_quantity, format_ratio
 from pytest_tfperf.report.html.bars import (
     OF_JOB,
-    WATERFALL,
     before_after,
     device_bars,
     flame,
     mini_bar,
     padding_bars,
     pipeline_bars,
-    waterfall,
 )
 from pytest_tfperf.report.html.charts import (
     History,
@@ -43,6 +41,7 @@ from pytest_tfperf.report.html.charts import (
     times_chart,
 )
 from pytest_tfperf.report.html.svg import element, hatched
+from pytest_tfperf.report.html.timeline import WATERFALL, waterfall
 from pytest_tfperf.report.step_verdict import parts_of, verdict
 from pytest_tfperf.report.text_table import TextTable, compared_cells, text_table
 from pytest_tfperf.results import (

@@ -11,7 +11,7 @@ from pytest_tfperf.report.html.bars import (
     padding_bars,
     pipeline_bars,
 )
-from pytest_tfperf.report.html.bars import waterfall as drawn
+from pytest_tfperf.report.html.timeline import waterfall as drawn
 from pytest_tfperf.values import PART_TITLES, Column, Table
 
 
@@ -135,15 +135,15 @@ def test_a_device_shows_each_part_with_waiting_apart_and_its_time():
     rows = device("GPU:1"), device("GPU:0", 3, 2, 0, 0)
     picture = Picture(device_bars({"device_parts": devices(*rows)}))
     assert picture.boxes()[:4] == [
-        (0, 60, "compute: 6 s"),
-        (60, 10, "collective: 1 s"),
-        (70, 20, "waiting in collectives: 2 s"),
-        (90, 10, "idle: 1 s"),
+        (0, 60, "compute 6 s"),
+        (60, 10, "collective 1 s"),
+        (70, 20, "waiting in collectives 2 s"),
+        (90, 10, "idle 1 s"),
     ]
     assert [box[:2] for box in picture.boxes()[4:]] == [(0, 30), (30, 20)]
     assert picture.keys == ["compute", "collective", "waiting in collectives", "idle"]
     assert picture.texts("li")[1].endswith("5 s")
-    label = "GPU:1: compute: 6 s, collective: 1 s, waiting in collectives: 2 s, idle: 1 s"
+    label = "GPU:1: compute 6 s, collective 1 s, waiting in collectives 2 s, idle 1 s"
     assert picture.label == label
 
 
@@ -205,17 +205,13 @@ def test_devices_come_before_the_host_and_boxes_are_bounded():
 def test_ops_that_the_table_leaves_out_keep_their_share():
     rows = (("GPU", "gemm", "fusion", 0.003, 0.3), ("GPU", "add", "fusion", 0.001, 0.1))
     picture = Picture(flame({"device_ops": table((*OPS, "share"), *rows, n_more=40)}))
-    assert (
-        picture.boxes()[1:]
-        == [
-            (0, 40, "fusion: 4 ms, 40 %"),
-            (40, 60, "shorter ops: 6 ms, 60 %"),
-            (0, 30, "gemm: 3 ms, 30 %"),
-            (30, 10, "add: 1 ms, 10 %"),
-            (40, 60, "shorter ops: 6 ms, 60 %"),
-        ]
-        or picture.boxes()
-    )
+    assert picture.boxes()[1:] == [
+        (40, 60, "shorter ops: 6 ms, 60 %"),
+        (0, 40, "fusion: 4 ms, 40 %"),
+        (40, 60, "shorter ops: 6 ms, 60 %"),
+        (0, 30, "gemm: 3 ms, 30 %"),
+        (30, 10, "add: 1 ms, 10 %"),
+    ]
     assert picture.label == (
         "ops on the devices, 10 ms a step; the longest: gemm: 3 ms, 30 %; add: 1 ms, 10 %"
     )
