@@ -328,6 +328,15 @@ def most_telling_first(checks: Iterable[Check]) -> list[Check]:
     return sorted(checks, key=_rank)
 
 
+Tone = Literal["bad", "open", "good"]
+
+
+def tone_of(verdicts: Iterable[Verdict]) -> Tone:
+    """Return whether one of some verdicts fails a test, or else is not decided."""
+    found = set(verdicts)
+    return "bad" if found & BROKEN else "open" if found - DECIDED else "good"
+
+
 def worst_first(checks: Iterable[Check]) -> list[Check]:
     """Sort checks by their verdicts, and equal ones with the most telling first."""
     return sorted(most_telling_first(checks), key=lambda check: WORST_FIRST.index(check.verdict))

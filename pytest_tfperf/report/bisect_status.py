@@ -54,13 +54,7 @@ def run_for_bisect(arguments: Sequence[str]) -> int:
 
 
 def bisect_status(tests: Sequence[ProfiledTest], exit_status: int) -> tuple[int, str]:
-    """
-    Return the status for `git bisect run`, and the reason.
-
-    Args:
-        tests: The profiled tests of the run.
-        exit_status: pytest's own.
-    """
+    """Return the status for `git bisect run`, and the reason, by tests and pytest's own status."""
     if exit_status not in (_OK, _TESTS_FAILED):
         return UNTESTABLE, f"the run did not come to its end (pytest's status {exit_status})"
     failed = (test for test in tests if test.outcome in ("failed", "error"))

@@ -48,13 +48,8 @@ def annotate(run: Run, rootdir: Path, workspace: Path, fails: Callable[[Check], 
     """
     Return a workflow command for each test whose checks fail: `::error file=…,title=…::message`.
 
-    Tests that are expected to fail have none.
-
-    Args:
-        run: The run.
-        rootdir: The folder that the tests' files are relative to.
-        workspace: The repository's folder, which the files of annotations are relative to.
-        fails: Whether a check fails its test.
+    Tests that are expected to fail have none. The tests' files are relative to `rootdir`, those of
+    annotations to the repository's folder, `workspace`. `fails` tells whether a check fails a test.
     """
     bad = []
     for test in run.tests:

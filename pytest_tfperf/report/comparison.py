@@ -133,12 +133,8 @@ def compared_runs_json(before: Run, after: Run, compared: Run) -> Json:
 
     `before` and `after` hold `created` and `commit`. A test has `nodeid`, `file`, `key`, `checks`,
     and of profiles in both runs `profiles`, `{name: metrics}` as in a comparison of traces, and
-    `differences` of their traces, `{name: [{"what", "seconds"}]}`.
-
-    Args:
-        before: The first run.
-        after: The second run.
-        compared: The second run with the checks of the comparison.
+    `differences` of their traces, `{name: [{"what", "seconds"}]}`. The run `compared` is the second
+    one with the checks of the comparison.
     """
     old, new = profiles_by_key(before), profiles_by_key(after)
     pairs: dict[tuple[str, str], dict[str, tuple[Profile, Profile]]] = {}
@@ -175,12 +171,7 @@ def render_compared_runs(
     """
     Render the comparison: both runs, the checks of the second one, and the differences of traces.
 
-    Args:
-        before: The first run.
-        after: The second run.
-        compared: The second run with the checks of the comparison.
-        width: Columns of the terminal.
-        verbose: Whether to show all checks, and more differences.
+    If verbose it shows all checks, and more differences.
     """
     runs = [f"before: {_described(before)}", f"after: {_described(after)}"]
     head = [*runs, *_settings(before, after), ""]

@@ -9,13 +9,7 @@ from pytest_tfperf.results import Check
 
 
 def failure_message(test: str, checks: Iterable[Check]) -> str:
-    """
-    Write the checks that failed a test: a headline, where and what to do, then the other causes.
-
-    Args:
-        test: Name of the test.
-        checks: The checks.
-    """
+    """Write the checks that failed a test: a headline, where, what to do, then other causes."""
     first, *others = causes(checks)
     said: set[str] = set()
     lines = [failure_headline(test, first), *_below(first, said)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -20,6 +20,7 @@ from pytest_tfperf.results import (
     Profile,
     Verdict,
     most_telling_first,
+    tone_of,
 )
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.summary import shown_value, summary_columns
@@ -34,6 +35,7 @@ Source: github.com, "body is too long (maximum is 65536 characters)".
 
 _NAME_WIDTH, _MESSAGE_WIDTH, _SENTENCE_WIDTH, _DIFFERENCE_WIDTH = 120, 1500, 300, 200  # characters
 _MOST_PYTHONS = 3  # a run has one; a run file of another person may say anything
+_SIGNS = {"bad": "❌", "open": "⚠️", "good": "✅"}
 _Found = tuple[ProfiledTest, Check]
 
 
@@ -71,9 +73,7 @@ def render_markdown(run: Run, most: int = MOST) -> str:
     """
     Render a run: what changed and why, broken limits, what is not decided, what was measured.
 
-    Args:
-        run: The run.
-        most: Largest number of characters; each section has a fixed share of them.
+    It has at most `most` characters, of which each section has a fixed share.
     """
     found = [(test, check) for test in run.tests for check in most_telling_first(test.checks)]
     found.sort(key=lambda one: WORST_FIRST.index(one[1].verdict))
@@ -233,10 +233,10 @@ def _cell(profile: Profile, name: str) -> str:
 def _sign_of(run: Run, checks: Sequence[Check]) -> str:
     """Return a sign for the worst of the verdicts, of other failures, and of what was left out."""
     if any(map(_failed_otherwise, run.tests)):
-        return "❌"
-    sign = _sign(check.verdict for check in checks)
-    is_whole = not run.not_checked and not any(test.n_unchecked for test in run.tests)
-    return sign if is_whole or sign != "✅" else "⚠️"
+        return _SIGNS["bad"]
+    tone = tone_of(check.verdict for check in checks)
+    left_out = run.not_checked or any(test.n_unchecked for test in run.tests)
+    return _SIGNS["open" if left_out and tone == "good" else tone]
 
 
 def _failed_otherwise(test: ProfiledTest) -> bool:
@@ -245,14 +245,9 @@ def _failed_otherwise(test: ProfiledTest) -> bool:
     return test.outcome in ("failed", "error") and not broken
 
 
-def _sign(verdicts: Iterable[Verdict]) -> str:
-    """Return a sign for the worst of the verdicts."""
-    found = set(verdicts)
-    return "❌" if found & BROKEN else "⚠️" if found - DECIDED else "✅"
-
-
 def _verdict(check: Check) -> str:
-    return check.word if check.is_shown_change else f"{_sign([check.verdict])} {check.word}"
+    sign = "" if check.is_shown_change else f"{_SIGNS[tone_of([check.verdict])]} "
+    return f"{sign}{check.word}"
 
 
 def _name(test: ProfiledTest, profile: str) -> str:

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.quantities import RATIO, format_alike, format_factor, format_quantity
 from pytest_tfperf.report.text_table import TextTable, grid
-from pytest_tfperf.results import BROKEN, DECIDED, WORST_FIRST, Check, Profile, Verdict
+from pytest_tfperf.results import BROKEN, WORST_FIRST, Check, Profile, Verdict, tone_of
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.summary import UNKNOWN_CELL, shown_value, summary_metrics
 from pytest_tfperf.text import BOUNDLESS, one_line
@@ -53,9 +53,7 @@ class _Row:
     @property
     def colour(self) -> str | None:
         """Red for a broken check, yellow for an undecided one."""
-        if self.verdict in BROKEN:
-            return "red"
-        return None if self.verdict in DECIDED else "yellow"
+        return {"bad": "red", "open": "yellow"}.get(tone_of([self.verdict]))
 
 
 _Groups = Sequence[tuple[str, Sequence[_Row]]]
@@ -66,16 +64,11 @@ def results_table(
     tests: Iterable[ProfiledTest], width: int, brief: bool = False
 ) -> list[tuple[str, str | None]]:
     """
-    Lay out the table. A name that leaves no room for the columns stands above its rows.
+    Lay out the table in lines with their colours. Without a width it may be as wide as it needs.
 
-    Args:
-        tests: The profiled tests.
-        width: Columns of the terminal; 0 if they do not matter. A narrow table loses columns.
-        brief: Whether to leave out changes that do not gate and, of more rows than fit a screen,
-            those that matter least.
-
-    Returns:
-        Lines with their colour, which may be None.
+    A narrow table loses columns; a name that leaves no room for them stands above its rows. A brief
+    table leaves out changes that do not gate and, of more rows than fit a screen, those that matter
+    least.
     """
     shown, n_more = _groups(tests, brief)
     groups = [(title, list(_named_once(rows))) for title, rows in shown if rows]
@@ -108,9 +101,9 @@ def results_table(
     return lines
 
 
-def profile_title(test: ProfiledTest, profile: Profile) -> str:
+def profile_title(test: ProfiledTest, profile: str) -> str:
     """Return the name of a profile: that of its test, and its own if it has one."""
-    return one_line(f"{test.key}/{profile.name}" if profile.name else test.key)
+    return one_line(f"{test.key}/{profile}" if profile else test.key)
 
 
 def n_left_out(tests: Iterable[ProfiledTest]) -> int:
@@ -121,7 +114,7 @@ def n_left_out(tests: Iterable[ProfiledTest]) -> int:
 def _groups(tests: Iterable[ProfiledTest], brief: bool) -> tuple[_Groups, int]:
     """Return the rows of each profile, at least one if it has any, and how many are left out."""
     groups = [
-        (profile_title(test, profile), list(_rows(test, profile, brief)))
+        (profile_title(test, profile.name), list(_rows(test, profile, brief)))
         for test in tests
         for profile in test.profiles
     ]

@@ -21,12 +21,13 @@ from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.quantities import SECONDS, SHARE, format_quantity
 from pytest_tfperf.report.results_table import n_left_out, profile_title, results_table
 from pytest_tfperf.report.step_verdict import parts_of
-from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict
+from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict, tone_of
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import BOUNDLESS, and_more, one_line, plural
 from pytest_tfperf.values import COMPARISON
 
 _OPEN = frozenset(Verdict) - DECIDED
+_COLOURS = {"bad": "red", "open": "yellow", "good": "green"}
 _VERDICT = 13  # columns
 _TIMES = re.compile(r"^step_time is .*? (?:slower|faster) than (.*?): \S+ \S+ to \S+ \S*\w")
 """A change of the step time, as `change_text` of `baseline/step_time` writes it."""
@@ -94,10 +95,8 @@ def count_line(tests: Sequence[ProfiledTest]) -> TextLine:
     text = f"tfperf: {counted(checks) if checks else 'no limits, and nothing to compare with'}"
     if n_unchecked := sum(test.n_unchecked for test in tests):
         text = f"{text}; {plural(n_unchecked, 'limit')} not checked, run without --tfperf-only"
-    verdicts = {check.verdict for check in checks}
-    if verdicts & BROKEN:
-        return TextLine(text, "red")
-    return TextLine(text, "yellow" if verdicts & _OPEN or n_unchecked else "green")
+    tone = tone_of(check.verdict for check in checks)
+    return TextLine(text, _COLOURS["open" if n_unchecked and tone == "good" else tone])
 
 
 def _comparisons(test: ProfiledTest) -> Iterator[str]:
@@ -116,7 +115,7 @@ def _checks(
 ) -> Iterator[TextLine]:
     """Render checks with these verdicts that pytest has not shown; those alike in one line."""
     found = [
-        (_name(test, check), check)
+        (profile_title(test, check.profile), check)
         for test in tests
         for check in causes(test.checks)
         if check.verdict in verdicts - _shown_by_pytest(test, failures_shown)
@@ -151,12 +150,12 @@ def _steps(test: ProfiledTest, ascii_only: bool) -> Iterator[TextLine]:
     """Render the step of each profile: its parts, and its timed blocks."""
     for profile in test.profiles:
         if line := step_line(profile, ascii_only):
-            yield TextLine(f"{profile_title(test, profile)}: {line}")
+            yield TextLine(f"{profile_title(test, profile.name)}: {line}")
 
 
 def _all_checks(test: ProfiledTest) -> Iterator[TextLine]:
     for check in test.checks:
-        yield _check_line(check, _name(test, check), _headline(check))
+        yield _check_line(check, profile_title(test, check.profile), _headline(check))
         for line in check.message.splitlines()[1:]:
             yield TextLine(f"{'':<12} {line}", colour(check))
 
@@ -168,7 +167,7 @@ def _shown_by_pytest(test: ProfiledTest, failures_shown: bool) -> frozenset[Verd
 def _remarks(tests: Sequence[ProfiledTest], verbose: bool) -> Iterator[TextLine]:
     """Render why profiles ended, and interference with step times, with advice if verbose."""
     said = [
-        (profile_title(test, profile), remark if verbose else remark.partition(": ")[0])
+        (profile_title(test, profile.name), remark if verbose else remark.partition(": ")[0])
         for test in tests
         for profile in test.profiles
         for remark in (*profile.interference, *filter(None, [profile.ended]))
@@ -180,7 +179,7 @@ def _remarks(tests: Sequence[ProfiledTest], verbose: bool) -> Iterator[TextLine]
 def _notes(tests: Sequence[ProfiledTest], failures_shown: bool) -> Iterator[TextLine]:
     """Render notes on checked values, unless pytest has shown them with a failure."""
     said = [
-        (_name(test, check), f"{check.metric}: {text}")
+        (profile_title(test, check.profile), f"{check.metric}: {text}")
         for test in tests
         for check in causes(test.checks)
         if check.verdict not in _shown_by_pytest(test, failures_shown)
@@ -204,7 +203,7 @@ def _left_out(tests: Sequence[ProfiledTest], brief: bool) -> Iterator[TextLine]:
 def _all_notes(tests: Sequence[ProfiledTest]) -> Iterator[TextLine]:
     """Render notes of profiles that are not below one of the checks."""
     said = [
-        (profile_title(test, profile), note)
+        (profile_title(test, profile.name), note)
         for test in tests
         for profile in test.profiles
         for note in profile.notes
@@ -217,10 +216,6 @@ def _all_notes(tests: Sequence[ProfiledTest]) -> Iterator[TextLine]:
 
 def _names(tests: Sequence[ProfiledTest]) -> list[str]:
     return [one_line(test.key) for test in tests]
-
-
-def _name(test: ProfiledTest, check: Check) -> str:
-    return one_line(f"{test.key}/{check.profile}" if check.profile else test.key)
 
 
 def _check_line(check: Check, names: str, sentence: str) -> TextLine:
@@ -244,11 +239,8 @@ def colour(check: Check) -> str | None:
 
     A change that is shown only has none.
     """
-    if check.verdict in BROKEN:
-        return "red"
-    if check.is_shown_change:
-        return None
-    return "green" if check.verdict in DECIDED else "yellow"
+    tone = tone_of([check.verdict])
+    return None if check.is_shown_change and tone != "bad" else _COLOURS[tone]
 
 
 # a step in one line: its parts as a bar, and its timed blocks as a sparkline
@@ -275,13 +267,7 @@ def levels_of(encoding: str | None) -> str:
 
 
 def step_line(profile: Profile, ascii_only: bool) -> str:
-    """
-    Return the parts of the traced steps and the timed blocks of a profile, empty without either.
-
-    Args:
-        profile: The profile.
-        ascii_only: True to use ASCII characters only.
-    """
+    """Return the parts of a profile's traced steps and its timed blocks, empty without either."""
     parts = parts_of(profile)
     texts = []
     if parts:
@@ -299,13 +285,7 @@ def step_line(profile: Profile, ascii_only: bool) -> str:
 
 
 def share_bar(shares: Sequence[float], glyphs: str) -> str:
-    """
-    Draw shares of a whole side by side, each with its glyph; the last glyph serves all others.
-
-    Args:
-        shares: The shares, the largest first.
-        glyphs: Characters, one for each share.
-    """
+    """Draw shares of a whole side by side, each by its glyph, and all further ones by the last."""
     whole = sum(shares)
     edges = [round(_BAR_WIDTH * sum(shares[: n + 1]) / whole) for n in range(len(shares))]
     starts = [0, *edges]
@@ -316,13 +296,7 @@ def share_bar(shares: Sequence[float], glyphs: str) -> str:
 
 
 def sparkline(values: Sequence[float], levels: str) -> str:
-    """
-    Draw values as a line of characters, the lowest value at the lowest level.
-
-    Args:
-        values: The values; of many, neighbours are drawn as their median.
-        levels: Characters from low to high.
-    """
+    """Draw values by characters for levels from low to high, of many the medians of neighbours."""
     n = min(len(values), _MOST_BLOCKS)
     bounds = [round(len(values) * place / n) for place in range(n + 1)]
     drawn = [statistics.median(values[bounds[k] : bounds[k + 1]]) for k in range(n)]

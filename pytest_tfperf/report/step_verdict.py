@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pytest_tfperf.advice.thresholds import THRESHOLDS, Thresholds
+from pytest_tfperf.advice.thresholds import THRESHOLDS
 from pytest_tfperf.op_types import DATA_SIDE
 from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.results import Profile, part_title
@@ -82,20 +82,13 @@ def steps_title(profile: Profile) -> str:
     return f"{title} of {format_quantity(mean_s, 's')} ({', '.join(origin)})"
 
 
-def verdict(profile: Profile, devices: str = "", thresholds: Thresholds = THRESHOLDS) -> str:
-    """
-    Return the bottleneck of the steps in one or two sentences.
-
-    Args:
-        profile: The profile.
-        devices: Its accelerators, as in `8 GPUs`; empty without any.
-        thresholds: Limits from which it names something.
-    """
+def verdict(profile: Profile, devices: str = "") -> str:
+    """Return the bottleneck of the steps in one or two sentences; devices are as in `8 GPUs`."""
     parts = parts_of(profile)
     if not parts:
         return "The trace shows no time of a step."
-    idle = _idle(profile, devices, thresholds)
-    return " ".join(filter(None, (idle, _bottleneck(profile, parts, thresholds))))
+    idle = _idle(profile, devices)
+    return " ".join(filter(None, (idle, _bottleneck(profile, parts))))
 
 
 def key_figures(profile: Profile) -> list[str]:
@@ -108,19 +101,19 @@ def key_figures(profile: Profile) -> list[str]:
     return [*figures, *_memory(profile)]
 
 
-def top_ops(profile: Profile, thresholds: Thresholds = THRESHOLDS) -> tuple[str, list[str]]:
+def top_ops(profile: Profile) -> tuple[str, list[str]]:
     """Return the name of the ops' place, and those that take most time there, with shares."""
     for key, place in (("device_ops", "the devices"), ("host_ops", "the host")):
         table = profile.tables.get(key)
-        found = _largest(table, thresholds.top_op) if table is not None else []
+        found = _largest(table, THRESHOLDS.top_op) if table is not None else []
         if found:
             return place, found
     return "", []
 
 
-def _idle(profile: Profile, devices: str, thresholds: Thresholds) -> str:
+def _idle(profile: Profile, devices: str) -> str:
     busy = profile.metrics.get("device_busy")
-    if busy is None or busy.number is None or 1 - busy.number < thresholds.idle:
+    if busy is None or busy.number is None or 1 - busy.number < THRESHOLDS.idle:
         return ""
     n_devices = busy.detail.get("n_devices", 1)
     kind = "GPU" if "GPU" in devices else "TPU" if "TPU" in devices else "device"
@@ -128,17 +121,17 @@ def _idle(profile: Profile, devices: str, thresholds: Thresholds) -> str:
     return f"{subject} idle {format_quantity(1 - busy.number, '0..1')} of the step."
 
 
-def _bottleneck(profile: Profile, parts: list[Part], thresholds: Thresholds) -> str:
+def _bottleneck(profile: Profile, parts: list[Part]) -> str:
     """Return a sentence on the largest part, or on the two largest if neither takes half."""
     waits = profile.metrics.get("input_bound")
     seen = sum(part.share for part in parts if part.key == _INPUT)
     hidden = waits is not None and waits.source is Source.CORRECTED
-    least = max(seen + thresholds.hidden, thresholds.bottleneck)
+    least = max(seen + THRESHOLDS.hidden, THRESHOLDS.bottleneck)
     if waits is not None and hidden and (waits.number or 0.0) > least:
         share = format_quantity(waits.number or 0.0, "0..1")
         return f"Waiting for input takes {share} of the step once its buffers are empty."
     first, *others = parts
-    second = [] if first.share >= thresholds.bottleneck else others[:1]
+    second = [] if first.share >= THRESHOLDS.bottleneck else others[:1]
     return " ".join([f"{_takes(first)} of the step.", *(f"{_takes(part)}." for part in second)])
 
 

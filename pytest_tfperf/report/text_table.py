@@ -44,10 +44,7 @@ class TextTable:
         """
         Make a table without the columns that are empty in all rows, but for the first one.
 
-        Args:
-            columns: Titles, and whether the column holds numbers.
-            rows: Cells of each row.
-            more: Other fields.
+        Columns are titles, with True for those that hold numbers.
         """
         kept = [n for n in range(len(columns)) if not n or any(row[n] for row in rows)]
         titles, numbers = zip(*(columns[n] for n in kept), strict=True)
@@ -55,14 +52,7 @@ class TextTable:
 
 
 def text_table(key: str, table: Table, n_rows: int | None = None) -> TextTable:
-    """
-    Return the first rows of a table as text, without columns that are empty in all of them.
-
-    Args:
-        key: Key of the table in its profile.
-        table: The table.
-        n_rows: Largest number of rows, None for all.
-    """
+    """Return the first rows of a table, or all, as text without columns that are empty in them."""
     rows = [
         [cell(value, column.unit) for value, column in zip(row, table.columns, strict=True)]
         for row in table.rows[:n_rows]
@@ -90,13 +80,7 @@ def _title(key: str, column: Column) -> str:
 
 
 def compared_cells(check: Check, unit: str) -> tuple[str, str, str, str]:
-    """
-    Return the values before and after of a comparison, their ratio, and its interval.
-
-    Args:
-        check: The comparison.
-        unit: Unit of its metric.
-    """
+    """Return the values before and after of a comparison, their ratio, and its interval."""
     detail = check.detail
     before, low, high = (detail.get(name) for name in ("before", "low", "high"))
     after = cell(detail.get("after"), unit) or ("unknown" if before is not None else "")

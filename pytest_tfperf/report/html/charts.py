@@ -83,9 +83,8 @@ def times_chart(
     """
     Draw a histogram for each group of samples over one axis; None if there are no samples.
 
-    Args:
-        samples: Kind (`own` or `other`) and seconds of each group, by its name.
-        named: True to give each bar its count and range as a text.
+    A group has a kind (`own` or `other`) and seconds. Each bar has its count and range as a text if
+    they are to be `named`.
     """
     known = {name: (kind, values) for name, (kind, values) in samples.items() if values}
     if not known:
@@ -344,11 +343,8 @@ def ratio_chart(
     """
     Draw the ratio of each pair of turns, by process pair, beside what was decided.
 
-    Args:
-        turns: Seconds of a step in this and in the other version, a pair for each two turns.
-        sizes: Number of pairs of each process pair.
-        interval: Interval of the ratio, if there is one.
-        tolerance: Tolerated slow-down as a share, if it is known.
+    A pair of turns has the seconds of a step in this and in the other version. Sizes are numbers of
+    pairs of each process pair, the tolerance is a share.
     """
     ratios = [after / before for after, before in turns if before > 0 and after > 0]
     if not ratios or len(ratios) != len(turns):

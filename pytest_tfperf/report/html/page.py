@@ -29,12 +29,11 @@ from pytest_tfperf.report.html.views import (
     TableGroups,
     badge,
     overview,
-    tone_of,
     views_of,
 )
 from pytest_tfperf.report.run_text import count_line, describe_other_python
 from pytest_tfperf.report.text_table import TextTable
-from pytest_tfperf.results import BROKEN
+from pytest_tfperf.results import BROKEN, tone_of
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import elide, plain, plural
 from pytest_tfperf.values import PART_TITLES, PARTS, Json
@@ -84,13 +83,7 @@ class ComparedView:
 
 
 def render_html(run: Run, folder: Path | None = None) -> str:
-    """
-    Render a run.
-
-    Args:
-        run: The run.
-        folder: The folder of the page, which links to files are relative to, if it is known.
-    """
+    """Render a run on a page in a folder, if it is known, which links to files are relative to."""
     tests = views_of(run.tests, folder)
     return render_page(_run_head(run, tests), tests, _environments(run.tests))
 
@@ -103,14 +96,9 @@ def render_page(
     trends: Sequence[tuple[str, str, Markup | None]] = (),
 ) -> str:
     """
-    Render a page.
+    Render a page: its top, a comparison, values over many runs, and cards.
 
-    Args:
-        head: Its top.
-        tests: Its cards.
-        environments: Environments of the tests.
-        compared: A comparison to show before the cards, or None.
-        trends: Title, facts and chart of values over many runs.
+    A trend has a title, facts and a chart.
     """
     style, script = (_without_indents(name) for name in ("page.css", "page.js"))
     page: str = _template().render(
@@ -143,7 +131,7 @@ def _run_head(run: Run, tests: Sequence[ReportedTest]) -> Head:
     ]
     commit = f", commit {_brief(run.commit)}" if run.commit else ""
     sentence, tone = (
-        (headlines[0][0], tone_of(headlines[0][1])) if headlines else _without_broken(run, tests)
+        (headlines[0][0], tone_of([headlines[0][1]])) if headlines else _without_broken(run, tests)
     )
     return Head(
         title=f"tfperf: {len(run.tests)} tests, {run.created}",
@@ -159,7 +147,7 @@ def _without_broken(run: Run, tests: Sequence[ReportedTest]) -> tuple[str, str]:
     failed = [test for test in tests if test.is_broken]
     if failed:
         return f"{plural(len(failed), 'test')} failed, for other reasons than performance", "bad"
-    undecided = [test for test in tests if test.verdict and tone_of(test.verdict) == "open"]
+    undecided = [test for test in tests if test.verdict and tone_of([test.verdict]) == "open"]
     if undecided:
         return (
             f"No check failed; {plural(len(undecided), 'test has', 'tests have')} undecided checks",
@@ -190,7 +178,7 @@ def _template() -> Any:
         "other_python": describe_other_python,
         "quantity": format_quantity,
         "badge": badge,
-        "tone": tone_of,
+        "tone_of": tone_of,
     }
     environment.filters |= {"brief": _brief}
     return environment.get_template("page.html")

@@ -142,14 +142,7 @@ def render_trends(
     trends: Sequence[tuple[str, str, History, LevelChanges]],
     facts: Sequence[str],
 ) -> str:
-    """
-    Render series of a metric.
-
-    Args:
-        metric: Name of the metric.
-        trends: Title, facts, runs, and changes of level of each series.
-        facts: Lines at the top of the page.
-    """
+    """Render series of a metric, each with title, facts, runs and changes, below common facts."""
     changed = [
         f"{title}: {changes.sentences[-1]}" for title, _, _, changes in trends if changes.points
     ]

@@ -52,6 +52,7 @@ from pytest_tfperf.results import (
     Profile,
     Verdict,
     part_title,
+    tone_of,
     worst_first,
 )
 from pytest_tfperf.runs import ProfiledTest
@@ -146,13 +147,7 @@ class ReportedTest:
 
 
 def views_of(tests: Sequence[ProfiledTest], folder: Path | None) -> list[ReportedTest]:
-    """
-    Return the tests, the most urgent first.
-
-    Args:
-        tests: The tests of a run.
-        folder: The folder of the page, which links to files are relative to, if it is known.
-    """
+    """Return the tests on a page in a folder, if it is known, the most urgent first."""
     numbered = sorted(enumerate(tests, 1), key=lambda one: _urgency(one[1]))
     n_profiles = sum(len(test.profiles) for test in tests)
     detail = next((detail for most, detail in _OF_FEW if n_profiles <= most), _OF_MANY)
@@ -200,14 +195,9 @@ def _is_broken(test: ProfiledTest) -> bool:
     return _worst(test) in BROKEN or test.outcome not in ("passed", "skipped")
 
 
-def tone_of(verdict: Verdict) -> str:
-    """Return the tone of a verdict: it fails a test, decides nothing, or is good."""
-    return "bad" if verdict in BROKEN else "good" if verdict in DECIDED else "open"
-
-
 def badge(verdict: Verdict) -> Markup:
     """Return a verdict as a sign and a word in its colour, which tables sort by its rank."""
-    return _badge(verdict.value, _SYMBOLS[verdict], tone_of(verdict), WORST_FIRST.index(verdict))
+    return _badge(verdict.value, _SYMBOLS[verdict], tone_of([verdict]), WORST_FIRST.index(verdict))
 
 
 def _badge(word: str, symbol: str, tone: str, rank: int) -> Markup:
