@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import textwrap
 from collections.abc import Sequence
@@ -38,6 +39,24 @@ _HARMFUL = dict.fromkeys(
     ),
     "\N{REPLACEMENT CHARACTER}",
 )
+
+
+_IN_ASCII = str.maketrans("█▓▒░·▁▂▃▄▅▆▇├└│─", "#+=-._.-=+*%+`|-")
+"""The characters that bars, sparklines and trees are drawn with, and others for old terminals."""
+
+
+def shows_pictures(encoding: str | None) -> bool:
+    """Return whether a stream of this encoding can write the characters of a picture."""
+    try:
+        codecs.encode("".join(map(chr, _IN_ASCII)), encoding or "ascii")
+    except (LookupError, UnicodeError):
+        return False
+    return True
+
+
+def in_ascii(text: str) -> str:
+    """Return text whose pictures are drawn with ASCII characters."""
+    return text.translate(_IN_ASCII)
 
 
 def plain(text: str) -> str:

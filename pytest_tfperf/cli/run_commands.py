@@ -21,7 +21,7 @@ from pytest_tfperf.cli.common import (
     status_of,
 )
 from pytest_tfperf.cli.project_settings import project_settings
-from pytest_tfperf.cli.terminal import styled_lines, this_screen, write_out
+from pytest_tfperf.cli.terminal import styled_lines, width, write_out
 from pytest_tfperf.report.bisect_status import run_for_bisect
 from pytest_tfperf.report.run_file import find_last_run, write_run
 from pytest_tfperf.report.run_text import render
@@ -167,9 +167,7 @@ def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
         if options.last:
             facts = (plural(len(run.tests), "test"), run.created, run.commit)
             write_out(f"last run: {', '.join(filter(None, facts))}")
-        screen = this_screen()
-        lines = render(run, screen.width, options.verbose, ascii_only=screen.ascii_only)
-        write_out(*styled_lines(lines))
+        write_out(*styled_lines(render(run, width(), options.verbose)))
     return status_of(check for test in run.tests for check in test.checks)
 
 

@@ -9,9 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TextIO, cast
 
-from pytest_tfperf.report.run_text import TextLine, shows_unicode
+from pytest_tfperf.report.run_text import TextLine
 from pytest_tfperf.report.text_table import TextTable, fitted, grid, text_table
-from pytest_tfperf.text import BOUNDLESS, plain, without_commands, wrapped
+from pytest_tfperf.text import (
+    BOUNDLESS,
+    in_ascii,
+    plain,
+    shows_pictures,
+    without_commands,
+    wrapped,
+)
 from pytest_tfperf.values import Cell, Table
 
 FEW = 5
@@ -29,7 +36,7 @@ _CODES = {"bold": 1, "dim": 2} | {
 }
 """Parameters of SGR (ECMA-48; those from 90 on are of aixterm)."""
 _RESET = "\x1b[0m"
-_BRANCHES, _ASCII_BRANCHES = ("├── ", "└── ", "│   "), ("+-- ", "`-- ", "|   ")
+_FORK, _END, _BAR = "├── ", "└── ", "│   "
 
 Span = tuple[str, str]
 """A text and its style: words such as `bold` and `red`, or none."""
@@ -65,7 +72,7 @@ def width() -> int:
 
 def this_screen() -> Screen:
     """Return standard output as it is now."""
-    return Screen(width(), not shows_unicode(sys.stdout.encoding), has_colours(sys.stdout))
+    return Screen(width(), not shows_pictures(sys.stdout.encoding), has_colours(sys.stdout))
 
 
 def has_colours(stream: TextIO) -> bool:
@@ -88,6 +95,8 @@ def shown(lines: Iterable[str | Line], screen: Screen) -> str:
     for one in lines:
         spans, deeper = one if isinstance(one, Line) else ([(one, "")], 0)
         spans = [(plain(part), style) for part, style in spans]
+        if screen.ascii_only:
+            spans = [(in_ascii(part), style) for part, style in spans]
         text = "".join(part for part, _ in spans)
         if deeper is not None:
             text = wrapped(text, screen.width, deeper)
@@ -157,7 +166,7 @@ def profile_table(key: str, table: Table, verbosity: int, screen: Screen) -> Ite
     found = text_table(key, kept, None if verbosity or is_series else FEW)
     names: Sequence[str]
     if key == _STAGES:
-        names = _tree_lines([row[0] for row in found.rows], screen.ascii_only)
+        names = _tree_lines([row[0] for row in found.rows])
         rows = [[name, *row[1:]] for name, row in zip(names, found.rows, strict=True)]
         found = replace(found, rows=rows)
     if is_series:
@@ -184,9 +193,8 @@ def _last(row: Sequence[Cell]) -> float:
     return cast("float", row[-1])
 
 
-def _tree_lines(names: Sequence[str], ascii_only: bool) -> list[str]:
+def _tree_lines(names: Sequence[str]) -> list[str]:
     """Draw the lines of a tree whose names are indented by two spaces a level."""
-    fork, end, bar = _ASCII_BRANCHES if ascii_only else _BRANCHES
     depths: list[int] = []
     for name in names:
         above = depths[-1] + 1 if depths else 0
@@ -194,8 +202,8 @@ def _tree_lines(names: Sequence[str], ascii_only: bool) -> list[str]:
     lines: list[str] = []
     below: set[int] = set()  # depths at which the tree goes on
     for name, depth in zip(reversed(names), reversed(depths), strict=True):
-        guides = [bar if level in below else "    " for level in range(1, depth)]
-        guides += [fork if depth in below else end] if depth else []
+        guides = [_BAR if level in below else "    " for level in range(1, depth)]
+        guides += [_FORK if depth in below else _END] if depth else []
         lines.append("".join([*guides, name.strip()]))
         below = {level for level in below if level < depth} | {depth}
     return lines[::-1]

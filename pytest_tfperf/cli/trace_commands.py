@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.metrics.multi_host import AnalysedTrace
 
 _BAR_WIDTH = 72
-_GLYPHS, _ASCII_GLYPHS = "█▒░▓·", "#=-+."
+_GLYPHS = "█▒░▓·"
 _COLOURS = {
     "compile": "red",
     "output": "bright_magenta",
@@ -307,7 +307,7 @@ def _bar(parts: Sequence[Part], screen: Screen) -> Line:
     by_rest = sorted(range(len(parts)), key=lambda n: lengths[n] - exact[n])
     for n in by_rest[: n_cells - sum(lengths)]:
         lengths[n] += 1
-    glyphs = zip(_glyphs(parts, screen), lengths, strict=True)
+    glyphs = zip(_glyphs(parts), lengths, strict=True)
     return line(*((glyph * length, style) for (glyph, style), length in glyphs), deeper=None)
 
 
@@ -315,7 +315,7 @@ def _legend(parts: Sequence[Part], screen: Screen) -> Line:
     """Name the parts of the bar with their shares; a line ends between two parts."""
     legend: list[str | Span] = []
     used = 0
-    for glyph, part in zip(_glyphs(parts, screen), parts, strict=True):
+    for glyph, part in zip(_glyphs(parts), parts, strict=True):
         named = f" {part.title} {format_quantity(part.share, '0..1')}"
         gap = "" if not legend else "  " if used + len(named) + 3 <= screen.width else "\n"
         used = (0 if gap == "\n" else used + len(gap)) + 1 + len(named)
@@ -323,10 +323,9 @@ def _legend(parts: Sequence[Part], screen: Screen) -> Line:
     return line(*legend, deeper=None)
 
 
-def _glyphs(parts: Sequence[Part], screen: Screen) -> list[Span]:
+def _glyphs(parts: Sequence[Part]) -> list[Span]:
     """Return the marks of the parts, which differ without colours too."""
-    glyphs = _ASCII_GLYPHS if screen.ascii_only else _GLYPHS
-    return [(glyphs[min(n, len(glyphs) - 1)], _COLOURS[part.key]) for n, part in enumerate(parts)]
+    return [(_GLYPHS[min(n, len(_GLYPHS) - 1)], _COLOURS[part.key]) for n, part in enumerate(parts)]
 
 
 def _advice(advice: Sequence[Advice], verbosity: int) -> Iterator[str | Line]:

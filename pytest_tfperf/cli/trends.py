@@ -7,7 +7,6 @@ They are apart from the command since they need NumPy, which its help does not.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from pytest_tfperf.baseline.level_changes import LevelChanges, looked_at
 from pytest_tfperf.cli.terminal import Line, laid_out, line, width
 from pytest_tfperf.metric_registry import shown_unit
 from pytest_tfperf.quantities import format_quantity
-from pytest_tfperf.report.run_text import levels_of, sparkline
+from pytest_tfperf.report.run_text import sparkline
 from pytest_tfperf.report.text_table import TextTable
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.change_points import FEWEST, FEWEST_AT_A_LEVEL
@@ -170,14 +169,13 @@ def cell(text: str) -> str:
 
 def overview(trends: Sequence[SeriesTrend]) -> Iterator[str | Line]:
     """Lay out a line for each series."""
-    levels = levels_of(sys.stdout.encoding)
     rows = [
         [
             cell(one.series.name),
             cell(one.series.rows[-1].machine_class),
             str(len(one.series.rows)),
             cell(one.text(one.series.values[-1])),
-            sparkline(one.series.values, levels),
+            sparkline(one.series.values),
             cell(one.changes.texts[-1]) if one.changes.texts else "",
         ]
         for one in trends

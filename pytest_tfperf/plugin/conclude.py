@@ -18,10 +18,10 @@ from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.plugin.profiled_item import fails
 from pytest_tfperf.report.ci import annotate, append_summary
 from pytest_tfperf.report.run_file import CACHE, keep_last_run, write_run
-from pytest_tfperf.report.run_text import TextLine, render, shows_unicode
+from pytest_tfperf.report.run_text import TextLine, render
 from pytest_tfperf.results import DECIDED
 from pytest_tfperf.runs import ProfiledTest, Run
-from pytest_tfperf.text import and_more, for_terminal, plural
+from pytest_tfperf.text import and_more, for_terminal, in_ascii, plural, shows_pictures
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,7 +110,10 @@ def summary(
     if not tests:
         return []
     run = Run(created=_now(), tests=tuple(tests))
-    return render(run, width, verbosity, failures_shown, not shows_unicode(encoding))
+    lines = render(run, width, verbosity, failures_shown)
+    if shows_pictures(encoding):
+        return lines
+    return [line._replace(text=in_ascii(line.text)) for line in lines]
 
 
 def _keep(run: Run, cache: pytest.Cache | None) -> list[Line]:

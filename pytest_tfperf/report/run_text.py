@@ -7,7 +7,6 @@ a bar and its blocks as a sparkline.
 
 from __future__ import annotations
 
-import codecs
 import re
 import statistics
 from collections import Counter
@@ -50,7 +49,6 @@ def render(
     width: int,
     verbosity: int,
     failures_shown: bool = False,
-    ascii_only: bool = False,
 ) -> list[TextLine]:
     """
     Render a run.
@@ -64,7 +62,6 @@ def render(
             notes are shown, each step in a line, and all names.
         failures_shown: True if pytest shows the messages of failed tests. Then the checks that
             failed are not repeated.
-        ascii_only: True to draw with ASCII characters only.
     """
     tests = _told_apart(run.tests)
     if verbosity < 0:
@@ -75,7 +72,7 @@ def render(
     if verbosity == 0:
         lines += _checks(tests, BROKEN | _OPEN, failures_shown)
     for test in tests if verbosity > 0 else ():
-        lines += [*_all_checks(test), *_steps(test, ascii_only)]
+        lines += [*_all_checks(test), *_steps(test)]
     lines += _remarks(tests, verbosity > 0)
     lines += _all_notes(tests) if verbosity > 0 else _notes(tests, failures_shown)
     lines += _left_out(tests, brief) if verbosity == 0 else ()
@@ -146,10 +143,10 @@ def _sentences(checks: Sequence[tuple[str, Check]]) -> dict[tuple[str, str], str
     return sentences
 
 
-def _steps(test: ProfiledTest, ascii_only: bool) -> Iterator[TextLine]:
+def _steps(test: ProfiledTest) -> Iterator[TextLine]:
     """Render the step of each profile: its parts, and its timed blocks."""
     for profile in test.profiles:
-        if line := step_line(profile, ascii_only):
+        if line := step_line(profile):
             yield TextLine(f"{profile_title(test, profile.name)}: {line}")
 
 
@@ -246,27 +243,12 @@ def colour(check: Check) -> str | None:
 # a step in one line: its parts as a bar, and its timed blocks as a sparkline
 
 _BAR_WIDTH, _MOST_BLOCKS = 24, 24  # characters
-_BAR, _ASCII_BAR = "█▓▒░·", "#=+-."
-_LEVELS, _ASCII_LEVELS = "▁▂▃▄▅▆▇█", "_.-=+*%#"
+_BAR, _LEVELS = "█▓▒░·", "▁▂▃▄▅▆▇█"
 _NAMED_PARTS = 3
 _FLAT = 0.02  # a range below this share of the median is shown as equal blocks
 
 
-def shows_unicode(encoding: str | None) -> bool:
-    """Return whether a stream of this encoding can write the characters of a bar."""
-    try:
-        codecs.encode(_BAR + _LEVELS, encoding or "ascii")
-    except (LookupError, UnicodeError):
-        return False
-    return True
-
-
-def levels_of(encoding: str | None) -> str:
-    """Return the characters of a sparkline that a stream of this encoding can write."""
-    return _LEVELS if shows_unicode(encoding) else _ASCII_LEVELS
-
-
-def step_line(profile: Profile, ascii_only: bool) -> str:
+def step_line(profile: Profile) -> str:
     """Return the parts of a profile's traced steps and its timed blocks, empty without either."""
     parts = parts_of(profile)
     texts = []
@@ -275,16 +257,15 @@ def step_line(profile: Profile, ascii_only: bool) -> str:
             f"{part.title} {format_quantity(part.share, SHARE)}" for part in parts[:_NAMED_PARTS]
         )
         shares = [part.share for part in parts]
-        texts.append(f"{share_bar(shares, _ASCII_BAR if ascii_only else _BAR)} {named}")
+        texts.append(f"{share_bar(shares)} {named}")
     if profile.blocks_s:
         low, high = (format_quantity(end(profile.blocks_s), SECONDS) for end in (min, max))
         times = low if low == high else f"{low} to {high}"
-        levels = _ASCII_LEVELS if ascii_only else _LEVELS
-        texts.append(f"{sparkline(profile.blocks_s, levels)} blocks, {times}")
+        texts.append(f"{sparkline(profile.blocks_s)} blocks, {times}")
     return "; ".join(texts)
 
 
-def share_bar(shares: Sequence[float], glyphs: str) -> str:
+def share_bar(shares: Sequence[float], glyphs: str = _BAR) -> str:
     """Draw shares of a whole side by side, each by its glyph, and all further ones by the last."""
     whole = sum(shares)
     edges = [round(_BAR_WIDTH * sum(shares[: n + 1]) / whole) for n in range(len(shares))]
@@ -295,7 +276,7 @@ def share_bar(shares: Sequence[float], glyphs: str) -> str:
     )
 
 
-def sparkline(values: Sequence[float], levels: str) -> str:
+def sparkline(values: Sequence[float], levels: str = _LEVELS) -> str:
     """Draw values by characters for levels from low to high, of many the medians of neighbours."""
     n = min(len(values), _MOST_BLOCKS)
     bounds = [round(len(values) * place / n) for place in range(n + 1)]

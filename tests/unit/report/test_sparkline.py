@@ -5,7 +5,8 @@ from dataclasses import replace
 from helpers.builders import profile
 from helpers.sample_run import steps
 
-from pytest_tfperf.report.run_text import share_bar, shows_unicode, sparkline, step_line
+from pytest_tfperf.report.run_text import share_bar, sparkline, step_line
+from pytest_tfperf.text import in_ascii, shows_pictures
 
 
 def test_a_bar_has_the_shares_of_its_parts():
@@ -31,12 +32,12 @@ def test_many_blocks_are_drawn_by_medians_of_neighbours():
 
 def test_one_line_shows_parts_and_blocks():
     shown = replace(profile(steps=steps(0.01, 0.01)), blocks_s=(0.010, 0.012, 0.0112))
-    assert step_line(shown, ascii_only=False) == (
+    assert step_line(shown) == (
         "████████████▓▓▓▓▓▓▒▒▒▒▒▒ host compute 50 %, input 25 %, not explained 25 %; "
         "▁█▅ blocks, 10 ms to 12 ms"
     )
-    assert step_line(shown, ascii_only=True).isascii()
-    assert step_line(profile(), ascii_only=False) == ""
+    assert in_ascii(step_line(shown)).isascii()
+    assert step_line(profile()) == ""
 
 
 def test_only_encodings_with_these_characters_show_them():
@@ -47,4 +48,4 @@ def test_only_encodings_with_these_characters_show_them():
         (None, False),
         ("no-such", False),
     ]:
-        assert shows_unicode(encoding) is expected, encoding
+        assert shows_pictures(encoding) is expected, encoding
