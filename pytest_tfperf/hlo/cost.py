@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.hlo.avoidable import avoidable_products
 from pytest_tfperf.hlo.module import (
     HloComputation,
     HloInstruction,
@@ -31,7 +32,6 @@ from pytest_tfperf.hlo.module import (
 from pytest_tfperf.hlo.products import (
     Operands,
     Product,
-    avoidable_products,
     matmul_of,
     products_of,
 )
@@ -285,7 +285,7 @@ class OpCost:
     runs: int = 1
     """Number of its runs in one run of the module."""
     avoidable: str = ""
-    """Kind of a product of which most is not needed (`hlo/products.py`), else empty."""
+    """Kind of a product of which most is not needed (`hlo/avoidable.py`), else empty."""
     needed: float = 1.0
     """Share of its FLOPs that is needed."""
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.advice.by_framework import ANY, IN_16_BITS, LOOK_UP_ROWS, text_for
+from pytest_tfperf.hlo.avoidable import DIAGONAL, LOOK_UP, SLICED
 from pytest_tfperf.hlo.cost import Costs, OpCost, Programs, Work
-from pytest_tfperf.hlo.products import DIAGONAL, LOOK_UP, SLICED, cast_before
+from pytest_tfperf.hlo.products import cast_before
 from pytest_tfperf.metrics.graph_ops import line_of_fit
 from pytest_tfperf.quantities import COUNT, FLOP, SHARE, format_quantity
 from pytest_tfperf.text import and_more
@@ -70,7 +71,7 @@ class OpWork:
     has_gradient: bool
     """Whether gradients are among them."""
     avoidable: str
-    """Kind of its products of which most is not needed (`hlo/products.py`), else empty."""
+    """Kind of its products of which most is not needed (`hlo/avoidable.py`), else empty."""
     saved: int
     """FLOPs that are not needed, with those of gradients where all products are of that kind."""
     cast: str = ""

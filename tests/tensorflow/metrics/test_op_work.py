@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.compiler.step_calls import Probe, calls_recorded
+from pytest_tfperf.hlo.avoidable import DIAGONAL, LOOK_UP, SLICED
 from pytest_tfperf.hlo.cost import module_costs
 from pytest_tfperf.hlo.decode import decode_module
-from pytest_tfperf.hlo.products import DIAGONAL, LOOK_UP, SLICED
 from pytest_tfperf.metrics.op_work import ops_of
 from pytest_tfperf.values import Unknown
 

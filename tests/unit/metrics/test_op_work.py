@@ -1,8 +1,8 @@
 """The ops behind flops and half_precision: their places, widths and remedies."""
 
 from pytest_tfperf.facts.host_activity import TENSORFLOW
+from pytest_tfperf.hlo.avoidable import LOOK_UP
 from pytest_tfperf.hlo.cost import Costs, OpCost, Work
-from pytest_tfperf.hlo.products import LOOK_UP
 from pytest_tfperf.metrics.flops import work_values
 from pytest_tfperf.metrics.op_work import ops_of, with_ops
 
