@@ -410,9 +410,9 @@ def _part_differences(before: Profile, after: Profile, least_s: float) -> Iterat
 
 
 def mean_parts_s(profile: Profile) -> dict[str, float]:
-    """Return the seconds of each part of the mean step; the profile must have steps."""
-    n_steps = len(profile.steps)
-    return {part: sum(step.parts_s[part] for step in profile.steps) / n_steps for part in PARTS}
+    """Return the seconds of each part of the mean step; none without steps."""
+    steps = profile.steps
+    return {part: statistics.fmean(step.parts_s[part] for step in steps) for part in PARTS if steps}
 
 
 def setting_differences(

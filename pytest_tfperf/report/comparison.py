@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import convert
 
-from pytest_tfperf.baseline.compare_runs import profiles_by_key
+from pytest_tfperf.baseline.compare_runs import Key, profiles_by_key
 from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.differences.difference import most_telling
 from pytest_tfperf.differences.hlo_diff import hlo_diff
@@ -136,23 +136,19 @@ def compared_runs_json(before: Run, after: Run, compared: Run) -> Json:
     `differences` of their traces, `{name: [{"what", "seconds"}]}`. The run `compared` is the second
     one with the checks of the comparison.
     """
-    old, new = profiles_by_key(before), profiles_by_key(after)
-    pairs: dict[tuple[str, str], dict[str, tuple[Profile, Profile]]] = {}
-    for file, test_key, name in (key for key in new if key in old):
-        key = file, test_key, name
-        pairs.setdefault((file, test_key), {})[name] = old[key][0], new[key][0]
+    old = profiles_by_key(before)
     return {
         "format": FORMAT,
         "before": {"created": before.created, "commit": before.commit},
         "after": {"created": after.created, "commit": after.commit},
-        "tests": [
-            _test_json(test, pairs.get((test.file, test.key), {})) for test in compared.tests
-        ],
+        "tests": [_test_json(test, old) for test in compared.tests],
     }
 
 
-def _test_json(test: ProfiledTest, pairs: Mapping[str, tuple[Profile, Profile]]) -> Json:
+def _test_json(test: ProfiledTest, old: Mapping[Key, tuple[Profile, ProfiledTest]]) -> Json:
     """Return a test as JSON, with its profiles in both runs."""
+    keys = {(test.file, test.key, profile.name): profile for profile in test.profiles}
+    pairs = {key[2]: (old[key][0], profile) for key, profile in keys.items() if key in old}
     return {
         "nodeid": test.nodeid,
         "file": test.file,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,16 +39,16 @@ class TextTable:
 
     @classmethod
     def of(
-        cls, columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]], **more: Any
+        cls,
+        titles: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        numbers: Collection[str] = (),
+        **more: Any,
     ) -> TextTable:
-        """
-        Make a table without the columns that are empty in all rows, but for the first one.
-
-        Columns are titles, with True for those that hold numbers.
-        """
-        kept = [n for n in range(len(columns)) if not n or any(row[n] for row in rows)]
-        titles, numbers = zip(*(columns[n] for n in kept), strict=True)
-        return cls(titles, [[row[n] for n in kept] for row in rows], numbers, **more)
+        """Make a table, of numbers in some columns; only the first column may be empty."""
+        kept = [n for n in range(len(titles)) if not n or any(row[n] for row in rows)]
+        cells = [[row[n] for n in kept] for row in rows]
+        return cls([titles[n] for n in kept], cells, [titles[n] in numbers for n in kept], **more)
 
 
 def text_table(key: str, table: Table, n_rows: int | None = None) -> TextTable:
@@ -57,9 +57,11 @@ def text_table(key: str, table: Table, n_rows: int | None = None) -> TextTable:
         [cell(value, column.unit) for value, column in zip(row, table.columns, strict=True)]
         for row in table.rows[:n_rows]
     ]
+    titles = [_title(key, column) for column in table.columns]
     return TextTable.of(
-        [(_title(key, column), bool(column.unit)) for column in table.columns],
+        titles,
         rows,
+        [title for title, column in zip(titles, table.columns, strict=True) if column.unit],
         title=table.title,
         n_more=table.n_more + len(table.rows) - len(rows),
         is_tree=key in _TREES,
@@ -115,7 +117,8 @@ def fitted(table: TextTable, width: int) -> list[TextTable]:
     Each further table repeats the column that tells most rows apart.
     """
     least = [_least_width(table, n, width) for n in range(len(table.columns))]
-    name = _telling_column(table)
+    n_texts = next((n for n, number in enumerate(table.numbers) if number), len(table.numbers))
+    name = max(range(max(n_texts, 1)), key=lambda n: len({row[n] for row in table.rows}))
     return [
         _part(table, columns, _widths(table, columns, least, width), name if place else None)
         for place, columns in enumerate(_chunks(least, name, width))
@@ -132,15 +135,10 @@ def _part(
     table: TextTable, columns: Sequence[int], widths: Sequence[int], name: int | None
 ) -> TextTable:
     """Return some columns, folded; the cells of `name` name the rows, so none is empty."""
-    folds = list(zip(columns, widths, strict=True))
-    return TextTable(
-        [_folded(table.columns[n], width) for n, width in folds],
-        [
-            [_folded(_name(row, n) if n == name else row[n], width) for n, width in folds]
-            for row in table.rows
-        ],
-        [table.numbers[n] for n in columns],
-    )
+    titles = [_folded(table.columns[n], width) for n, width in zip(columns, widths, strict=True)]
+    named = [[_name(row, n) if n == name else row[n] for n in columns] for row in table.rows]
+    rows = [[*map(_folded, row, widths)] for row in named]
+    return TextTable(titles, rows, [table.numbers[n] for n in columns])
 
 
 def _folded(cell: str, width: int) -> str:
@@ -157,17 +155,16 @@ def _name(row: Sequence[str], n: int) -> str:
 
 def _chunks(least: Sequence[int], name: int, width: int) -> Iterator[list[int]]:
     """Yield the columns of the table and of its continuations, by the width that each needs."""
-    columns: list[int] = []
-    n_own = 0
-    for n in range(len(least)):
+    columns, repeated = list[int](), list[int]()
+    for n, needed in enumerate(least):
         if n in columns:
             continue
-        needed = sum(least[one] + _GAP for one in (*columns, n)) - _GAP
-        if n_own and needed > width:
+        used = sum(least[one] + _GAP for one in columns)
+        if columns != repeated and used + needed > width:
             yield columns
-            columns, n_own = [name] if n != name else [], 0
+            repeated = [name] if n != name else []
+            columns = [*repeated]
         columns.append(n)
-        n_own += 1
     yield columns
 
 
@@ -190,9 +187,3 @@ def _widths(
         widths[n] += more
         room -= more
     return [widths[n] for n in columns]
-
-
-def _telling_column(table: TextTable) -> int:
-    """Return the column, of the first columns of text, with the most different cells."""
-    texts = next((n for n, number in enumerate(table.numbers) if number), len(table.numbers))
-    return max(range(max(texts, 1)), key=lambda n: len({row[n] for row in table.rows}))

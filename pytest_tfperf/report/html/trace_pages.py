@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from pytest_tfperf.baseline.level_changes import LevelChanges
-from pytest_tfperf.differences.profiles import differences
+from pytest_tfperf.differences.profiles import differences, mean_parts_s
 from pytest_tfperf.metrics.multi_host import AnalysedTrace
 from pytest_tfperf.quantities import format_alike
 from pytest_tfperf.report.comparison import (
@@ -21,12 +21,8 @@ from pytest_tfperf.report.comparison import (
 )
 from pytest_tfperf.report.html.bars import before_after
 from pytest_tfperf.report.html.charts import History, history_chart
-from pytest_tfperf.report.html.page import (
-    ComparedView,
-    Head,
-    render_page,
-)
-from pytest_tfperf.report.html.views import parts_s, views_of
+from pytest_tfperf.report.html.page import ComparedView, Head, render_page
+from pytest_tfperf.report.html.views import views_of
 from pytest_tfperf.report.step_verdict import key_figures, steps_title, top_ops, verdict
 from pytest_tfperf.report.text_table import TextTable, text_table
 from pytest_tfperf.results import Profile, part_title
@@ -49,11 +45,13 @@ def render_compared(before: ComparedTrace, after: ComparedTrace) -> str:
     old, new = before.profile, after.profile
     hlo = [text_table(*one, _MOST_ROWS) for one in hlo_tables(before, after).items()]
     hlo = [one if one.rows else replace(one, title=f"{one.title}: none") for one in hlo]
-    columns = [("metric", False), ("before", True), ("after", True), ("ratio", True)]
+    columns = ("metric", "before", "after", "ratio")
     titles = {part: part_title(part, new) for part in PARTS}
     view = ComparedView(
-        metrics=TextTable.of(columns, metric_rows(old, new), title="metrics of both traces"),
-        change=before_after(parts_s(old), parts_s(new), differences(old, new), titles),
+        metrics=TextTable.of(
+            columns, metric_rows(old, new), columns[1:], title="metrics of both traces"
+        ),
+        change=before_after(mean_parts_s(old), mean_parts_s(new), differences(old, new), titles),
         hlo=[("Differences of the HLO", [(one, None) for one in hlo])] if hlo else [],
     )
     names = _names([old, new])

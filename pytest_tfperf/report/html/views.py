@@ -228,10 +228,10 @@ def overview(tests: Sequence[ReportedTest], noun: str) -> TextTable:
             row = [link, test.state, _counted(checks)] if noun == "test" else [link]
             rows.append([*row, *(view.cells if view else [""] * 5)])
     texts = (noun, "verdict", "checks") if noun == "test" else (noun,)
-    titles = (*texts, "step", "history", "ratio", "input bound", "memory")
-    columns = [(title, title not in (*texts, "history")) for title in titles]
+    numbers = ("step", "ratio", "input bound", "memory")
+    titles = (*texts, "step", "history", *numbers[1:])
     first = ", the most urgent first" if noun == "test" else ""
-    return TextTable.of(columns, rows, title=f"All {noun}s{first}")
+    return TextTable.of(titles, rows, numbers, title=f"All {noun}s{first}")
 
 
 def _counted(checks: Sequence[Check]) -> str:
@@ -261,7 +261,8 @@ def _profile(
     }
     in_full = detail.n_rows > 0
     times = times_chart(_samples(profile, found), detail.all_pictures)
-    bar, step_time = mini_bar(parts_s(profile)), shown.get("step_time", "")
+    parts_s, step_time = mean_parts_s(profile), shown.get("step_time", "")
+    bar = mini_bar(parts_s)
     step = profile.metrics.get("step_time")
     changes = [
         Difference.of(one) for check in checks for one in check.detail.get("differences", ())
@@ -276,7 +277,7 @@ def _profile(
         in_full=in_full,
         messages=_messages(checks),
         compared=_compared(profile, compared, timed),
-        change=before_after(found.get("parts_before") or {}, parts_s(profile), changes, titles),
+        change=before_after(found.get("parts_before") or {}, parts_s, changes, titles),
         bottleneck=verdict(profile) if profile.steps else "",
         pictures=_pictures(profile, detail, titles),
         charts=_charts(profile, timed, times, detail, titles),
@@ -301,11 +302,6 @@ def _messages(checks: Sequence[Check]) -> list[tuple[Check, str]]:
     own = worst_first(causes(checks))
     failed = [check for check in own if check.verdict is not Verdict.PASS]
     return [(check, elide(check.message, _MESSAGE)) for check in failed]
-
-
-def parts_s(profile: Profile) -> dict[str, float]:
-    """Return the mean seconds of a step by part; nothing without steps."""
-    return mean_parts_s(profile) if profile.steps else {}
 
 
 def _link(path: str, folder: Path | None) -> str:
@@ -444,8 +440,7 @@ def _compared(profile: Profile, checks: Sequence[Check], timed: Check | None) ->
     are = "others are" if n_same > 1 else "other is"
     title = f"compared; {n_same} {are} as before" if n_same else "compared"
     titles = ("metric", "before", "after", "ratio", "interval", "verdict")
-    columns = [(title, title in ("before", "after", "ratio")) for title in titles]
-    return TextTable.of(columns, rows, title=title) if checks else None
+    return TextTable.of(titles, rows, titles[1:4], title=title) if checks else None
 
 
 def _parts(profile: Profile) -> TextTable | None:
@@ -457,8 +452,8 @@ def _parts(profile: Profile) -> TextTable | None:
         ]
         for part in parts_of(profile)
     ]
-    columns = [("part", False), ("time", True), ("share", True)]
-    return TextTable.of(columns, rows, title="parts of a step, mean") if rows else None
+    titles = ("part", "time", "share")
+    return TextTable.of(titles, rows, titles[1:], title="parts of a step, mean") if rows else None
 
 
 def _metrics(
@@ -487,8 +482,7 @@ def _metrics(
         if where:
             first.setdefault(where, name)
     titles = ("metric", "value", "from", "wanted", "verdict", "where, and what to try")
-    columns = [(title, title == "value") for title in titles]
-    return TextTable.of(columns, rows, title="metrics") if rows else None
+    return TextTable.of(titles, rows, ("value",), title="metrics") if rows else None
 
 
 def _unknown_reasons(profile: Profile) -> list[Reason]:
