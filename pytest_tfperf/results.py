@@ -267,6 +267,8 @@ class Check:
     `differences` are those of the traces, `{"what", "seconds"}`. `gates` is false of a change that
     is shown and not decided. A comparison with a git ref has `process_pairs` (`ratio`, `n` pairs of
     turns, `spent_s`, `waited_s`) and the assumed `process_sd` with its `process_sd_source`.
+    `unasked` is true of a time that the baseline could not decide and the test does not limit;
+    `ref` is the git ref to compare it with.
     """
     follows: str = ""
     """
@@ -293,8 +295,15 @@ class Check:
         return self.detail.get("gates") is False
 
     @property
+    def is_unasked(self) -> bool:
+        """True for an undecided time that nobody limits, and that the baseline cannot decide."""
+        return self.detail.get("unasked") is True
+
+    @property
     def word(self) -> str:
-        """The verdict in reports for people, `changed` for a change that is shown only."""
+        """The verdict in reports for people; of what decides nothing in lower case."""
+        if self.is_unasked:
+            return "not decided"
         return "changed" if self.is_shown_change else self.verdict.value
 
     @property
@@ -321,6 +330,25 @@ class Check:
         if not self.follows:
             del data["follows"]
         return data
+
+
+def asked_ones(checks: Iterable[Check]) -> list[Check]:
+    """Return checks without undecided times that nobody limits, unless there are no others."""
+    checks = list(checks)
+    return [check for check in checks if not check.is_unasked] or checks
+
+
+def undecided_times(checks: Iterable[Iterable[Check]]) -> str:
+    """Say in how many tests a time is not decided that nobody limits; empty if there is none."""
+    found = [next((one for one in test if one.is_unasked), None) for test in checks]
+    unasked = [check for check in found if check is not None]
+    if not unasked:
+        return ""
+    them = "it" if len(unasked) == 1 else "them"
+    return (
+        f"times: not decided in {plural(len(unasked), 'test')}; "
+        f"`--tfperf-against {unasked[0].detail.get('ref') or 'REF'}` compares {them} here"
+    )
 
 
 def most_telling_first(checks: Iterable[Check]) -> list[Check]:

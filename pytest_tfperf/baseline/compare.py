@@ -36,7 +36,7 @@ from pytest_tfperf.baseline.structure import (
     lost_compilation,
     structure_checks,
 )
-from pytest_tfperf.checks.limits import SHARED_CPU, tolerated
+from pytest_tfperf.checks.limits import LEAST_SHOWN, SHARED_CPU, tolerated
 from pytest_tfperf.differences.profiles import (
     CAST,
     dtype_change,
@@ -51,7 +51,11 @@ from pytest_tfperf.machine.description import class_differences, nearest_class
 from pytest_tfperf.metrics.op_work import TABLE
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
-from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE, History
+from pytest_tfperf.stats.prediction_interval import (
+    RUNS_TO_DECIDE,
+    History,
+    compare_to_history,
+)
 from pytest_tfperf.values import Json
 
 _BASELINE = Reference("the baseline", UPDATE, ACCEPT, ACCEPT)
@@ -109,7 +113,10 @@ def compare_with_baseline(
         checks += structure_checks(profile, entry, environment, _BASELINE)
     if only != "structural":
         try:
-            timed = _timing(profile, key, baseline, environment, entry, max_regression, shared_cpu)
+            asked = max_regression is not None or only == "timing"
+            timed = _timing(
+                profile, key, baseline, environment, entry, max_regression, shared_cpu, asked
+            )
         except BaselineError as error:
             # a store that is away decides nothing; a file of the project has to be mended
             verdict = Verdict.UNKNOWN if baseline.has_times else Verdict.INCOMPARABLE
@@ -183,6 +190,24 @@ def time_check(
     )
 
 
+def _can_decide(profile: Profile, times: StoredTimes, tolerance: float) -> bool:
+    """Return whether any of the times would show a slow-down of twice the tolerance."""
+    for stored in (times.clock, *times.steady):
+        value = profile.metrics.get(stored.metric)
+        if value is not None and value.number is not None and stored.history.runs:
+            least = times.least if stored is times.clock else value.number / stored.moved
+            found = compare_to_history(value.number, stored.history, tolerance, least)
+            smallest = found.minimum_detectable_change
+            if smallest is not None and smallest <= LEAST_SHOWN * found.tolerance:
+                return True
+    return False
+
+
+def _unasked(undecided: Check) -> Check:
+    """Mark a time that cannot be decided here, and that the test does not limit."""
+    return replace(undecided, detail={**undecided.detail, "unasked": True})
+
+
 def _missing(profile: Profile, entry: Json | None, where: str) -> Check:
     """Say that there is no baseline, or one for another workload."""
     if entry is None:
@@ -217,6 +242,7 @@ def _timing(
     structure: Json,
     max_regression: float | None,
     shared_cpu: bool,
+    is_asked: bool,
 ) -> Check | None:
     """Compare the step time; None if it is unknown here and there, and nobody limits it."""
     value, wanted = profile.value("step_time"), _at_most(max_regression)
@@ -231,9 +257,10 @@ def _timing(
         sentence = f"step_time is unknown: {value.why}"
         return check(profile, "step_time", Verdict.UNKNOWN, wanted, sentence)
     if entry is None or not known:
-        stored = list(timings.elsewhere(place, key))
-        verdict, other = _elsewhere(workload, stored, machine)
-        return check(
+        elsewhere = list(timings.elsewhere(place, key))
+        verdict, other = _elsewhere(workload, elsewhere, machine)
+        has_none = not elsewhere if entry is None else same
+        found = check(
             profile,
             "step_time",
             verdict,
@@ -241,13 +268,18 @@ def _timing(
             f"step_time is {format_quantity(value.number, SECONDS)}; {other}",
             advice=next_step(timings.words.record),
         )
+        return found if is_asked or not has_none else _unasked(found)
+    times = stored_times(entry, profile, cores_of(machine), timings.words)
     timed = time_check(
         profile,
-        stored_times(entry, profile, cores_of(machine), timings.words),
+        times,
         max_regression,
         why_not_timed(profile, shared_cpu),
         changed_setting(structure.get("setting", {}), environment["setting"]),
     )
+    is_open = timed.verdict is Verdict.INCONCLUSIVE
+    if is_open and not is_asked and not _can_decide(profile, times, tolerated(None)):
+        timed = _unasked(timed)
     platform = environment["platform"]
     ops = structure.get(OPS, {}).get(platform)
     is_slower = timed.verdict is Verdict.REGRESSION

@@ -21,6 +21,8 @@ SHARED_CPU = "other workers may have used the CPU; run with -n 0, or --tfperf-on
 INSTRUMENTED = "Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)"
 DEFAULT_TOLERANCE = 0.05
 """The slow-down that a comparison tolerates by default, as a share."""
+LEAST_SHOWN = 2.0
+"""Multiple of the tolerance that stored times must show, for a time that no test limits."""
 _ALONE, _BESIDE, _MOST_NAMED = 0.15, 0.1, 3
 """Least shares of a time that its largest cause and any other one must have to be named."""
 _PYTHON_BESIDE = 0.03

@@ -117,6 +117,15 @@ def branch(folder: Path) -> str:
 
 
 @functools.cache
+def default_branch(folder: Path) -> str:
+    """Return the default branch of a folder's repository, as its remote has it; else empty."""
+    there = _git_line(folder, "symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD")
+    name = there.removeprefix("origin/")
+    here = name and _git_line(folder, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}")
+    return name if here else there
+
+
+@functools.cache
 def project_name(folder: Path) -> str:
     """Return the name of a folder's git repository as its remote has it, or else the folder's."""
     remote = _git_line(folder, "config", "--get", "remote.origin.url")

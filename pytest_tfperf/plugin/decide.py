@@ -18,7 +18,7 @@ from pytest_tfperf.checks.limits import Limit, asked_for, check_limits
 from pytest_tfperf.checks.roots import with_causes
 from pytest_tfperf.errors import BaselineError, CaptureError, PairedError
 from pytest_tfperf.frameworks.in_use import takes_whole_gpus
-from pytest_tfperf.machine.description import project_name
+from pytest_tfperf.machine.description import default_branch, project_name
 from pytest_tfperf.markers import is_marked
 from pytest_tfperf.metrics.profile import so_far
 from pytest_tfperf.plugin.options import Options
@@ -63,6 +63,7 @@ def checks_of(test: ProfiledItem) -> list[Check]:
         checks = [_nothing_profiled("; ".join(profile.ended or "" for profile in profiles))]
     if unmade := test.unmade():
         checks.append(_not_made(unmade))
+    checks = [_with_ref(check, options) if check.is_unasked else check for check in checks]
     return with_causes(without_praise([*checks, *against]), map(so_far, profiles))
 
 
@@ -95,6 +96,11 @@ def _confirmed(test: ProfiledItem, checks: Sequence[Check]) -> list[Check]:
         else check
         for check in checks
     ]
+
+
+def _with_ref(check: Check, options: Options) -> Check:
+    """Return a check with the git ref to compare its time with."""
+    return replace(check, detail={**check.detail, "ref": default_branch(options.rootdir)})
 
 
 def _number(again: Mapping[str, Profile], check: Check) -> float | None:

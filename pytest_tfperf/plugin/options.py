@@ -262,8 +262,8 @@ class Options:
         SWITCH,
         False,
         flag="--tfperf-strict",
-        help="fail checks that could not be decided, and runs in which a test with limits "
-        "profiles nothing",
+        help="fail checks that were asked for and not decided, and runs in which a test with "
+        "limits profiles nothing",
     )
     min_checks: Option[int] = Option(
         COUNT,

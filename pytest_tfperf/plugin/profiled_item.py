@@ -352,12 +352,14 @@ def fails(check: Check, options: Options) -> bool:
     """Return whether a check fails its test."""
     if check.verdict is Verdict.MISSING:
         return options.missing == "fail" or options.strict
-    return check.verdict in BROKEN or (options.strict and check.verdict not in DECIDED)
+    is_open = check.verdict not in DECIDED and not check.is_unasked
+    return check.verdict in BROKEN or (options.strict and is_open)
 
 
 def undecided(checks: tuple[Check, ...], options: Options) -> str | None:
     """Return the first verdict, in order of attention, that leaves a passing test undecided."""
-    still_open = {check.verdict for check in checks if not fails(check, options)} - DECIDED
+    asked = [check for check in checks if not check.is_unasked]
+    still_open = {check.verdict for check in asked if not fails(check, options)} - DECIDED
     named = [verdict.value for verdict in WORST_FIRST if verdict in still_open - {Verdict.NEW}]
     return named[0] if named else None
 

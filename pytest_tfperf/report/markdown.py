@@ -19,8 +19,10 @@ from pytest_tfperf.results import (
     Check,
     Profile,
     Verdict,
+    asked_ones,
     most_telling_first,
     tone_of,
+    undecided_times,
 )
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.summary import shown_value, summary_columns
@@ -78,6 +80,7 @@ def render_markdown(run: Run, most: int = MOST) -> str:
     found = [(test, check) for test in run.tests for check in most_telling_first(test.checks)]
     found.sort(key=lambda one: WORST_FIRST.index(one[1].verdict))
     compared = [(test, check) for test, check in found if check.kind != "limit"]
+    compared.sort(key=lambda one: one[1].verdict not in DECIDED | BROKEN)
     own = {id(check) for test in run.tests for check in causes(test.checks)}
     head = _head(run, [check for _, check in found])
     sections = (
@@ -116,7 +119,8 @@ def _head(run: Run, checks: Sequence[Check]) -> str:
     )
     if len(others) > _MOST_PYTHONS:
         against += f"\n… and {len(others) - _MOST_PYTHONS:,} more\n"
-    missed = "".join(f"\n{_code(text, _MESSAGE_WIDTH)}\n" for text in run.not_checked)
+    said = (*run.not_checked, undecided_times(test.checks for test in run.tests))
+    missed = "".join(f"\n{_code(text, _MESSAGE_WIDTH)}\n" for text in filter(None, said))
     return f"{title}\n\n{' · '.join(filter(None, facts))}\n{missed}{against}"
 
 
@@ -192,7 +196,7 @@ def _undecided(found: Sequence[_Found]) -> _Section:
     """Return a line for each undecided check whose message is not in another section."""
     lines = []
     for test, check in found:
-        if check.verdict not in DECIDED | BROKEN:
+        if check.verdict not in DECIDED | BROKEN and not check.is_unasked:
             sentence = _code(check.sentence.partition("\n")[0], _SENTENCE_WIDTH)
             lines.append(f"- {check.verdict.value} {_name(test, check.profile)}: {sentence}")
     return _Section(title="Not decided", share=0.1, blocks=tuple(lines))
@@ -234,7 +238,7 @@ def _sign_of(run: Run, checks: Sequence[Check]) -> str:
     """Return a sign for the worst of the verdicts, of other failures, and of what was left out."""
     if any(map(_failed_otherwise, run.tests)):
         return _SIGNS["bad"]
-    tone = tone_of(check.verdict for check in checks)
+    tone = tone_of(check.verdict for check in asked_ones(checks))
     left_out = run.not_checked or any(test.n_unchecked for test in run.tests)
     return _SIGNS["open" if left_out and tone == "good" else tone]
 
@@ -246,7 +250,8 @@ def _failed_otherwise(test: ProfiledTest) -> bool:
 
 
 def _verdict(check: Check) -> str:
-    sign = "" if check.is_shown_change else f"{_SIGNS[tone_of([check.verdict])]} "
+    is_plain = check.is_shown_change or check.is_unasked
+    sign = "" if is_plain else f"{_SIGNS[tone_of([check.verdict])]} "
     return f"{sign}{check.word}"
 
 

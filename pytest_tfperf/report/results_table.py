@@ -266,7 +266,8 @@ def _result(
 ) -> str:
     """Return the worst verdict, or of a limit that is kept how much of it is left."""
     if verdict is not Verdict.PASS:
-        return verdict.value if verdict else ""
+        is_unasked = other is not None and other.is_unasked and verdict is other.verdict
+        return other.word if other and is_unasked else verdict.value if verdict else ""
     if limit is None:
         return "" if other is None or other.is_shown_change else "ok"
     value, bound = profile.metrics.get(limit.metric), limit.detail.get("bound")

@@ -20,7 +20,16 @@ from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.quantities import SECONDS, SHARE, format_quantity
 from pytest_tfperf.report.results_table import n_left_out, profile_title, results_table
 from pytest_tfperf.report.step_verdict import parts_of
-from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict, tone_of
+from pytest_tfperf.results import (
+    BROKEN,
+    DECIDED,
+    Check,
+    Profile,
+    Verdict,
+    asked_ones,
+    tone_of,
+    undecided_times,
+)
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import BOUNDLESS, and_more, one_line, plural
 from pytest_tfperf.values import COMPARISON
@@ -56,7 +65,7 @@ def render(
     Args:
         run: The run.
         width: Columns of the terminal; with `BOUNDLESS` the table has all rows.
-        verbosity: Below 0 the checks that are not decided and the count are shown. At 0 also the
+        verbosity: Below 0 what is not decided and the count are shown. At 0 also the
             table, in which of many rows those that matter least are left out, and notes on checked
             values. Sentences that differ in numbers alone are one. Above 0 all rows, checks and
             notes are shown, each step in a line, and all names.
@@ -65,7 +74,7 @@ def render(
     """
     tests = _told_apart(run.tests)
     if verbosity < 0:
-        return [*_checks(tests, _OPEN, failures_shown), count_line(tests)]
+        return [*_checks(tests, _OPEN, failures_shown), count_line(tests), *_unasked(tests)]
     brief = verbosity == 0 and width < BOUNDLESS
     lines = [TextLine(*line) for line in results_table(tests, width, brief)]
     lines += [TextLine(text) for test in tests for text in _comparisons(test)]
@@ -77,7 +86,7 @@ def render(
     lines += _all_notes(tests) if verbosity > 0 else _notes(tests, failures_shown)
     lines += _left_out(tests, brief) if verbosity == 0 else ()
     lines += [TextLine(f"tfperf: {sentence}", "yellow") for sentence in run.not_checked]
-    return [*lines, count_line(tests)]
+    return [*lines, count_line(tests), *_unasked(tests)]
 
 
 def _told_apart(tests: Sequence[ProfiledTest]) -> list[ProfiledTest]:
@@ -92,7 +101,7 @@ def count_line(tests: Sequence[ProfiledTest]) -> TextLine:
     text = f"tfperf: {counted(checks) if checks else 'no limits, and nothing to compare with'}"
     if n_unchecked := sum(test.n_unchecked for test in tests):
         text = f"{text}; {plural(n_unchecked, 'limit')} not checked, run without --tfperf-only"
-    tone = tone_of(check.verdict for check in checks)
+    tone = tone_of(check.verdict for check in asked_ones(checks))
     return TextLine(text, _COLOURS["open" if n_unchecked and tone == "good" else tone])
 
 
@@ -116,6 +125,7 @@ def _checks(
         for test in tests
         for check in causes(test.checks)
         if check.verdict in verdicts - _shown_by_pytest(test, failures_shown)
+        and not check.is_unasked
     ]
     for verdict in Verdict:
         of_verdict = [(name, check) for name, check in found if check.verdict is verdict]
@@ -123,6 +133,12 @@ def _checks(
         for names, reason in alike(sentences):
             whole = sentences.get((names[0], reason), reason) if len(names) == 1 else reason
             yield _check_line(of_verdict[0][1], named(names, _names(tests)), whole)
+
+
+def _unasked(tests: Sequence[ProfiledTest]) -> list[TextLine]:
+    """Say that times are not decided that nobody asked for."""
+    said = undecided_times(test.checks for test in tests)
+    return [TextLine(said, "yellow")] if said else []
 
 
 def _sentences(checks: Sequence[tuple[str, Check]]) -> dict[tuple[str, str], str]:

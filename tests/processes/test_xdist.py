@@ -303,6 +303,14 @@ def test_the_controller_writes_baselines_and_times_are_decided(run, pytester):
     done.stdout.fnmatch_lines(
         [
             "tfperf: comparing with the stored baseline; a profiled test runs while the other workers wait",
+            "tfperf: * checks passed, 2 not decided",
+            "times: not decided in 2 tests; `--tfperf-against REF` compares them here",
+        ]
+    )
+    done, _ = run("-n2", "--tfperf-baseline", "-o", "tfperf_max_regression=5%")
+    done.assert_outcomes(passed=3)
+    done.stdout.fnmatch_lines(
+        [
             "INCONCLUSIVE test_step[[]?], test_step[[]?]: step_time against the baseline*; 1 of 5 needed runs recorded",
             "tfperf: * checks passed, 2 not decided",
         ]

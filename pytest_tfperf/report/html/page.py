@@ -33,7 +33,7 @@ from pytest_tfperf.report.html.views import (
 )
 from pytest_tfperf.report.run_text import count_line, describe_other_python
 from pytest_tfperf.report.text_table import TextTable
-from pytest_tfperf.results import BROKEN, tone_of
+from pytest_tfperf.results import BROKEN, tone_of, undecided_times
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import elide, plain, plural
 from pytest_tfperf.values import PART_TITLES, PARTS, Json
@@ -138,7 +138,12 @@ def _run_head(run: Run, tests: Sequence[ReportedTest]) -> Head:
         heading=f"Performance of {plural(len(run.tests), 'test')}",
         verdict=sentence,
         tone=tone,
-        lines=(*run.not_checked, count_line(run.tests).text, f"{run.created}{commit}"),
+        lines=(
+            *run.not_checked,
+            count_line(run.tests).text,
+            undecided_times(test.checks for test in run.tests),
+            f"{run.created}{commit}",
+        ),
     )
 
 
@@ -155,6 +160,8 @@ def _without_broken(run: Run, tests: Sequence[ReportedTest]) -> tuple[str, str]:
         )
     if run.not_checked:
         return "No check failed, and not all was checked", "open"
+    if undecided_times(test.checks for test in run.tests):
+        return "No check failed, and not all times are decided", "open"
     checked = any(test.record.checks for test in tests)
     return ("All checks passed", "good") if checked else ("Nothing was checked", "none")
 

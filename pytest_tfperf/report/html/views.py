@@ -51,6 +51,7 @@ from pytest_tfperf.results import (
     Check,
     Profile,
     Verdict,
+    asked_ones,
     part_title,
     tone_of,
     worst_first,
@@ -188,7 +189,9 @@ def _urgency(test: ProfiledTest) -> tuple[bool, int, float]:
 
 
 def _worst(test: ProfiledTest) -> Verdict | None:
-    return min((check.verdict for check in test.checks), key=WORST_FIRST.index, default=None)
+    """Return the worst verdict on what was asked, or else on all."""
+    verdicts = [check.verdict for check in asked_ones(test.checks)]
+    return min(verdicts, key=WORST_FIRST.index, default=None)
 
 
 def _is_broken(test: ProfiledTest) -> bool:

@@ -427,6 +427,42 @@ def test_a_slower_step_says_how_much_since_when_where_and_what_changed_besides(p
     ]
 
 
+def test_a_time_is_asked_for_where_it_is_limited_or_could_be_decided(new_place):
+    alike, apart = [1, 1.002, 0.998, 1.001, 0.999], [1, 1.3, 0.8, 1.2, 0.9]
+    cases = [  # recorded times and processor times ÷ 10 ms, max_regression, unasked
+        (alike[:4], alike[:4], None, True),  # only a doubled time would be decided
+        (alike, apart, None, False),
+        (apart, alike, None, False),  # by processor time
+        (apart, apart, None, True),
+        (apart, apart, 0.05, False),
+    ]
+    for clock, processor, max_regression, unasked in cases:
+        place = new_place()
+        for one, other in zip(clock, processor, strict=True):
+            store(place, profile(step_time=0.010 * one, step_cpu_time=0.010 * other, other_load=0))
+        now = profile(step_time=0.0106, step_cpu_time=0.0101, other_load=0.0)
+        [found] = compare(place, now, only=None, max_regression=max_regression)
+        assert (found.verdict, found.is_unasked) == (Verdict.INCONCLUSIVE, unasked), clock
+        assert not timing(place, now).is_unasked  # the run asks for times alone
+    slow = profile(step_time=0.04, step_cpu_time=0.04, other_load=0.0)
+    assert timing(place, slow).verdict is Verdict.REGRESSION
+
+
+def test_a_time_without_stored_ones_is_asked_for_where_it_is_limited_or_stored_elsewhere(new_place):
+    now = profile(step_time=0.012)
+    for environment, max_regression, unasked in (
+        (None, None, True),
+        (None, 0.05, False),
+        (SERVER, None, False),  # the machine class is not the one that was recorded
+    ):
+        place = new_place()
+        store(place, profile(retraces=0))
+        if environment:
+            store(place, profile(retraces=0, step_time=0.010), environment)
+        found = compare(place, now, only=None, max_regression=max_regression)[-1]
+        assert (found.verdict, found.is_unasked) == (Verdict.INCOMPARABLE, unasked)
+
+
 @pytest.mark.parametrize("n_runs", [1, 10])
 def test_times_beside_other_workers_are_not_decided(place, n_runs):
     store(place, profile(step_time=0.010), times=n_runs)
