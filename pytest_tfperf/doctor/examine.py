@@ -17,6 +17,7 @@ from pytest_tfperf.doctor.sections import (
     noise_section,
     profiler_section,
     resolution_section,
+    stored_section,
 )
 from pytest_tfperf.doctor.turns import Say, same_code_turns
 from pytest_tfperf.frameworks.in_use import load_installed, synchronise
@@ -80,6 +81,7 @@ def examine(seconds: float, say: Say) -> Iterator[Section]:
         kinds = [same_code_turns(first.name, choice, seconds, cleanup, say) for choice in choices]
     yield noise_section(kinds, seconds)
     yield resolution_section(kinds)
+    yield stored_section(kinds[-1].stored)
     yield fitness_section(profiler, kinds)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 
-from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
+from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE, LEAST_SHOWN
 from pytest_tfperf.doctor.checks import SelfCheck
+from pytest_tfperf.doctor.stored_times import StoredChange
 from pytest_tfperf.doctor.turns import BUDGET_S, SameCodeTurns
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity, format_ratio
 from pytest_tfperf.results import FORMAT
@@ -202,6 +204,38 @@ def resolution_section(kinds: Sequence[SameCodeTurns]) -> Section:
     )
 
 
+def stored_section(changes: Sequence[StoredChange]) -> Section:
+    """Return the slow-down that stored times would find here, with processes on any core."""
+    return Section(
+        key="stored",
+        title="smallest slow-down that five stored runs would find, as busy as now (90 % power)",
+        titles=["by", "change", "spread of processes"],
+        rows=[(_TIMES[one.metric], _change(one.smallest), _share(one.run_sd)) for one in changes],
+        lines=[] if changes else ["unknown: the processes have no step time"],
+        data={"times": [asdict(one) for one in changes]},
+        advice=()
+        if _is_stored_time_asked(changes)
+        else [f"--tfperf-against REF for times: {_NOT_ASKED}"],
+    )
+
+
+_TIMES = {"step_time": "the clock", "step_cpu_time": "processor time"}
+_NOT_ASKED = "--tfperf-baseline asks for them here only where max_regression is set"
+
+
+_MOST = 9.0
+"""A change that is said no more exactly: ten times as slow."""
+
+
+def _change(smallest: float) -> str:
+    return f"over {_share(_MOST)}" if smallest > _MOST else _share(smallest)
+
+
+def _is_stored_time_asked(changes: Sequence[StoredChange]) -> bool:
+    """Return whether `--tfperf-baseline` would ask for a time that no test limits."""
+    return any(one.smallest <= LEAST_SHOWN * DEFAULT_TOLERANCE for one in changes)
+
+
 def _noise_cells(kind: SameCodeTurns) -> list[str]:
     noise = kind.noise
     if isinstance(noise, Unknown):
@@ -272,10 +306,14 @@ def fitness_section(profiler: Section, kinds: Sequence[SameCodeTurns]) -> Sectio
         sentence = "This machine is not fit to profile: a check of the profiler failed."
     elif smallest := _smallest_change(kinds):
         change, label = smallest
+        stored = [one for kind in kinds[-1:] for one in kind.stored]
+        baselines = "baselines" if _is_stored_time_asked(stored) else "structural baselines"
+        smallest_stored = min((one.smallest for one in stored), default=math.inf)
+        also = f", and five stored runs from {_change(smallest_stored)} on" if stored else ""
         sentence = (
-            "This machine is fit for limits, baselines and --tfperf-against: a test with "
+            f"This machine is fit for limits, {baselines} and --tfperf-against: a test with "
             f"{BUDGET_S:.0f} s of turns finds slow-downs from {_share(change)} on "
-            f"({label}, 90 % power)."
+            f"({label}, 90 % power){also}."
         )
     else:
         sentence = f"{_STRUCTURAL}{_restriction(kinds)}."
@@ -295,7 +333,7 @@ def _restriction(kinds: Sequence[SameCodeTurns]) -> str:
     needed = [kind.needed for kind in steady if kind.needed is not None]
     if not needed:
         return "; more turns (--seconds) would show how well it compares step times"
-    return f", and for step times at max_regression={_share(min(needed))!r} or more"
+    return f", and for step times in turns at max_regression={_share(min(needed))!r} or more"
 
 
 def _smallest_change(kinds: Sequence[SameCodeTurns]) -> tuple[float, str] | None:

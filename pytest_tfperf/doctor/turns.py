@@ -8,9 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pytest_tfperf.baseline.structure import stored
+from pytest_tfperf.doctor.stored_times import StoredChange, stored_changes
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine.conditions import Conditions, read_cpu, remarks
-from pytest_tfperf.machine.cores import pinned
+from pytest_tfperf.machine.cores import pinned, usable_cores
+from pytest_tfperf.metric_registry import MACHINE
 from pytest_tfperf.stats.detectable_change import (
     Noise,
     Resolution,
@@ -36,7 +39,7 @@ from pytest_tfperf.turns.paired_test import (
 )
 from pytest_tfperf.turns.pytest_child import SAME_ENVIRONMENT, ChildProcess, PytestRun
 from pytest_tfperf.turns.spread_store import store_residuals, stored_residuals
-from pytest_tfperf.values import Unknown
+from pytest_tfperf.values import Json, Unknown
 
 TOLERANCES = (0.01, 0.02, 0.05)
 BUDGET_S = 30.0
@@ -68,6 +71,8 @@ class SameCodeTurns:
     """The tolerance that the same code passes; None with too few turns."""
     remarks: Sequence[str] = ()
     """Interference that was noticed meanwhile."""
+    stored: Sequence[StoredChange] = ()
+    """What five stored runs like those of the two processes would show, the clock first."""
 
     @property
     def label(self) -> str:
@@ -87,7 +92,7 @@ def same_code_turns(
     process_sd = process_spread(constant, stored_residuals(cores[1:]), ()).sd
     before = _conditions()
     try:
-        turns = _run_turns(framework, cores, seconds, cleanup, say)
+        turns, runs = _run_turns(framework, cores, seconds, cleanup, say)
     except PairedError as error:
         return SameCodeTurns(pinned=bool(cores), noise=Unknown(str(error)))
     found = residuals([pair_estimate(turns.log_ratios)], constant, ratio=1.0)
@@ -108,6 +113,7 @@ def same_code_turns(
         remarks=remarks(before, _conditions()),
         resolutions={rule.tolerance: resolution(noise, rule, BUDGET_S) for rule in rules},
         needed=needed_tolerance(noise, rules[0], BUDGET_S),
+        stored=stored_changes(runs, process_sd, len(usable_cores())),
     )
 
 
@@ -118,8 +124,13 @@ def _conditions() -> Conditions:
 
 def _run_turns(
     framework: str, cores: Sequence[int], seconds: float, cleanup: Cleanup, say: Say
-) -> PairedTurns:
-    """Run the turns, or raise PairedError if a process cannot start, ends, hangs or has none."""
+) -> tuple[PairedTurns, list[Json]]:
+    """
+    Run the turns, and return with them what a timing file would have of each process.
+
+    Raises:
+        PairedError: If a process cannot start, ends, hangs or has no turns.
+    """
     time = TurnTime(seconds=seconds, most_s=seconds)
     folder = _suite(cleanup.folder / "step", framework)
     kind = "pinned" if cores else "on any core"
@@ -144,7 +155,8 @@ def _run_turns(
         if turns is None or not turns.pairs:
             failed = _failure([first, second])
             raise PairedError(f"the profile of the step ended without turns{failed}")
-        return turns
+        profiles = (*(paired.tree_profiles or ()), *(paired.ref_profiles or ()))
+        return turns, [stored(profile, MACHINE) for profile in profiles]
 
 
 def _suite(folder: Path, framework: str) -> Path:

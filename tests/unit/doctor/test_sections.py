@@ -16,7 +16,9 @@ from pytest_tfperf.doctor.sections import (
     profiler_section,
     resolution_section,
     sections_json,
+    stored_section,
 )
+from pytest_tfperf.doctor.stored_times import stored_changes
 from pytest_tfperf.doctor.turns import SameCodeTurns
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
 from pytest_tfperf.stats.process_spread import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD
@@ -36,7 +38,10 @@ def lines_of(section):
     return text_of(section_view(section, screen()), screen())
 
 
-def turns(pinned, step_s=0.005, off=1.0, n=64):
+QUIET = stored_changes([{"step_time": 0.01, "step_cpu_time": 0.01, "other_load": 0.0}] * 2, 0.0, 2)
+
+
+def turns(pinned, step_s=0.005, off=1.0, n=64, stored=QUIET):
     """64 pairs of turns that are alternately 1 % more and less."""
     process_sd = PINNED_PROCESS_SD if pinned else UNPINNED_PROCESS_SD
     noise = noise_of(
@@ -53,6 +58,7 @@ def turns(pinned, step_s=0.005, off=1.0, n=64):
         noise=noise,
         resolutions={rule.tolerance: resolution(noise, rule, 30) for rule in rules},
         needed=needed_tolerance(noise, rules[0], 30),
+        stored=stored,
     )
 
 
@@ -257,9 +263,25 @@ def test_a_good_machine_is_fit_for_all_and_says_what_it_resolves():
     change = section.data["minimum_detectable_change"]
     assert section.title == (
         "This machine is fit for limits, baselines and --tfperf-against: a test with 30 s of turns "
-        f"finds slow-downs from {change * 100:.3g} % on (pinned, 90 % power)."
+        f"finds slow-downs from {change * 100:.3g} % on (pinned, 90 % power), "
+        "and five stored runs from 9.53 % on."
     )
     assert 0.01 < change < 0.05
+
+
+def test_a_busy_machine_is_fit_for_times_in_turns_and_not_for_stored_ones():
+    run = {"step_time": 0.02, "step_cpu_time": 0.01, "other_load": 0.4}
+    busy = stored_changes([run, {**run, "step_cpu_time": 0.0105}], 0.03, 2)
+    clock, processor = (change.smallest for change in busy)
+    assert 0.1 < processor < clock
+    section = fit(turns(True, stored=busy))
+    assert "limits, structural baselines and --tfperf-against: " in section.title
+    assert section.title.endswith(f"and five stored runs from {processor * 100:.3g} % on.")
+    table = stored_section(busy)
+    assert [name for name, *_ in table.rows] == ["the clock", "processor time"]
+    assert "only where max_regression is set" in table.advice[0]
+    assert not stored_section(QUIET).advice
+    assert stored_section([]).lines == ["unknown: the processes have no step time"]
 
 
 DIED = SameCodeTurns(pinned=False, noise=Unknown("the first process ended with SIGKILL"))
@@ -271,7 +293,7 @@ def test_a_machine_that_is_not_fit_for_all_says_for_what():
         ([], GOOD, "structural baselines, not for --tfperf-against, which must pause processes."),
         ([DIED], GOOD, "not for --tfperf-against: the first process ended with SIGKILL."),
         ([turns(True, off=1.2)], GOOD, "not for step times: processes of the same code differ"),
-        ([turns(False)], GOOD, "and for step times at max_regression='5.75 %' or more."),
+        ([turns(False)], GOOD, "and for step times in turns at max_regression='5.75 %' or more."),
         ([turns(True, n=3)], GOOD, "more turns (--seconds) would show how well"),
     ]
     for kinds, profiler, said in cases:
