@@ -19,6 +19,7 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
+from pytest_tfperf.frameworks.in_use import named
 from pytest_tfperf.machine.cores import pinnable_cores, pinned
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.turns.cleanup import Cleanup
@@ -28,7 +29,6 @@ from pytest_tfperf.turns.pytest_child import PytestRun, start_pytest
 SUITE = Path(__file__).parent / "paired_steps"
 FILE = "test_steps.py"
 PLANTED = {"pipeline_20ms": 0.1}
-PATIENCE_S = 300
 
 
 def pytest_run(label, root, planted, cores):
@@ -61,17 +61,17 @@ def one_pair(step, seconds, runs, own_cores, cleanup):
     """
     b_first = random.random() < 0.5
     time = TurnTime(seconds=seconds, most_s=seconds)
-    started = {}
+    test, started = f"{FILE}::test_{step}", {}
     try:
         for run in runs if b_first else runs[::-1]:
             started[run.label] = start_pytest(run, cleanup)
         children = started["b"], started["a"]
         for child in children:
-            child.await_collected(PATIENCE_S)
+            child.await_collected(test)
         with pinned(own_cores):
             paired = run_paired_test(
                 *children,
-                f"{FILE}::test_{step}",
+                test,
                 (None, None),
                 lambda ready: run_turns(*children, ready, time, lambda _: False),
             )
@@ -106,7 +106,7 @@ def main():
         for _ in range(n)
     ]
     random.shuffle(wanted)
-    machine = describe()["machine"]
+    machine = describe(named(["tensorflow"]))["machine"]
     cleanup = Cleanup()
     try:
         copy = Path(shutil.copytree(SUITE, cleanup.folder / "files"))
@@ -129,6 +129,7 @@ def main():
                     [float(f"{a:.5g}"), float(f"{b:.5g}"), not b_first]
                     for b, a, b_first in turns.pairs
                 ],
+                "cpu_turns": [[float(f"{a:.5g}"), float(f"{b:.5g}")] for b, a in turns.cpu_pairs],
             }
             with options.data.open("a", encoding="utf-8") as data:
                 data.write(json.dumps(line) + "\n")

@@ -6,11 +6,14 @@ Simulate verdicts: stored runs against a new one, and the resolution that tfperf
 Stored runs are log-normal. The new run and its confirming second process have the same code, or are slowed down
 by the minimum detectable change. A second case has one run in twenty that is 20 to 80 % slower for outside
 reasons. Turns are normal or heavy-tailed (Student's t, 3 degrees of freedom), and their process pairs differ as
-pinned ones do. A measurement is one of the doctor; its trials are tests slowed down by the change it states.
+pinned ones do. Turns of a busy machine have both times: the clock's noise, and half of it for processor time, a part of it in both. Each
+decides as in a paired run. A measurement is one of the doctor; its trials are tests slowed down by the change it states.
 """
 
 import math
 import statistics
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,9 +22,16 @@ from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
 from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE, History, compare_to_history
 from pytest_tfperf.stats.process_spread import PINNED_PROCESS_SD
-from pytest_tfperf.stats.sequential import StoppingRule, decide, pair_estimate, planned_pairs
+from pytest_tfperf.stats.sequential import (
+    CPU_SHARE,
+    StoppingRule,
+    decide,
+    pair_estimate,
+    planned_pairs,
+)
 
 TRIALS, RECORDED, DIFFER = 4_000, (5, 7, 12, 30), (0.002, 0.01, 0.03, 0.06, 0.145)
+BUSY_TURNS, BUSY_NOISE, BUSY_TESTS = 24, (0.04, 0.15, 0.35), 4_000
 TURNS, MEASUREMENTS, TESTS, BUDGET_S, PAIR_S, NOISE = 160, 20, 200, 30, 0.15, 0.04
 
 
@@ -121,6 +131,31 @@ def resolved(random, draw):
     return np.mean(found), np.mean(passed)
 
 
+def both_times(random, draw, noise, slower):
+    """Shares of REGRESSION by the clock, and by processor time where the clock does not decide."""
+    found = Counter()
+    rule = StoppingRule(
+        tolerance=0.05, n_tests=1, process_sd=PINNED_PROCESS_SD, n_pairs=planned_pairs(BUDGET_S)
+    )
+
+    def busy(middle, sd):
+        return middle + draw(random, BUSY_TURNS) * sd / NOISE
+
+    for _ in range(BUSY_TESTS):
+        clock, works, verdict = [], [], Verdict.INCONCLUSIVE
+        while verdict is Verdict.INCONCLUSIVE and len(clock) < rule.n_pairs:
+            works.append(busy(math.log1p(slower) + random.normal(0, PINNED_PROCESS_SD), noise / 2))
+            waits = busy(0.0, noise * math.sqrt(3) / 2)
+            clock.append(pair_estimate((works[-1] + waits).tolist()))
+            verdict = decide(clock, rule, final=len(clock) == rule.n_pairs).verdict
+        found["the clock"] += verdict is Verdict.REGRESSION
+        if verdict is Verdict.INCONCLUSIVE:
+            cpu = [pair_estimate(work.tolist()) for work in works]
+            decision = decide(cpu, replace(rule, error_share=CPU_SHARE), final=True)
+            found["processor time"] += decision.verdict is Verdict.REGRESSION
+    return {by: n / BUSY_TESTS for by, n in found.items()}
+
+
 def shares(values):
     return f"{np.mean(values):.1%} ({min(values):.1%} to {max(values):.1%})"
 
@@ -139,6 +174,13 @@ def main():
         f"one run in twenty disturbed from outside: false alarms {both:.1%}, of the first process alone {one:.1%}"
     )
     for draw in (normal, heavy_tailed):
+        for noise in BUSY_NOISE:
+            for slower in (0.0, 0.05, 0.1, 0.25):
+                found = both_times(random, draw, noise, slower)
+                said = ", ".join(f"{share:.2%} by {by}" for by, share in found.items())
+                print(
+                    f"both times, {draw.__name__} turns that differ by {noise:.0%}, {slower:.0%} slower at 5 %: REGRESSION {said}"
+                )
         found, passed = zip(*(resolved(random, draw) for _ in range(MEASUREMENTS)), strict=True)
         print(
             f"what a doctor says of {draw.__name__} turns: slow-downs found {shares(found)}, same code passed {shares(passed)}; ",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-PROTOCOL = 4
+PROTOCOL = 5
 """
 Version of the messages between a run and its child processes (`turns.messages`).
 
@@ -53,5 +53,5 @@ class TurnClient(Protocol):
     def ready(self, ready: Ready) -> Turn | None:
         """Announce that the profile can be timed."""
 
-    def ran(self, step_s: float) -> Turn | None:
-        """Report the seconds of a step in the last turn."""
+    def ran(self, step_s: float, cpu_s: float | None) -> Turn | None:
+        """Report the seconds of a step in the last turn, and its processor time if it is known."""

@@ -204,21 +204,34 @@ def with_steady_time(
     if value is None or value.number is None or not stored.history.runs:
         missing = (value.why if value is not None else None) or "the baseline has none yet"
         says_so = is_open and is_busy and stored.metric == CPU  # CPUs have no device time
-        return _beside(clock, stored, missing if says_so else "")
+        return beside_clock(clock, stored.metric, missing if says_so else "")
     found = judge(value, stored, tolerance, None, changed, value.number / stored.moved)
+    return either_time(clock, found, is_busy)
+
+
+def either_time(clock: Judgement, found: Judgement, is_busy: bool) -> Judgement:
+    """
+    Let a REGRESSION of the processor time stand for a clock that does not decide.
+
+    Args:
+        clock: The judgement of the step time.
+        found: That of its processor time, which is shown beside a clock that decides.
+        is_busy: Whether others used the machine, so that the clock may not decide.
+    """
+    is_open = clock.verdict is Verdict.INCONCLUSIVE
     if found.verdict is not Verdict.REGRESSION:
         shown = f"{found.sentence}: it shows no regression"
-        return _beside(clock, stored, shown if is_open and is_busy else "")
+        return beside_clock(clock, found.metric, shown if is_open and is_busy else "")
     if is_open:
         undecided = ("the clock", f"does not decide: {clock.sentence}")
         return replace(found, details=(*found.details, undecided))
     gates = "" if clock.verdict is Verdict.REGRESSION else "; it does not gate beside the clock"
-    return _beside(clock, stored, f"{found.sentence}{gates}")
+    return beside_clock(clock, found.metric, f"{found.sentence}{gates}")
 
 
-def _beside(clock: Judgement, stored: StoredRuns, text: str) -> Judgement:
-    """Add what another time shows."""
-    label = "processor time" if stored.metric == CPU else "device time"
+def beside_clock(clock: Judgement, metric: str, text: str) -> Judgement:
+    """Add what another time of the step shows to the clock's judgement."""
+    label = "processor time" if metric == CPU else "device time"
     more = ((label, text),) if text else ()
     return replace(clock, details=(*clock.details, *more))
 
@@ -305,11 +318,11 @@ def change_text(
 ) -> str:
     """Write a change of a time of the step since what has a name, and both times."""
     times = [format_quantity(time_s, SECONDS) for time_s in (before_s, now_s)]
-    change = format_slowdown(ratio, _words(metric))
+    change = format_slowdown(ratio, change_words(metric))
     return f"{metric} is {change} than {name}: {' to '.join(times)}"
 
 
-def _words(metric: str) -> tuple[str, str]:
+def change_words(metric: str) -> tuple[str, str]:
     """Return the words for a rise and a fall of a time."""
     return SLOWER_FASTER if metric == "step_time" else MORE_LESS
 
@@ -355,7 +368,9 @@ def _slower(
     if recent is not None and anchor is not None and recent.low <= bound < anchor.low:
         before_s = value.number / anchor.ratio
         found = change_text(anchor.ratio, stored.anchor, before_s, value.number, stored.metric)
-        alone = f"{format_slowdown(recent.ratio, _words(stored.metric))} than {stored.runs} alone"
+        alone = (
+            f"{format_slowdown(recent.ratio, change_words(stored.metric))} than {stored.runs} alone"
+        )
         drift = f"{alone}, which would {'pass' if result.drift else 'not decide it'}"
         details = (
             ("measured", f"{_interval(anchor, stored)}, against {stored.anchor}"),
@@ -363,7 +378,7 @@ def _slower(
             *details[1:],
         )
     elif recent is None or recent.low <= bound:
-        most = format_slowdown(max(OUTRIGHT, bound), _words(stored.metric))
+        most = format_slowdown(max(OUTRIGHT, bound), change_words(stored.metric))
         beyond = f"more than {most} than {'any of them' if recent else stored.runs}"
         details = (*details, ("", f"{beyond} is a regression, however few the runs"))
     return f"{found}, {_limit(result)}", details
@@ -376,7 +391,7 @@ def _why_undecided(result: HistoryComparison, stored: StoredRuns) -> str:
     assert result.minimum_detectable_change is not None
     why = f"runs differ by {format_quantity(result.run_sd, RATIO)}"
     if recent is not None and anchor is not None and recent.high < 1 + result.tolerance:
-        than = f"{format_slowdown(anchor.ratio, _words(stored.metric))} than {stored.anchor}"
+        than = f"{format_slowdown(anchor.ratio, change_words(stored.metric))} than {stored.anchor}"
         why = f"{stored.runs} alone would pass, but it is {than}"
     smallest = format_quantity(result.minimum_detectable_change, RATIO)
     return f"{why}, so only a slow-down of {smallest} would show in 9 of 10 cases"
@@ -388,5 +403,5 @@ def _interval(of: Interval, stored: StoredRuns) -> str:
 
 def interval_text(low: float, high: float, confidence: float, metric: str = "step_time") -> str:
     """Write an interval of a change."""
-    change = format_slowdowns(low, high, _words(metric))
+    change = format_slowdowns(low, high, change_words(metric))
     return f"{change} ({100 * confidence:.3g} % interval)"

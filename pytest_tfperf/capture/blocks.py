@@ -27,6 +27,7 @@ __tracebackhide__ = True
 _TIMED_SHARE = 0.45  # of the time limit
 _MOST_BLOCKS = 24  # that a window usually has
 _TICKS = 100  # of the clock of processor time, in all blocks: its step is then a percent
+_TURN_TICKS = 10  # of the children's clock in a turn: its step is then a tenth
 # New containers that one block may leave before the collector runs within it after all: 50 to
 # 100 MB of small objects.
 _MOST_YOUNG = 500_000
@@ -169,11 +170,10 @@ class BlockTimer:
         if perf_counter() >= deadline:
             observations.window_notes |= plan.cut_note("timed", n_timed, plan.timed_steps)
 
-    def turn(self, n_calls: int) -> Generator[None, None, float]:
-        """Time a block for a turn; return the seconds of a step."""
+    def turn(self, n_calls: int) -> Generator[None, None, Block]:
+        """Time a block for a turn."""
         self.lap_timer.restart()
-        block = yield from self.block(n_calls)
-        return block.seconds / block.n_steps
+        return (yield from self.block(n_calls))
 
     def _is_too_short(self, block: Block, size: int, target_s: float) -> bool:
         """Return whether blocks should be longer, since the warm-up was slower than this block."""
@@ -266,9 +266,9 @@ class _TimedCalls:
         )
 
 
-def _children_cpu_s() -> float | None:
+def _children_cpu_s(but: int | None = None) -> float | None:
     """Return the processor time so far of children that live or have ended, None if unknown."""
-    living, ended = children_cpu_s(), os.times()
+    living, ended = children_cpu_s(but=but), os.times()
     return None if living is None else living + ended.children_user + ended.children_system
 
 
@@ -279,7 +279,7 @@ def mean_period_s(observations: Observations) -> float:
 
 
 def run_turns(
-    turn_client: TurnClient, ready: Ready, block: Callable[[int], Generator[None, None, float]]
+    turn_client: TurnClient, ready: Ready, block: Callable[[int], Generator[None, None, Block]]
 ) -> Generator[None]:
     """
     Run turns as long as the coordinator asks for them; this process stands still in between.
@@ -287,14 +287,37 @@ def run_turns(
     Args:
         turn_client: Connection to the coordinator.
         ready: Announcement that this profile is ready.
-        block: Runs a number of calls and returns the seconds of a step.
+        block: Times a number of calls.
     """
     turn = turn_client.ready(ready)
-    with garbage_held_off() as collect, core_kept_awake():
+    with garbage_held_off() as collect, core_kept_awake() as idle_task:
+        before_s = _children_cpu_s(but=idle_task)
         while turn is not None:
             collect()
-            yield from block(turn.untimed)
-            turn = turn_client.ran((yield from block(turn.timed)))
+            untimed = yield from block(turn.untimed)
+            timed = yield from block(turn.timed)
+            # once a turn, at its end: reading takes a millisecond, which nothing times there
+            now_s = _children_cpu_s(but=idle_task)
+            cpu_s = _with_children(timed, untimed.n_steps, before_s, now_s)
+            before_s = now_s
+            turn = turn_client.ran(timed.seconds / timed.n_steps, cpu_s)
+
+
+def _with_children(
+    timed: Block, n_untimed: int, before_s: float | None, now_s: float | None
+) -> float | None:
+    """
+    Return the processor time of a step in a turn, with the children's in all steps of the turn.
+
+    It is None where the system does not tell it, or too coarsely for so short a turn.
+    """
+    if before_s is None or now_s is None or timed.cpu_seconds <= 0:
+        return None
+    children_s = max(now_s - before_s, 0.0) / (n_untimed + timed.n_steps) * timed.n_steps
+    cpu_s = timed.cpu_seconds + children_s
+    if children_s and cpu_s < _TURN_TICKS / os.sysconf("SC_CLK_TCK"):
+        return None
+    return cpu_s / timed.n_steps
 
 
 @contextmanager

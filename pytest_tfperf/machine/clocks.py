@@ -83,11 +83,15 @@ class ThreadClock:
         return thread_time() + int(os.pread(self._schedstat, 64, 0).split()[1]) / 1e9
 
 
-def children_cpu_s(process: int | str = "self") -> float | None:
+def children_cpu_s(process: int | str = "self", but: int | None = None) -> float | None:
     """
     Return the processor time so far of the living children of a process, and of theirs.
 
     `os.times` knows only children that have ended. That of a child's ended children counts with it.
+
+    Args:
+        process: The process; this one if left out.
+        but: A child that does not count.
 
     Returns:
         Seconds in ticks of the system (0.01 s on Linux), or None where the system does not tell.
@@ -101,6 +105,8 @@ def children_cpu_s(process: int | str = "self") -> float | None:
         if not children and not lists[0].exists():  # a kernel without CONFIG_PROC_CHILDREN
             return None
         for child in children:
+            if child == str(but):
+                continue
             # fields 14 to 17 of proc_pid_stat(5): of the process, and of the children it waited for
             fields = _text(Path(f"/proc/{child}/stat")).rpartition(")")[2].split()
             total += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")

@@ -255,9 +255,11 @@ def coverage_paused() -> Iterator[None]:
 
 
 @contextmanager
-def core_kept_awake(root: Path = Path("/")) -> Iterator[None]:
+def core_kept_awake(root: Path = Path("/")) -> Iterator[int | None]:
     """
     Run an idle task beside this process within the context, if both have one core.
+
+    The result is the number of its process, or None.
 
     A virtual core that idles may go on at another pace. So steps that wait, for input or between
     epochs, change their pace from turn to turn (benchmarks/remedies.py). The task has the policy
@@ -273,7 +275,7 @@ def core_kept_awake(root: Path = Path("/")) -> Iterator[None]:
     """
     task = None if len(pinnable_cores()) != 1 or has_quota(root) else _started()
     try:
-        yield
+        yield None if task is None else task.pid
     finally:
         if task is not None:
             task.kill()

@@ -301,8 +301,8 @@ class _ChildTurnClient:
         at_profile = AtProfile(profile=self._profile, ready=ready, tolerance=self._tolerance)
         return self._turn(at_profile)
 
-    def ran(self, step_s: float) -> Turn | None:
-        return self._turn(Ran(step_s=step_s))
+    def ran(self, step_s: float, cpu_s: float | None) -> Turn | None:
+        return self._turn(Ran(step_s=step_s, cpu_s=cpu_s))
 
     def _turn(self, question: FromChild) -> Turn | None:
         answer = self._server.ask(question)

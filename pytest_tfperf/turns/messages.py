@@ -147,6 +147,8 @@ class Ran(Message):
 
     step_s: float
     """Seconds of a step in it."""
+    cpu_s: float | None = None
+    """Processor time of a step in it, with child processes; None if it is not known."""
 
 
 class Profiled(Message):

@@ -13,7 +13,7 @@ from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.results import Profile
 from pytest_tfperf.stats.sequential import LEAST_TURNS, USUAL_PAIRS, PairEstimate, pair_estimate
 from pytest_tfperf.turn import Ready, Turn
-from pytest_tfperf.turns.messages import AtProfile, FromChild, Profiled, Stopped
+from pytest_tfperf.turns.messages import AtProfile, FromChild, Profiled, Ran, Stopped
 from pytest_tfperf.turns.pytest_child import ChildProcess
 from pytest_tfperf.turns.rounds import (
     NoMoreSteps,
@@ -37,6 +37,8 @@ class PairedTurns:
     pairs: tuple[tuple[float, float, bool], ...] = ()
     """Seconds of a step in the working tree and on the ref, and whether the working tree ran first.
     """
+    cpu_pairs: tuple[tuple[float, float], ...] = ()
+    """Processor time of a step in the same turns; empty if it is unknown in any of them."""
     spent_s: float = 0.0
     """Seconds that all of it took."""
     waited_s: float = 0.0
@@ -52,6 +54,11 @@ class PairedTurns:
     def log_ratios(self) -> list[float]:
         """The natural logarithm of tree ÷ ref, for each pair of turns."""
         return [math.log(tree_s / ref_s) for tree_s, ref_s, _ in self.pairs]
+
+    @property
+    def cpu_log_ratios(self) -> list[float]:
+        """The natural logarithm of tree ÷ ref, of processor time, for each pair of turns."""
+        return [math.log(tree_s / ref_s) for tree_s, ref_s in self.cpu_pairs]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,8 +273,8 @@ def run_turns(
         if min(left) < 0:
             raise NoMoreSteps("too few steps are left for a turn")
 
-    def goes_on(rounds: Rounds) -> bool:
-        logs = [math.log(one[_TREE] / one[_REF]) for one in rounds]
+    def goes_on(rounds: Rounds[Ran]) -> bool:
+        logs = [math.log(one[_TREE].step_s / one[_REF].step_s) for one in rounds]
         return time.is_left(perf_counter() - began, len(logs)) and not (logs and is_enough(logs))
 
     players = {
@@ -276,11 +283,21 @@ def run_turns(
     }
     rounds, exhausted = run_rounds(players, goes_on, chance, draw_turns)
     return PairedTurns(
-        pairs=tuple((one[_TREE], one[_REF], next(iter(one)) == _TREE) for one in rounds),
+        pairs=tuple(
+            (one[_TREE].step_s, one[_REF].step_s, next(iter(one)) == _TREE) for one in rounds
+        ),
+        cpu_pairs=_cpu_pairs(rounds),
         spent_s=perf_counter() - began,
         exhausted=bool(exhausted),
         covers_epochs=epoch_of(readies) is not None,
     )
+
+
+def _cpu_pairs(rounds: Rounds[Ran]) -> tuple[tuple[float, float], ...]:
+    """Return the processor times of a step, if all are known."""
+    times = [(one[_TREE].cpu_s, one[_REF].cpu_s) for one in rounds]
+    known = [(tree_s, ref_s) for tree_s, ref_s in times if tree_s is not None and ref_s is not None]
+    return tuple(known) if len(known) == len(times) else ()
 
 
 def _ready_pair(at_tree: AtProfile, at_ref: AtProfile) -> ReadyPair:
@@ -305,6 +322,14 @@ class LaterTurns:
 def pair_estimates(first: PairedTurns, later: LaterTurns) -> list[PairEstimate]:
     """Return the estimate of each process pair."""
     return [pair_estimate(turns.log_ratios) for turns in (first, *later.turns)]
+
+
+def cpu_estimates(first: PairedTurns, later: LaterTurns) -> list[PairEstimate]:
+    """Return the estimates of processor time; none if it is unknown in any process pair."""
+    every = (first, *later.turns)
+    if not all(turns.cpu_pairs for turns in every):
+        return []
+    return [pair_estimate(turns.cpu_log_ratios) for turns in every]
 
 
 def next_time(

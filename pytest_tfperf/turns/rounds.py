@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from pytest_tfperf.turn import Ready, Turn
 from pytest_tfperf.turns.messages import Play, Ran
@@ -20,8 +21,9 @@ _MOST_ALIKE = 10.0  # ratio of two steps up to which both run as many calls in a
 _LEAST_CALL_S = 1e-6
 _MOST_EPOCH_S = 1.0  # longest epoch that a turn covers whole
 
-Rounds = list[dict[str, float]]
-"""Seconds of a step in each round, by player in the order in which they played."""
+Played = TypeVar("Played")
+Rounds = list[dict[str, Played]]
+"""What the players found in each round, by player in the order in which they played."""
 
 
 class NoMoreSteps(Exception):
@@ -29,16 +31,16 @@ class NoMoreSteps(Exception):
 
 
 def run_rounds(
-    players: Mapping[str, Callable[[], float]],
-    goes_on: Callable[[Rounds], bool],
+    players: Mapping[str, Callable[[], Played]],
+    goes_on: Callable[[Rounds[Played]], bool],
     chance: random.Random,
     before_each: Callable[[], object] = lambda: None,
-) -> tuple[Rounds, str]:
+) -> tuple[Rounds[Played], str]:
     """
     Let players take turns, in random order in each round.
 
     Args:
-        players: By name, runs a turn and returns the seconds of a step, or raises NoMoreSteps.
+        players: By name, runs a turn and returns what it found, or raises NoMoreSteps.
         goes_on: Returns whether another round begins after those so far.
         chance: Draws the order.
         before_each: Called before each round; it may raise NoMoreSteps.
@@ -46,7 +48,7 @@ def run_rounds(
     Returns:
         The rounds that were complete, and why a player ended them, else nothing.
     """
-    rounds: Rounds = []
+    rounds: Rounds[Played] = []
     try:
         while goes_on(rounds):
             before_each()
@@ -101,9 +103,9 @@ def epoch_of(readies: Sequence[Ready]) -> int | None:
     return epoch if epoch * max(ready.call_s for ready in readies) <= _MOST_EPOCH_S else None
 
 
-def run_turn(child: ChildProcess, turn: Turn, ready: Ready) -> float:
+def run_turn(child: ChildProcess, turn: Turn, ready: Ready) -> Ran:
     """
-    Run one turn, and return the seconds of a step in it.
+    Run one turn, and return the times of a step in it.
 
     Args:
         child: The process that runs it.
@@ -120,4 +122,4 @@ def run_turn(child: ChildProcess, turn: Turn, ready: Ready) -> float:
     if not isinstance(event, Ran):
         child.put_back(event)
         raise NoMoreSteps(f"the data of {child.label} ended within a turn")
-    return event.step_s
+    return event

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from pytest_tfperf.baseline.step_time import Judgement, change_text, interval_text
+from pytest_tfperf.baseline.step_time import (
+    Judgement,
+    beside_clock,
+    change_text,
+    change_words,
+    either_time,
+    interval_text,
+)
 from pytest_tfperf.baseline.structure import against_profile, lost_compilation, structure_of
 from pytest_tfperf.checks.limits import STRUCTURAL, TIMING, tolerated
 from pytest_tfperf.differences.profiles import (
@@ -29,6 +36,7 @@ from pytest_tfperf.stats.process_spread import (
     residuals,
 )
 from pytest_tfperf.stats.sequential import (
+    CPU_SHARE,
     MOST_PAIRS,
     SINGLE_RATIO_BOUND,
     Decision,
@@ -43,6 +51,7 @@ from pytest_tfperf.turns.paired_test import (
     LaterTurns,
     PairedTest,
     PairedTurns,
+    cpu_estimates,
     describe_spending,
     needed_budget,
     pair_estimates,
@@ -78,6 +87,9 @@ _DRAINING = (
     "the input's buffers were still draining on {}, so a slow pipeline may not show yet; "
     "give it more time (tfperf_max_seconds) or data"
 )
+_CPU = "step_cpu_time"
+_CPU_UNKNOWN = "unknown in these turns: this system does not tell it, or too coarsely"
+_CPU_FEW = "too few pairs of turns for a decision"
 _LOADED = (
     "other processes used {} of the cores meanwhile, "
     "which makes the turns differ more: stop what else runs there"
@@ -270,8 +282,8 @@ def _step_time(
         return _not_timed(profile, Verdict.UNKNOWN, f"unknown: {why}")
     others = later.get(profile.name, LaterTurns())
     pairs = pair_estimates(turns, others)
-    decision = decide(pairs, terms.rule(ready_pair.tolerance, pairs), final=True)
-    timed = _timing(profile, ref, decision, turns, others, terms)
+    rule = terms.rule(ready_pair.tolerance, pairs)
+    timed = _timing(profile, ref, decide(pairs, rule, final=True), turns, others, terms)
     tree_setting, ref_setting = paired.settings
     found = (*setting_differences(ref_setting, tree_setting), *differences(ref, profile))
     same: Json = {"platform": "", "setting": {}}
@@ -290,50 +302,106 @@ def _timing(
     every = (turns, *later.turns)
     pair_s = statistics.fmean(one.spent_s + one.waited_s for one in every)
     spread = terms.spread(decision.pairs)
-    figures = _figures(decision, every, spread)
+    figures = _figures(decision, every, spread, [one.pairs for one in every])
     message = judge(decision, terms.ref, figures["before"], pair_s)
     versions = ((terms.here, profile), (terms.ref, ref))
     hides_waits = not turns.covers_epochs
     draining = [name for name, one in versions if hides_waits and _is_draining(one)]
-    verdict = Verdict.INCONCLUSIVE if draining else decision.verdict
-    is_cut = bool(terms.cut) and decision.verdict is Verdict.INCONCLUSIVE
+    if draining:
+        sentence = f"{message.sentence}; input buffers were still draining"
+        message = replace(message, verdict=Verdict.INCONCLUSIVE, sentence=sentence)
+    else:
+        message = _with_processor_time(message, (profile, ref), decision, turns, later, terms)
+    figures = message.detail or figures
+    limit = format_quantity(figures["tolerance"], RATIO)
+    is_cut = bool(terms.cut) and message.verdict is Verdict.INCONCLUSIVE and not draining
     return Check(
         profile=profile.name,
-        metric="step_time",
+        metric=message.metric,
         kind=KIND,
-        verdict=verdict,
-        wanted=f"at most {format_quantity(decision.tolerance, RATIO)} slower",
-        sentence=f"{message.sentence}{'; input buffers were still draining' if draining else ''}",
+        verdict=message.verdict,
+        wanted=f"at most {limit} {change_words(message.metric)[0]}",
+        sentence=message.sentence,
         details=(
             *message.details,
             *((("", terms.cut),) if is_cut else ()),
-            *_circumstances(decision, turns, later, verdict, draining, spread),
+            *_circumstances(decision, turns, later, message.verdict, draining, spread),
         ),
         advice=_CUT_HELP if is_cut else message.advice,
         detail=figures,
     )
 
 
-def judge(decision: Decision, ref: str, before_s: float, pair_s: float) -> Judgement:
+def _with_processor_time(
+    clock: Judgement,
+    profiles: tuple[Profile, Profile],
+    decision: Decision,
+    turns: PairedTurns,
+    later: LaterTurns,
+    terms: Terms,
+) -> Judgement:
     """
-    Put a decision on the step time into words.
+    Let the processor time of the same turns decide where the clock does not.
+
+    It is analysed once, when the clock ends, so that it never comes before a PASS of the clock.
+    """
+    every = (turns, *later.turns)
+    is_busy = any(one.other_load is not None for one in every)
+    found = _processor_time(profiles, decision.requested_tolerance, turns, later, terms)
+    if isinstance(found, Judgement):
+        return either_time(clock, found, is_busy)
+    is_open = clock.verdict is Verdict.INCONCLUSIVE
+    return beside_clock(clock, _CPU, found if is_open and is_busy else "")
+
+
+def _processor_time(
+    profiles: tuple[Profile, Profile],
+    tolerance: float,
+    turns: PairedTurns,
+    later: LaterTurns,
+    terms: Terms,
+) -> Judgement | str:
+    """Return the judgement of the processor time, or why it is none."""
+    for one in profiles:  # it is unknown of steps that wait, and of threads that spin
+        value = one.metrics.get(_CPU)
+        if value is None or value.number is None:
+            return (value.why if value is not None else None) or _CPU_UNKNOWN
+    pairs = cpu_estimates(turns, later)
+    if not pairs:
+        return _CPU_UNKNOWN
+    rule = terms.rule(tolerance, pairs)
+    found = decide(pairs, replace(rule, error_share=CPU_SHARE), final=True)
+    if found.low is None:
+        return _CPU_FEW
+    every = (turns, *later.turns)
+    figures = _figures(found, every, terms.spread(pairs), [one.cpu_pairs for one in every])
+    return replace(judge(found, terms.ref, figures["before"], 0.0, _CPU), detail=figures)
+
+
+def judge(
+    decision: Decision, ref: str, before_s: float, pair_s: float, metric: str = "step_time"
+) -> Judgement:
+    """
+    Put a decision on a time of the step into words.
 
     Args:
         decision: The decision.
         ref: Name of the git ref.
         before_s: Median time on the ref, in seconds.
         pair_s: Mean seconds that a process pair took, with its start.
+        metric: The time: `step_time` or `step_cpu_time`.
     """
-    found = change_text(decision.ratio, ref, before_s, before_s * decision.ratio)
+    found = change_text(decision.ratio, ref, before_s, before_s * decision.ratio, metric)
     return Judgement(
         verdict=decision.verdict,
-        sentence=f"{found}{_limit(decision)}",
-        details=tuple(_details(decision)),
+        metric=metric,
+        sentence=f"{found}{_limit(decision, metric)}",
+        details=tuple(_details(decision, metric)),
         advice=_advice(decision, pair_s),
     )
 
 
-def _limit(decision: Decision) -> str:
+def _limit(decision: Decision, metric: str) -> str:
     """Return the tolerance, and of an undecided time what it may be."""
     limit = f", limit {format_quantity(decision.tolerance, RATIO)}"
     if decision.verdict is Verdict.IMPROVED:
@@ -344,11 +412,12 @@ def _limit(decision: Decision) -> str:
         return f"{limit}; too few pairs of turns for a decision"
     if decision.is_suspected:
         return f"{limit}; too few pairs of processes show it"
-    return f"{limit}; it may be {format_slowdowns(decision.low, decision.high)}"
+    words = change_words(metric)
+    return f"{limit}; it may be {format_slowdowns(decision.low, decision.high, words)}"
 
 
-def _details(decision: Decision) -> Iterator[Labelled]:
-    yield "measured", _measured(decision)
+def _details(decision: Decision, metric: str) -> Iterator[Labelled]:
+    yield "measured", _measured(decision, metric)
     if decision.requested_tolerance < decision.tolerance:
         requested = format_quantity(decision.requested_tolerance, RATIO)
         yield "limit", f"raised from {requested}: two processes of the same code differ too much"
@@ -359,12 +428,13 @@ def _details(decision: Decision) -> Iterator[Labelled]:
         yield "", f"a slow-down of {smallest} would have been found in 9 of 10 cases"
 
 
-def _measured(decision: Decision) -> str:
+def _measured(decision: Decision, metric: str) -> str:
     """Return the interval, the pairs of turns, and the change in each process pair."""
     turns = plural(decision.n, "pair")
     text = f"{turns} of turns"
     if len(decision.pairs) > 1:
-        each = ", ".join(format_slowdown(one.ratio) for one in decision.pairs)
+        words = change_words(metric)
+        each = ", ".join(format_slowdown(one.ratio, words) for one in decision.pairs)
         text = f"{text} in {len(decision.pairs)} pairs of processes ({each})"
     if decision.by_single_ratios:
         one = "it" if decision.n == 1 else "each of them"
@@ -372,7 +442,8 @@ def _measured(decision: Decision) -> str:
         return f"{text}, decided by {one} alone: {differ}"
     if decision.low is None or decision.high is None:
         return f"{text}, too few for an interval"
-    return f"{interval_text(decision.low, decision.high, decision.confidence)}, {text}"
+    interval = interval_text(decision.low, decision.high, decision.confidence, metric)
+    return f"{interval}, {text}"
 
 
 def _advice(decision: Decision, pair_s: float) -> tuple[Labelled, ...]:
@@ -432,13 +503,19 @@ def _is_draining(profile: Profile) -> bool:
     return profile.value("step_time").detail.get("settled") is False
 
 
-def _figures(decision: Decision, every: Sequence[PairedTurns], spread: ProcessSpread) -> Json:
+def _figures(
+    decision: Decision,
+    every: Sequence[PairedTurns],
+    spread: ProcessSpread,
+    times: Iterable[Iterable[Sequence[float]]],
+) -> Json:
     """
     Numbers for reports: see `results.Check`.
 
-    The time after is that before times the decided ratio, so that bounds and points agree.
+    `times` are what was decided on, of each process pair. The time after is that before times the
+    decided ratio, so that bounds and points agree.
     """
-    pairs = [[tree_s, ref_s] for turns in every for tree_s, ref_s, _ in turns.pairs]
+    pairs = [[tree_s, ref_s] for pair in times for tree_s, ref_s, *_ in pair]
     before = statistics.median(ref_s for _, ref_s in pairs)
     return {
         "before": before,

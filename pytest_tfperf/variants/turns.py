@@ -90,7 +90,7 @@ def compare_rounds(
     order = random.Random(seed)  # noqa: S311 - of turns, and not the user's own
     ends = [perf_counter()]
 
-    def goes_on(rounds: Rounds) -> bool:
+    def goes_on(rounds: Rounds[float]) -> bool:
         ends.append(perf_counter())
         longest = max(after - before for before, after in pairwise(ends))
         return _goes_on(_by_variant(players, rounds), ends[-1] - began, longest, max_seconds)
@@ -101,7 +101,7 @@ def compare_rounds(
     return turns, (*notes, f"order of turns: seed {seed}")
 
 
-def _by_variant(variants: Iterable[str], rounds: Rounds) -> dict[str, tuple[float, ...]]:
+def _by_variant(variants: Iterable[str], rounds: Rounds[float]) -> dict[str, tuple[float, ...]]:
     return {name: tuple(one[name] for one in rounds) for name in variants}
 
 
@@ -377,7 +377,7 @@ def _turn_of(child: ChildProcess, variant: str, ready: Ready) -> Callable[[], fl
 
     def run() -> float:
         try:
-            return run_turn(child, turn_size([ready], chance), ready)
+            return run_turn(child, turn_size([ready], chance), ready).step_s
         except NoMoreSteps:
             raise NoMoreSteps(
                 f"the data of {variant} ended within a turn, and cannot be started again"

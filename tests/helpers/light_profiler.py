@@ -55,7 +55,7 @@ class Light:
             for _ in range(turn.timed):
                 step()
             most -= turn.untimed + turn.timed
-            turn = client.ran((time.perf_counter() - start) / turn.timed)
+            turn = client.ran((time.perf_counter() - start) / turn.timed, None)
         return self.add(builders.profile(name, workload, step_time=time_of_step))
 
     def add(self, profile):

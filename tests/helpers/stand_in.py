@@ -46,7 +46,7 @@ class FakeProfiler:
                 if turn is None:
                     break
                 during(n)
-                turn = client.ran(step_s * next(noise))
+                turn = client.ran(step_s * next(noise), None)
         test = self._test
         if test.kept_traces is not None and (test.child is None or test.child.keeps(name)):
             test.kept_traces.mkdir(parents=True)

@@ -25,12 +25,12 @@ def ask(message):
 def at(name, tolerance=None, **ready):
     ready = Ready(**{"workload": {}, "call_s": 0.001, "least_s": 0.002, "most_calls": None, **ready})
     return ask(AtProfile(profile=name, ready=ready, tolerance=tolerance)).turn
-def profile(name, step_s, workload="w", most_calls=None, turns=10**9, log=[]):
+def profile(name, step_s, workload="w", most_calls=None, turns=10**9, cpu_s=None, log=[]):
     turn = at(name, workload={"batch": workload}, most_calls=most_calls)
     while turn and turns:
         log.append(turn)
         turns -= 1
-        turn = ask(Ran(step_s=step_s)).turn if turns else None
+        turn = ask(Ran(step_s=step_s, cpu_s=cpu_s)).turn if turns else None
     return Profile(name=name, metrics={}, workload={"turns": len(log)})
 def end(profiles, void=()):
     ask(Profiled(profiles=tuple(profiles), tolerance=None, setting={}, void=void))
@@ -85,6 +85,15 @@ def test_both_versions_run_every_turn(start):
     assert paired.turns[""].log_ratios == [pytest.approx(0.6931471805599453)] * 3
     assert paired.tree_profiles == paired.ref_profiles == (made(turns=3),)
     assert not paired.turns[""].exhausted
+
+
+def test_processor_time_counts_only_if_both_versions_tell_it(start):
+    for of_ref, expected in [("0.5", ((2.0, 0.5),) * 3), ("None", ())]:
+        tree = start(a_test("profile('', 1, cpu_s=2.0)"), "tree")
+        ref = start(a_test(f"profile('', 1, cpu_s={of_ref})"))
+        paired = run_paired_test(tree, ref, "test", (None, None), turns_of(tree, ref))
+        assert paired.turns[""].cpu_pairs == expected
+        assert len(paired.turns[""].pairs) == 3
 
 
 @pytest.mark.full

@@ -1,6 +1,7 @@
 """Turns within a profile, as a coordinator asks for them."""
 
 import gc
+import os
 import time
 from types import SimpleNamespace
 
@@ -10,7 +11,8 @@ import pytest
 import tensorflow as tf
 from helpers.profilers import profiler as new_profiler
 
-from pytest_tfperf.capture.blocks import run_turns
+from pytest_tfperf.capture import blocks
+from pytest_tfperf.capture.blocks import Block, run_turns
 from pytest_tfperf.turn import Ready, Turn
 
 pytestmark = pytest.mark.imports("keras")
@@ -19,11 +21,16 @@ WINDOWS = {"warmup": 3, "steps": 12, "trace_steps": 6}
 READY = Ready(workload={}, call_s=0.1, least_s=0.02, most_calls=None)
 
 
+def block_of(n_steps, seconds, cpu_seconds=0.01):
+    return Block(seconds, cpu_seconds, n_steps, [], [], [], [])
+
+
 class Script:
     """A coordinator that asks for these turns, and records the answers."""
 
     def __init__(self, *turns):
-        self.turns, self.said, self.step_times, self.calls = [*turns, None], [], [], []
+        self.turns, self.said, self.calls = [*turns, None], [], []
+        self.step_times, self.cpu_times = [], []
 
     def __call__(self, profile, tolerance):
         self.said.append((profile, tolerance))
@@ -33,8 +40,9 @@ class Script:
         self.said.append(ready)
         return self.turns.pop(0)
 
-    def ran(self, step_s):
+    def ran(self, step_s, cpu_s):
         self.step_times.append(step_s)
+        self.cpu_times.append(cpu_s)
         return self.turns.pop(0)
 
 
@@ -55,12 +63,34 @@ def test_turn_runs_untimed_calls_first_and_reports_its_time():
         for _ in range(size):
             yield
         blocks.append(size)
-        return size / 100
+        return block_of(size, size**2 / 100)
 
     assert len(list(run_turns(client, READY, block))) == 1 + 4 + 2 + 5
     assert blocks == [1, 4, 2, 5]
     assert client.said == [READY]
     assert client.step_times == [0.04, 0.05]
+
+
+def test_turn_reports_processor_time_with_the_share_of_children_that_is_told(monkeypatch):
+    """The children's is read once a turn in ticks of 10 ms, of which a turn needs ten."""
+    cases = [  # seconds of the children in the turn, its steps, processor time of a step
+        ([1.0, 1.0], (1, 2), 0.01),
+        ([1.0, 1.3], (1, 2), 0.01 + 0.1),
+        ([1.0, 1.03], (1, 2), None),
+        ([None, None], (1, 2), None),
+    ]
+    for readings, (untimed, timed), cpu_s in cases:
+        left = list(readings)
+        monkeypatch.setattr(blocks, "children_cpu_s", lambda but, left=left: left.pop(0))
+        monkeypatch.setattr(blocks.os, "times", lambda: os.times_result((0.0,) * 5))
+
+        def block(size):
+            yield from range(size)
+            return block_of(size, 1.0, cpu_seconds=0.01 * size)
+
+        client = Script(Turn(untimed=untimed, timed=timed))
+        list(run_turns(client, READY, block))
+        assert client.cpu_times == [cpu_s if cpu_s is None else pytest.approx(cpu_s)], readings
 
 
 def test_a_coordinator_that_wants_no_turn_gets_none():
@@ -75,7 +105,7 @@ def test_no_garbage_is_collected_in_a_turn_and_the_collector_is_as_it_was():
     def block(size):
         within.append(gc.get_threshold()[0])
         yield
-        return 1.0
+        return block_of(size, 1.0)
 
     list(run_turns(Script(Turn(untimed=1, timed=1)), READY, block))
     assert min(within) > 100_000

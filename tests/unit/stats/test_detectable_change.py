@@ -106,7 +106,7 @@ def test_the_resolution_by_hand():
     # turns without noise: all is process_sd, of two pairs
     assert (found.tolerance, found.effective_tolerance, found.n) == (0.05, 0.05, 300)
     assert found.minimum_detectable_change == pytest.approx(
-        1.05 * math.exp(0.01 / math.sqrt(2) * (2.5758 + 1.2816)) - 1, rel=1e-3
+        1.05 * math.exp(0.01 / math.sqrt(2) * (2.6521 + 1.2816)) - 1, rel=1e-3
     )
     assert needed_tolerance(noise, asked, 30) == pytest.approx(
         math.expm1(0.01 / math.sqrt(2) * (asked.passing_z(2) + 1.2816)), rel=1e-4

@@ -3,7 +3,7 @@
 import gzip
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import NormalDist
 
@@ -14,6 +14,7 @@ from helpers.refusals import refusal
 
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.sequential import (
+    CPU_SHARE,
     ERROR,
     LEAST_TURNS,
     RUN_ERROR,
@@ -28,6 +29,7 @@ from pytest_tfperf.stats.sequential import (
     standard_error,
 )
 
+BY_CLOCK = ERROR * (1 - CPU_SHARE)
 HALF_SLOWER = math.log(1.5)  # e to it is 1.5 to the last bit, as is 1 + the tolerance
 
 
@@ -48,16 +50,19 @@ def turns(ratio, n=64, sd=0.005, seed=0):
     return (math.log(ratio) + np.column_stack([noise, -noise]).ravel()).tolist()
 
 
-def test_the_error_of_a_regression_is_shared_by_the_tests():
+def test_the_error_of_a_regression_is_shared_by_the_tests_and_by_both_times():
     for n_tests, error in [(1, 0.005), (10, 0.005), (11, 0.05 / 11), (200, 0.00025)]:
-        assert rule(n_tests=n_tests).slower_error == pytest.approx(error), n_tests
-        assert n_tests * rule(n_tests=n_tests).slower_error <= RUN_ERROR + 1e-15, n_tests
+        clock = rule(n_tests=n_tests)
+        cpu = replace(clock, error_share=CPU_SHARE)
+        both = clock.slower_error + cpu.slower_error
+        assert both == pytest.approx(error), n_tests
+        assert n_tests * both <= RUN_ERROR + 1e-15, n_tests
 
 
 def test_the_error_is_spent_over_the_process_pairs():
     cubes = [8 / 64, 27 / 64, 1]  # of the share of pairs; one pair decides no regression
     slower = critical_values(
-        tuple(ERROR * part for part in (0, cubes[0], cubes[1] - cubes[0], 1 - cubes[1]))
+        tuple(BY_CLOCK * part for part in (0, cubes[0], cubes[1] - cubes[0], 1 - cubes[1]))
     )
     evenly = critical_values((ERROR / 4,) * 4)
     for n in (2, 3, 4):
@@ -76,7 +81,7 @@ def test_the_last_analysis_spends_what_is_left():
 
 
 def test_two_pairs_alone_have_the_whole_error_of_a_regression():
-    z = -NormalDist().inv_cdf(ERROR)
+    z = -NormalDist().inv_cdf(BY_CLOCK)
     assert rule(n_pairs=2).slower_z(2) == pytest.approx(z, abs=1e-3)
     assert rule(n_pairs=4).slower_z(2, final=True) == pytest.approx(z, abs=1e-3)
 

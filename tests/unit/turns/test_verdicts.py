@@ -14,18 +14,20 @@ from pytest_tfperf.stats.process_spread import Residuals, constant_spread
 from pytest_tfperf.turn import Ready
 from pytest_tfperf.turns.paired_test import LaterTurns, PairedTest, PairedTurns, ReadyPair
 from pytest_tfperf.turns.verdicts import Terms, absent_check, undecided, verdicts
-from pytest_tfperf.values import PARTS, Step
+from pytest_tfperf.values import PARTS, Step, Value
 
 PINNED = constant_spread(pinned=True)
 TERMS = Terms(ref="main", n_tests=1, constant=PINNED, budget_s=30)
 READY = Ready(workload={}, call_s=0.001, least_s=0.02, most_calls=None)
 
 
-def turns_of(ratio, n=32, noise=0.001, **fields):
-    """Turns whose middle ratio is this; above and below it by turns."""
-    signs = itertools.islice(itertools.cycle([1, -1]), n)
+def turns_of(ratio, n=32, noise=0.001, cpu=None, **fields):
+    """Turns whose middle ratio is this; above and below it by turns. `cpu` is that of processor time."""
+    signs = [sign for sign, _ in zip(itertools.cycle([1, -1]), range(n), strict=False)]
     return PairedTurns(
-        pairs=tuple((ratio * math.exp(sign * noise), 1.0, sign > 0) for sign in signs), **fields
+        pairs=tuple((ratio * math.exp(sign * noise), 1.0, sign > 0) for sign in signs),
+        cpu_pairs=tuple((cpu * math.exp(sign * 0.001) / 2, 0.5) for sign in signs) if cpu else (),
+        **fields,
     )
 
 
@@ -85,6 +87,73 @@ def test_a_regression_takes_two_pairs_of_processes():
         assert "main" in check.message, (ratio, again)
         assert check.wanted == "at most 5 % slower", (ratio, again)
         assert check.kind == "against", (ratio, again)
+
+
+DRAINING = profile(step_time=value("step_time", 1.0, settled=False))
+COMPUTES = profile(step_time=1.0, step_cpu_time=0.5)
+WAITS = profile(step_time=1.0, step_cpu_time=Value.unknown("step_cpu_time", "the step waits"))
+
+
+def either(*turns, profiles=(COMPUTES, COMPUTES), **fields):
+    """The check of the time of the step, by the clock or by the processor."""
+    paired = paired_of(profiles[:1], profiles[1:], turns[0], **fields)
+    found = verdicts(paired, later_of(*turns[1:]), TERMS, None)
+    [check] = [check for check in found if check.is_of_step_time]
+    return check
+
+
+def test_processor_time_fails_a_test_that_the_clock_does_not_decide():
+    check = either(*[turns_of(1.05, cpu=1.25, other_load=0.6)] * 3)
+    assert (check.metric, check.verdict) == ("step_cpu_time", Verdict.REGRESSION)
+    assert check.wanted == "at most 5 % more"
+    assert check.sentence == "step_cpu_time is 25 % more than main: 500 ms to 625 ms, limit 5 %"
+    assert "(25 % more, 25 % more, 25 % more)" in check.message
+    assert "the clock: does not decide: step_time is 5 % slower than main" in check.message
+    assert "if intended: a larger max_regression" in check.message
+    assert check.detail["ratio"] == pytest.approx(1.25)
+    assert (len(check.detail["turns"]), check.detail["turns"][0][1]) == (96, 0.5)
+
+
+def test_processor_time_decides_nothing_where_the_clock_does():
+    """A better program may use more threads."""
+    for ratio, verdict in [(1.0, "PASS"), (0.7, "IMPROVED"), (1.4, "REGRESSION")]:
+        check = either(*[turns_of(ratio, cpu=1.25)] * 3)
+        assert (check.metric, check.verdict) == ("step_time", Verdict(verdict)), ratio
+        shown = "processor time: step_cpu_time is 25 % more than main: 500 ms to 625 ms, limit 5 %"
+        assert shown in check.message, ratio
+        assert ("does not gate" in check.message) == (ratio < 1.1), ratio
+
+
+def test_processor_time_never_passes_a_test():
+    for cpu in (0.5, 1.0, 1.05):
+        check = either(*[turns_of(1.05, cpu=cpu, other_load=0.6)] * 3)
+        assert (check.metric, check.verdict) == ("step_time", Verdict.INCONCLUSIVE), cpu
+        assert "it shows no regression" in check.message, cpu
+
+
+def test_processor_time_that_is_no_measure_of_the_step_decides_nothing():
+    slower = turns_of(1.05, cpu=3.0, other_load=0.6)
+    untold, few = replace(slower, cpu_pairs=()), turns_of(1.05, n=4, cpu=30.0, other_load=0.6)
+    settling = value("step_time", 1.0, settled=False)
+    draining = profile(step_time=settling, step_cpu_time=0.5)
+    cases = [
+        ([slower] * 3, (COMPUTES, WAITS), "the step waits"),
+        ([slower] * 3, (WAITS, COMPUTES), "the step waits"),
+        ([slower, untold, slower], (COMPUTES, COMPUTES), "unknown in these turns"),
+        ([few] * 3, (COMPUTES, COMPUTES), "too few pairs of turns"),
+        ([slower], (COMPUTES, COMPUTES), "too few pairs of processes show it"),
+        ([slower] * 3, (draining, COMPUTES), "buffers were still draining"),
+    ]
+    for turns, profiles, said in cases:
+        check = either(*turns, profiles=profiles)
+        assert (check.metric, check.verdict) == ("step_time", Verdict.INCONCLUSIVE), said
+        assert said in check.message, said
+
+
+def test_turns_go_on_while_the_clock_may_still_pass():
+    paired = paired_of([COMPUTES], [COMPUTES], turns_of(1.05, cpu=1.25))
+    later = later_of(*[turns_of(1.05, cpu=1.25)] * 2)
+    assert list(undecided(paired, later, TERMS)) == [""]
 
 
 def test_no_second_pair_is_said():
@@ -251,9 +320,6 @@ def test_the_steps_that_are_left_are_told_where_they_run_out():
 def test_no_times_fail_a_test_only_where_it_has_asked_for_them():
     assert timing(None, tolerance=None).verdict is Verdict.INCONCLUSIVE
     assert timing(None, tolerance=0.05).verdict is Verdict.UNKNOWN
-
-
-DRAINING = profile(step_time=value("step_time", 1.0, settled=False))
 
 
 def test_buffers_that_still_drain_on_either_side_leave_it_open():
