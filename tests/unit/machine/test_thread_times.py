@@ -71,6 +71,7 @@ def test_the_processor_time_of_living_children_and_theirs_is_counted(processes):
         while (found := children_cpu_s() - before) < 0.58 and time.monotonic() < deadline:
             time.sleep(0.05)
         assert found >= 0.58  # ticks of a hundredth of a second may be lost
+        assert children_cpu_s(but=child.pid) == before
     finally:
         child.communicate(b"\n")
     assert children_cpu_s() - before < 0.1  # it has ended, and os.times knows it
