@@ -137,7 +137,7 @@ def test_a_callback_has_its_class_and_line(profile):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     rows = np.ones((64, 4), np.float32)
-    options = {"batch_size": 8, "epochs": 20, "verbose": 0, "warmup": 12}
+    options = {"batch_size": 8, "epochs": 20, "verbose": 0, "warmup": 40}
     found = profile.fit(model, rows, rows[:, :1], callbacks=[Writes()], **options)
     causes = found.tables["time_causes"].records()
     of_steps = (row for row in causes if row["metric"] == "step_time")
