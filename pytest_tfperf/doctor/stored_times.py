@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.baseline.history import CPU, cpu_history_of, history_of, least_s
+from pytest_tfperf.baseline.history import CPU, history_of, least_s, steady_history_of
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
 from pytest_tfperf.stats.prediction_interval import LEAST_RUN_SD, compare_to_history
 
@@ -61,7 +61,7 @@ def stored_changes(
     )
     found = [_change("step_time", spread, clock.minimum_detectable_change)]
     if CPU in now:
-        history, moved = cpu_history_of(entry, now.get("other_load"))
+        history, moved = steady_history_of(entry, CPU, now.get("other_load"))
         computed = compare_to_history(now[CPU], history, DEFAULT_TOLERANCE, now[CPU] / moved)
         found.append(_change(CPU, spread, computed.minimum_detectable_change))
     return found
