@@ -179,12 +179,12 @@ def render_compared_runs(
 def _settings(before: Run, after: Run) -> list[str]:
     """List the differences between the settings of tests in both runs, each once."""
     old = {(test.file, test.key): test.environment.get("setting", {}) for test in before.tests}
-    lines: dict[str, None] = {}
-    for test in after.tests:
-        setting = test.environment.get("setting", {})
-        for one in setting_differences(old.get((test.file, test.key), {}), setting):
-            lines[f"changed: {one.line}"] = None
-    return list(lines)
+    settings = (
+        (old.get((test.file, test.key), {}), test.environment.get("setting", {}))
+        for test in after.tests
+    )
+    found = (one for both in settings for one in setting_differences(*both))
+    return list(dict.fromkeys(f"changed: {one.line}" for one in found))
 
 
 def _differences(before: Run, after: Run, most: int) -> Iterator[str]:

@@ -63,11 +63,9 @@ class Head:
     title: str
     heading: str
     verdict: str
-    """Most important sentence."""
     tone: str
-    """Its tone: `bad`, `open`, `good` or `none`."""
+    """That of the verdict: `bad`, `open`, `good` or `none`."""
     lines: Sequence[str] = ()
-    """Sentences below it."""
     noun: str = "test"
     """Name of a card's subject."""
 
@@ -123,16 +121,8 @@ def render_page(
 
 
 def _run_head(run: Run, tests: Sequence[ReportedTest]) -> Head:
-    """Return the head of a run: the headline of its most urgent check."""
-    headlines = [
-        (failure_headline(test.record.key, check), check.verdict)
-        for test in tests
-        for check in causes(check for check in test.record.checks if check.verdict in BROKEN)[:1]
-    ]
+    sentence, tone = _verdict(run, tests)
     commit = f", commit {_brief(run.commit)}" if run.commit else ""
-    sentence, tone = (
-        (headlines[0][0], tone_of([headlines[0][1]])) if headlines else _without_broken(run, tests)
-    )
     return Head(
         title=f"tfperf: {len(run.tests)} tests, {run.created}",
         heading=f"Performance of {plural(len(run.tests), 'test')}",
@@ -147,17 +137,16 @@ def _run_head(run: Run, tests: Sequence[ReportedTest]) -> Head:
     )
 
 
-def _without_broken(run: Run, tests: Sequence[ReportedTest]) -> tuple[str, str]:
-    """Return the verdict of a run without a failed check, and its tone."""
-    failed = [test for test in tests if test.is_broken]
-    if failed:
-        return f"{plural(len(failed), 'test')} failed, for other reasons than performance", "bad"
-    undecided = [test for test in tests if test.verdict and tone_of([test.verdict]) == "open"]
-    if undecided:
-        return (
-            f"No check failed; {plural(len(undecided), 'test has', 'tests have')} undecided checks",
-            "open",
-        )
+def _verdict(run: Run, tests: Sequence[ReportedTest]) -> tuple[str, str]:
+    """Return the headline of the most urgent check, or what is to be said without one; its tone."""
+    for test in tests:
+        for check in causes(one for one in test.record.checks if one.verdict in BROKEN):
+            return failure_headline(test.record.key, check), "bad"
+    if n := sum(test.is_broken for test in tests):
+        return f"{plural(n, 'test')} failed, for other reasons than performance", "bad"
+    if n := sum(test.verdict is not None and tone_of([test.verdict]) == "open" for test in tests):
+        undecided = plural(n, "test has", "tests have")
+        return f"No check failed; {undecided} undecided checks", "open"
     if run.not_checked:
         return "No check failed, and not all was checked", "open"
     if undecided_times(test.checks for test in run.tests):

@@ -172,12 +172,19 @@ def range_text(values: Sequence[float], unit: str = SECONDS) -> str:
     return low if low == high else f"{low} to {high}, median {middle}"
 
 
+def picture(kind: str, label: str, content: Iterable[Markup], **size: object) -> Markup:
+    """Return a picture, and its description for screen readers."""
+    return element("svg", *content, class_=kind, role="img", aria_label=label, **size)
+
+
 def chart(kind: str, height: float, label: str, *content: Markup) -> Markup:
     """Return a picture that grows with its column."""
-    box = f"0 0 {WIDTH} {short(height)}"
-    return element(
-        "svg", *content, class_=f"chart {kind}", viewBox=box, role="img", aria_label=label
-    )
+    return picture(f"chart {kind}", label, content, viewBox=f"0 0 {WIDTH} {short(height)}")
+
+
+def across(kind: str, height: float, label: str, *content: Markup) -> Markup:
+    """Return a picture as wide as the page, in which places are percent."""
+    return picture(kind, label, content, width="100%", height=height)
 
 
 class Plot:
@@ -229,19 +236,6 @@ class Plot:
 
 
 _LINES = ("level", "level two")
-
-
-def across(kind: str, height: float, label: str, *content: Markup) -> Markup:
-    """Return a picture as wide as the page, in which places are percent."""
-    return element(
-        "svg",
-        *content,
-        class_=kind,
-        width="100%",
-        height=height,
-        role="img",
-        aria_label=label,
-    )
 
 
 def figure(

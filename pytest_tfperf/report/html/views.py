@@ -103,15 +103,13 @@ class ProfileView:
     profile: Profile
     in_full: bool
     messages: Sequence[tuple[Check, str]]
-    """Checks that did not pass, with their texts, the worst first."""
     compared: TextTable | None
     change: Markup | None
     """The step before and after, and what differs between the traces."""
     bottleneck: str
     pictures: Sequence[Markup]
-    """Pictures as wide as the page: the timeline, the input pipeline, devices, ops."""
+    """As wide as the page; charts stand side by side."""
     charts: Sequence[Markup]
-    """Charts side by side."""
     parts: TextTable | None
     untimed: str
     """Reason why a profile has no times of single steps."""
@@ -119,7 +117,7 @@ class ProfileView:
     unknown: Sequence[Reason]
     groups: TableGroups
     left_out: str
-    """Counts of what the page leaves out of a profile that is not shown in full."""
+    """What a profile has that is not shown in full."""
     files: Sequence[tuple[str, str, str]]
     """Kind, path and link of each kept file."""
     cells: Sequence[str]
@@ -133,7 +131,6 @@ class ReportedTest:
     __test__ = False
 
     number: int
-    """Number of the test on the page."""
     record: ProfiledTest
     state: Markup
     """Its worst verdict, or its outcome where nothing was checked."""
@@ -141,7 +138,6 @@ class ReportedTest:
     is_broken: bool
     """Whether it needs attention: it failed, or one of its checks did."""
     is_open: bool
-    """Whether its card is open."""
     messages: Sequence[tuple[Check, str]]
     """Checks of no profile of the test, with their texts."""
     profiles: Sequence[ProfileView]
