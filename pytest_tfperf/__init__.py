@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from pytest_tfperf.plugin.fixture import TfProfile as TfProfile
     from pytest_tfperf.plugin.loops import BracketedTrace as BracketedTrace
     from pytest_tfperf.plugin.registry import Registry
-    from pytest_tfperf.remedies.results import Remedies, Tried
+    from pytest_tfperf.remedies.results import Remedies as Remedies
+    from pytest_tfperf.remedies.results import Tried as Tried
     from pytest_tfperf.results import Profile, Verdict
     from pytest_tfperf.stats.signed_rank import Interval as Interval
     from pytest_tfperf.stores.traces import (
@@ -63,14 +64,12 @@ __all__ = [
     "Profile",
     "PytestTfperfDeprecationWarning",
     "Registry",
-    "Remedies",
     "Source",
     "Step",
     "StoreError",
     "Table",
     "TfperfError",
     "TraceError",
-    "Tried",
     "UnknownMetric",
     "Value",
     "Verdict",

@@ -54,9 +54,11 @@ def test_conditions_are_read_around_the_timed_steps_and_noted(profile, monkeypat
 
     monkeypatch.setattr(conditions, "read_conditions", lambda: readings.append(len(calls)))
     monkeypatch.setattr(conditions, "remarks", lambda before, after: ("the machine was busy",))
+    monkeypatch.setattr(conditions, "share_lost", lambda before, after: 0.5)
     result = profile(step, DATA)
     assert readings[:2] == [4, 16]  # one cold step, 3 of warm-up, 12 timed
     assert result.notes.count("the machine was busy") == 1
+    assert result.other_load == 0.5
 
 
 def test_steps_that_get_slower_block_by_block_are_noted(profile, monkeypatch):

@@ -450,17 +450,17 @@ def test_a_time_is_asked_for_where_it_is_limited_or_could_be_decided(new_place):
 
 def test_a_time_without_stored_ones_is_asked_for_where_it_is_limited_or_stored_elsewhere(new_place):
     now = profile(step_time=0.012)
-    for environment, max_regression, unasked in (
-        (None, None, True),
-        (None, 0.05, False),
-        (SERVER, None, False),  # the machine class is not the one that was recorded
+    for environment, max_regression, unasked, verdict in (
+        (None, None, True, Verdict.INCONCLUSIVE),
+        (None, 0.05, False, Verdict.INCONCLUSIVE),
+        (SERVER, None, False, Verdict.INCOMPARABLE),  # of another machine class
     ):
         place = new_place()
         store(place, profile(retraces=0))
         if environment:
             store(place, profile(retraces=0, step_time=0.010), environment)
         found = compare(place, now, only=None, max_regression=max_regression)[-1]
-        assert (found.verdict, found.is_unasked) == (Verdict.INCOMPARABLE, unasked)
+        assert (found.verdict, found.is_unasked) == (verdict, unasked)
 
 
 @pytest.mark.parametrize("n_runs", [1, 10])
