@@ -220,7 +220,9 @@ def either_time(clock: Judgement, found: Judgement, is_busy: bool) -> Judgement:
     """
     is_open = clock.verdict is Verdict.INCONCLUSIVE
     if found.verdict is not Verdict.REGRESSION:
-        shown = f"{found.sentence}: it shows no regression"
+        is_good = found.verdict in (Verdict.PASS, Verdict.IMPROVED)
+        also = ": it shows no regression" if is_good else "; it does not decide either"
+        shown = found.sentence + also
         return beside_clock(clock, found.metric, shown if is_open and is_busy else "")
     if is_open:
         undecided = ("the clock", f"does not decide: {clock.sentence}")
