@@ -147,6 +147,7 @@ def test_keras_waits_for_the_first_batch_of_each_epoch(profile_more):
     assert found.value("input_bound").source.value == "trace"
 
 
+@pytest.mark.nightly
 def test_waits_that_the_profiler_may_hide_pass_no_limit(profile_more):
     """The pipeline takes about as long as the work of the step, which the profiler makes longer."""
     import keras

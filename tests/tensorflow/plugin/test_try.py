@@ -51,7 +51,7 @@ def test_a_broken_limit_shows_what_remedies_gave_and_stays_broken(suite, process
     parallel = rows["num_parallel_calls=tf.data.AUTOTUNE"]
     assert parallel["outputs"] == "same"
     written = ".map(load, num_parallel_calls=tf.data.AUTOTUNE)"
-    assert parallel["write"] == f"test_suite.py:16  {written}"
+    assert parallel["write"] == f"test_suite.py:18  {written}"
     assert "remedies" not in other["profiles"][0]["tables"]
     assert "tried here" in (suite.path / "run.md").read_text()
 

@@ -86,7 +86,7 @@ def test_arrays_that_no_graph_can_hold_are_refused_before_they_are_copied(monkey
 
 
 @pytest.mark.full
-def test_a_sequential_map_is_measured_and_named_with_its_line():
+def test_a_sequential_map_is_measured_and_named():
     data = tf.data.Dataset.range(64).map(load).batch(2)
     found, remedies = tried(
         tf.function(tf.reduce_sum), data, [of_input.Parallel(), of_input.NoInput()], seconds=90.0
@@ -95,7 +95,6 @@ def test_a_sequential_map_is_measured_and_named_with_its_line():
     assert one.outputs == "same"
     assert one.speedup.low < one.speedup.high
     assert ".map(load, num_parallel_calls=tf.data.AUTOTUNE)" in one.write
-    assert one.write.startswith("test_trial.py:")
     assert found["no input at all"].is_bound
     assert remedies.best is one
     assert "(bound: no input at all)" in str(remedies)
