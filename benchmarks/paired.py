@@ -15,7 +15,7 @@ of consecutive ones in each process pair.
 
 A line of the data is a fresh process pair:
 {"step": "matmul_0.3ms", "planted": 0.05, "pinned": true, "machine": {...}, "when": "...", "cost_s": 14.2, "continuous_b_s": 0.00031, "turns": [[seconds_a, seconds_b, a_first], ...]}
-with the seconds of a step in the turns of both sides, of which b is the one that is slower by what is planted, what all turns took, and
+with the seconds of a step in the turns of both sides, and in "cpu_turns" their processor time, of which b is the one that is slower by what is planted, what all turns took, and
 the seconds of a step of b in its timed window, before the turns.
 """
 
@@ -32,8 +32,13 @@ import numpy as np
 import scipy.stats
 
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.stats.process_spread import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD
+from pytest_tfperf.stats.process_spread import (
+    PINNED_PROCESS_SD,
+    UNPINNED_PROCESS_SD,
+    ProcessSpread,
+)
 from pytest_tfperf.stats.sequential import (
+    CPU_SHARE,
     SINGLE_RATIO_BOUND,
     TURN_SIZES,
     StoppingRule,
@@ -43,6 +48,7 @@ from pytest_tfperf.stats.sequential import (
     planned_pairs,
 )
 from pytest_tfperf.stats.signed_rank import estimate, ratio_interval
+from pytest_tfperf.turns.verdicts import Terms
 
 CASES = (  # the true ratio, the tolerance, seconds of turns
     (1.0, 0.02, 30),
@@ -56,6 +62,10 @@ CASES = (  # the true ratio, the tolerance, seconds of turns
     (2.0, 0.05, 30),
     (1.0, 0.05, 30),
     (1.0, 0.01, 30),
+    (1.0, 0.05, 60),
+    (1.05, 0.05, 60),
+    (1.10, 0.05, 60),
+    (1.25, 0.05, 60),
 )
 DRAWS = 2_000
 FACTORS = (1.5, 2, SINGLE_RATIO_BOUND, 5)
@@ -77,6 +87,7 @@ class ProcessPair:
     cost_s: float
     in_turns: float
     logs: np.ndarray
+    cpu_logs: np.ndarray | None
     a_first: np.ndarray
 
 
@@ -98,8 +109,16 @@ def process_pair(line):
         cost_s=line["cost_s"] / len(seconds),
         in_turns=float(np.median(seconds[:, 1])) / line["continuous_b_s"],
         logs=np.log(seconds[:, 1] / seconds[:, 0]),
+        cpu_logs=cpu_logs(line.get("cpu_turns")),
         a_first=np.array([bool(turn[2]) for turn in line["turns"]]),
     )
+
+
+def cpu_logs(turns):
+    """The log ratios of processor time, or None where a turn has none."""
+    if not turns or not np.all(np.array(turns) > 0):
+        return None
+    return np.log(np.array([b / a for a, b in turns]))
 
 
 def binomial(k, n):
@@ -183,16 +202,28 @@ def show_case(pairs, case, spread, n_tests=1):
     if n_pairs > len(pairs):
         print(f"  +{percent(ratio - 1)} at {percent(tolerance)}, {budget_s} s: too few on record")
         return
-    rule = StoppingRule(tolerance=tolerance, n_tests=n_tests, process_sd=spread, n_pairs=n_pairs)
+    constant = ProcessSpread(sd=spread, source="")
+    terms = Terms(ref="", n_tests=n_tests, constant=constant, budget_s=budget_s)
     random, counts, seconds, used = np.random.default_rng(0), Counter(), [], []
-    estimates = [pair_estimate(turns_of(pair, rule, budget_s / n_pairs)) for pair in pairs]
+    turns = [turns_of(pair, terms.rule(tolerance), budget_s / n_pairs) for pair in pairs]
+    estimates = list(map(pair_estimate, turns))
+    by_cpu = [
+        None if pair.cpu_logs is None else pair_estimate(pair.cpu_logs[: len(of_pair)].tolist())
+        for pair, of_pair in zip(pairs, turns, strict=True)
+    ]
     for _ in range(DRAWS):
         drawn = random.choice(len(pairs), n_pairs, replace=False)
         for n in range(1, n_pairs + 1):
-            decision = decide([estimates[at] for at in drawn[:n]], rule, final=n == n_pairs)
+            of_draw = [estimates[at] for at in drawn[:n]]
+            decision = decide(of_draw, terms.rule(tolerance, of_draw), final=n == n_pairs)
             if decision.verdict is not Verdict.INCONCLUSIVE:
                 break
-        counts["PASS" if decision.verdict in PASSED else decision.verdict.value] += 1
+        name = "PASS" if decision.verdict in PASSED else decision.verdict.value
+        if decision.verdict is Verdict.INCONCLUSIVE and is_slower_by_cpu(
+            [by_cpu[at] for at in drawn], terms, tolerance
+        ):
+            name = "REGRESSION by processor time"
+        counts[name] += 1
         spent = zip(decision.pairs, drawn, strict=False)
         seconds.append(sum(one.n * pairs[at].cost_s for one, at in spent))
         used.append(len(decision.pairs))
@@ -207,8 +238,25 @@ def show_case(pairs, case, spread, n_tests=1):
     )
 
 
-def shifted(pairs, ratio, mean):
-    return [replace(pair, logs=pair.logs + (math.log(ratio) - mean)) for pair in pairs]
+def is_slower_by_cpu(estimates, terms, tolerance):
+    """Whether processor time is a REGRESSION, after the clock has ended without a verdict."""
+    if any(one is None for one in estimates):
+        return False
+    rule = replace(terms.rule(tolerance, estimates), error_share=CPU_SHARE)
+    return decide(estimates, rule, final=True).verdict is Verdict.REGRESSION
+
+
+def shifted(pairs, ratio, mean, cpu_mean):
+    return [
+        replace(
+            pair,
+            logs=pair.logs + (math.log(ratio) - mean),
+            cpu_logs=None
+            if pair.cpu_logs is None
+            else pair.cpu_logs + (math.log(ratio) - cpu_mean),
+        )
+        for pair in pairs
+    ]
 
 
 def show_step(step, pairs, spread):
@@ -221,10 +269,12 @@ def show_step(step, pairs, spread):
     if not same:
         return
     mean = statistics.fmean(math.log(estimate(pair.logs)) for pair in same)
+    cpu = [pair.cpu_logs for pair in same if pair.cpu_logs is not None]
+    cpu_mean = statistics.fmean(math.log(estimate(logs)) for logs in cpu) if cpu else 0.0
     print(f"  mean ratio of the same code {math.exp(mean):.4f}, which the cases leave out")
     for case in CASES:
-        show_case(shifted(same, case[0], mean), case, spread)
-    show_case(shifted(same, 1.0, mean), (1.0, 0.02, 30), spread, VIRTUAL_TESTS)
+        show_case(shifted(same, case[0], mean, cpu_mean), case, spread)
+    show_case(shifted(same, 1.0, mean, cpu_mean), (1.0, 0.02, 30), spread, VIRTUAL_TESTS)
 
 
 def replay(arguments):

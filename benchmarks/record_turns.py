@@ -1,13 +1,14 @@
 """
 Record the turns of fresh process pairs, for benchmarks/paired.py to replay the decision over.
 
-    python benchmarks/record_turns.py DATA.jsonl [--seconds S] STEP SAME SLOWED [STEP SAME SLOWED ...]
+    python benchmarks/record_turns.py DATA.jsonl [--seconds S] [--busy N] STEP SAME SLOWED [STEP SAME SLOWED ...]
 
 For each step (matmul_0_3ms, convolution_5ms, convolution_50ms, pipeline_20ms) it runs SAME pairs of
 processes of the same code, and SLOWED pairs in which one process is slowed down by 5 % (the
 pipeline: 10 %), in mixed order. A pair is two new processes, as --tfperf-against starts them: both
-at once and pinned to the same cores, of which one stands still while the other runs its turn. The
-script adds to the file, so it may be stopped and continued.
+at once and pinned to the same cores, of which one stands still while the other runs its turn. With
+--busy, so many busy processes come and go at random meanwhile. The script adds to the file, so it
+may be stopped and continued.
 """
 
 import argparse
@@ -18,6 +19,8 @@ import shutil
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
+
+from busy_machine import burning
 
 from pytest_tfperf.frameworks.in_use import named
 from pytest_tfperf.machine.cores import pinnable_cores, pinned
@@ -91,6 +94,7 @@ def main():
     parser.add_argument(
         "--seconds", type=float, default=15, help="of turns, for each pair of processes"
     )
+    parser.add_argument("--busy", type=int, default=0, metavar="N", help="busy processes beside")
     parser.add_argument("steps", nargs="+", metavar="STEP SAME SLOWED")
     options = parser.parse_args()
     cores = pinnable_cores()
@@ -115,11 +119,15 @@ def main():
                 pytest_run("b", SUITE, planted, cores[1:]),
                 pytest_run("a", copy, 0.0, cores[1:]),
             )
-            turns, continuous, b_first = one_pair(step, options.seconds, runs, cores[:1], cleanup)
+            with burning(options.busy):
+                turns, continuous, b_first = one_pair(
+                    step, options.seconds, runs, cores[:1], cleanup
+                )
             line = {
                 "step": step,
                 "planted": planted,
                 "pinned": len(cores) > 1,
+                "busy": options.busy,
                 "b_started_first": b_first,
                 "machine": machine,
                 "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),

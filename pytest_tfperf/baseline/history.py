@@ -94,8 +94,10 @@ def steady_history_of(entry: Json, metric: str, load: float | None) -> tuple[His
         load: Share of the cores that others had beside the new run; None if it is unknown.
     """
     runs, anchor = [run for run in entry["runs"] if metric in run], entry["anchor"]
-    moved, first = _moved(load, runs) if metric == CPU else 1.0, anchor.get(metric)
-    if first is not None and metric == CPU and moved == 1:
+    # a few runs find only what is beyond OUTRIGHT, which covers what load moves
+    is_moved = metric == CPU and len(runs) >= RUNS_TO_DECIDE
+    moved, first = _moved(load, runs) if is_moved else 1.0, anchor.get(metric)
+    if first is not None and is_moved and moved == 1:
         first *= _moved(load, [anchor])
     times = tuple(run[metric] for run in runs)
     return History(runs=times, anchor=first, n_anchor=int(anchor.get("runs", 1))), moved

@@ -284,9 +284,11 @@ def test_busy_runs_of_another_level_start_the_history_anew_by_their_processor_ti
 
 def test_processor_times_of_another_load_may_differ_by_what_load_moves():
     entry = None
-    for second, load in enumerate([0.0, 0.3]):
+    for second, load in enumerate([0.0, 0.3, 0.3, 0.3, 0.3]):
+        history, few = steady_history_of(entry or {"runs": [], "anchor": {}}, "step_cpu_time", 1.0)
+        assert (len(history.runs), few) == (second, 1), "a doubled time covers what load moves"
         entry = merged(entry, busy(1.0, second, load, step_cpu_time=1.0 + load)).entry
     for load, moved in [(0.0, 1), (0.44, 1), (0.46, LOAD_MOVES), (1.0, LOAD_MOVES), (None, 1.2)]:
         history, found = steady_history_of(entry, "step_cpu_time", load)
-        assert (history.runs, found) == ((1.0, 1.3), moved), load
+        assert (history.runs, found) == ((1.0, 1.3, 1.3, 1.3, 1.3), moved), load
     assert steady_history_of(merged(None, run(1.0, 0)).entry, "step_cpu_time", 0.0)[0].runs == ()
