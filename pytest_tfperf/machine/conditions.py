@@ -75,8 +75,8 @@ class Conditions:
 
     at_s: float
     """Time of the reading."""
-    cores: int
-    """Number of CPU cores that the readings are about."""
+    cores: tuple[int, ...]
+    """The CPU cores that the readings are about."""
     own_s: float
     """CPU seconds of the measured processes and their children."""
     busy_s: float | None = None
@@ -116,7 +116,7 @@ def read_cpu(
     own_s = _group_seconds(root, groups) if groups else _own_seconds()
     return Conditions(
         at_s=time.perf_counter(),
-        cores=len(cores),
+        cores=cores,
         own_s=own_s,
         busy_s=cpu[0] if cpu else None,
         stolen_s=cpu[1] if cpu else None,
@@ -149,6 +149,8 @@ class Interference:
 
 def remarks(before: Conditions, after: Conditions) -> tuple[str, ...]:
     """Return remarks on interference between two readings, with figures and advice."""
+    if before.cores != after.cores:
+        return (_OTHER_CORES, *gpu_remarks(before.gpus, after.gpus))
     found = (
         _loaded(before, after),
         _stolen(before, after),
@@ -187,8 +189,14 @@ def other_load(before: Conditions, after: Conditions) -> float | None:
     return min(share, 1.0)
 
 
+_OTHER_CORES = (
+    "the cores that this process may use changed in the timed window: step_time is of both, and "
+    "what others used of them is unknown"
+)
+
+
 def _used_by_others(before: Conditions, after: Conditions) -> float | None:
-    if before.busy_s is None or after.busy_s is None:
+    if before.busy_s is None or after.busy_s is None or before.cores != after.cores:
         return None
     others = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
     return others / _available(before, after)
@@ -296,9 +304,9 @@ def _started() -> subprocess.Popen[bytes] | None:
 
 
 def _loaded(before: Conditions, after: Conditions) -> str | None:
-    if after.load is not None and after.load > _LOAD * after.cores:
+    if after.load is not None and after.load > _LOAD * len(after.cores):
         return (
-            f"the load average was {after.load:.1f} on {after.cores} cores in the timed window: "
+            f"the load average was {after.load:.1f} on {len(after.cores)} cores in the timed window: "
             f"{_QUIET}"
         )
     share = other_load(before, after)
@@ -356,11 +364,11 @@ def _stopped(before: Conditions, after: Conditions) -> str | None:
 
 def _available(before: Conditions, after: Conditions) -> float:
     """Return the CPU seconds that all cores had."""
-    return max((after.at_s - before.at_s) * after.cores, 1e-9)
+    return max((after.at_s - before.at_s) * len(after.cores), 1e-9)
 
 
 def _cores(conditions: Conditions) -> str:
-    return f"{conditions.cores} cores" if conditions.cores > 1 else "core"
+    return f"{len(conditions.cores)} cores" if len(conditions.cores) > 1 else "core"
 
 
 def _own_seconds() -> float:

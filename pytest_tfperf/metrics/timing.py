@@ -258,7 +258,9 @@ def _step_cpu(recording: Recording, step_s: float) -> Value:
 
 def _other_load(recording: Recording) -> Value:
     if recording.other_load is None:
-        return Value.unknown("other_load", "this system does not tell the time of its cores")
+        return Value.unknown(
+            "other_load", "the system does not tell it, or the cores changed meanwhile"
+        )
     return Value.of("other_load", recording.other_load, Source.TIMED)
 
 

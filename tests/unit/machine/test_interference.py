@@ -9,7 +9,7 @@ from pytest_tfperf.machine.conditions import Conditions, Interference, remarks, 
 
 BEFORE = Conditions(
     at_s=100.0,
-    cores=2,
+    cores=(0, 1),
     own_s=10.0,
     busy_s=50.0,
     stolen_s=1.0,
@@ -52,6 +52,14 @@ def test_window_of_a_few_ticks_has_no_remark_on_load():
     short = {"at_s": 100.1, "own_s": 10.1}
     assert remarks(BEFORE, after(busy_s=50.19, stolen_s=1.09, **short)) == ()
     assert len(remarks(BEFORE, after(busy_s=50.21, stolen_s=1.11, **short))) == 2
+
+
+def test_other_load_is_unknown_where_the_cores_changed():
+    for cores in [(0,), (0, 2), (0, 1, 2)]:
+        found = after(cores=cores, busy_s=90.0, stolen_s=9.0)
+        (remark,) = remarks(BEFORE, found)
+        assert "cores that this process may use changed" in remark
+        assert share_lost(BEFORE, found) is None
 
 
 def test_stolen_time_is_remarked():
