@@ -265,8 +265,9 @@ class Check:
     A step time also has `ratio`, `low`, `high`, `confidence`, `smallest` and samples: `runs` and
     `anchor`, or `turns`, pairs of after and before. `second` is the time in a second process, and
     `differences` are those of the traces, `{"what", "seconds"}`. `gates` is false of a change that
-    is shown and not decided. A comparison with a git ref has `process_pairs` (`ratio`, `n` pairs of
-    turns, `spent_s`, `waited_s`) and the assumed `process_sd` with its `process_sd_source`.
+    is shown and not decided. `why` is the reason for which a value is unknown, or a time is not
+    decided. A comparison with a git ref has `process_pairs` (`ratio`, `n` pairs of turns,
+    `spent_s`, `waited_s`) and the assumed `process_sd` with its `process_sd_source`.
     `unasked` is true of a time that the baseline could not decide and the test does not limit;
     `ref` is the git ref to compare it with.
     """

@@ -150,9 +150,16 @@ class Judgement:
     sentence: str
     metric: str = "step_time"
     """The time that decides."""
+    why: str = ""
+    """Reason why it is not decided; empty if it is."""
     details: tuple[Labelled, ...] = ()
     advice: tuple[Labelled, ...] = ()
     detail: Json = field(default_factory=dict)
+
+    @property
+    def reason(self) -> Json:
+        """Why it is not decided, as a detail of its check."""
+        return {"why": self.why} if self.why else {}
 
 
 def judge(
@@ -177,7 +184,8 @@ def judge(
     assert value.number is not None
     result = compare_to_history(value.number, stored.history, tolerance, least)
     found = _judged(value, result, stored, why_not, changed)
-    return replace(found, metric=stored.metric, detail=_figures(value.number, result, stored))
+    detail = _figures(value.number, result, stored) | found.reason
+    return replace(found, metric=stored.metric, detail=detail)
 
 
 def with_steady_time(
@@ -249,12 +257,13 @@ def _judged(
     verdict = result.verdict
     if why_not is not None:
         sentence = f"{_found(value, result, stored)}: {why_not}"
-        return Judgement(verdict=Verdict.INCONCLUSIVE, sentence=sentence)
+        return Judgement(verdict=Verdict.INCONCLUSIVE, sentence=sentence, why=why_not)
     if verdict is Verdict.REGRESSION:
         return _regression(value, result, stored, changed)
-    details = tuple(_details(result, stored))
+    details, why = tuple(_details(result, stored)), ""
     if result.recent is None:
-        sentence = f"{_found(value, result, stored)}; {stored.few}"
+        why = stored.few
+        sentence = f"{_found(value, result, stored)}; {why}"
         advice = next_step(stored.collect)
     elif verdict is Verdict.PASS:
         sentence, advice = f"{_found(value, result, stored)}, {_limit(result)}", ()
@@ -262,11 +271,10 @@ def _judged(
         sentence = _found(value, result, stored)
         advice = next_step(stored.accept and f"{stored.accept}, to hold it from now on")
     else:
-        sentence = (
-            f"{_found(value, result, stored)}, {_limit(result)}; {_why_undecided(result, stored)}"
-        )
+        why = _why_undecided(result, stored)
+        sentence = f"{_found(value, result, stored)}, {_limit(result)}; {why}"
         advice = next_step(_UNDECIDED_HELP)
-    return Judgement(verdict=verdict, sentence=sentence, details=details, advice=advice)
+    return Judgement(verdict=verdict, sentence=sentence, why=why, details=details, advice=advice)
 
 
 def _figures(now_s: float, result: HistoryComparison, stored: StoredRuns) -> Json:

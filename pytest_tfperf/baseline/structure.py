@@ -348,7 +348,7 @@ class _Comparison:
             gate = self._gate_of(metric, value)
             fails = gate.change != NEVER and gate.if_unknown
             verdict = Verdict.UNKNOWN if fails else Verdict.INCONCLUSIVE
-            return check(self.profile, name, verdict, wanted, sentence)
+            return check(self.profile, name, verdict, wanted, sentence, detail={"why": value.why})
         now = float(rounded(value.number))
         found = f"{name} is {format_quantity(now, metric.unit)}"
         steps, steps_before = value.detail.get("n_steps"), self.entry.get(COUNTED_STEPS)

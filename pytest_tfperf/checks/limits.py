@@ -11,7 +11,7 @@ from pytest_tfperf.metric_registry import LOWER, MACHINE, METRICS, Metric
 from pytest_tfperf.quantities import BYTES, SECONDS, SHARE, format_quantity, told_apart
 from pytest_tfperf.results import Check, Profile, Verdict, part_title
 from pytest_tfperf.text import Labelled
-from pytest_tfperf.values import LEFT, MEMORY_CAUSES, PARTS, TIME_CAUSES, Value
+from pytest_tfperf.values import LEFT, MEMORY_CAUSES, PARTS, TIME_CAUSES, Json, Value
 
 __tracebackhide__ = True
 
@@ -125,9 +125,9 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
     value = profile.value(name)
     details: tuple[Labelled, ...] = ()
     advice: tuple[Labelled, ...] = ()
-    accounted: dict[str, float] = {}
+    facts: Json = {}
     if value.number is None:
-        verdict = Verdict.UNKNOWN
+        verdict, facts = Verdict.UNKNOWN, {"why": value.why}
         sentence = f"{name} is unknown, {_asked(limit)}: {value.why}"
         if profile.ended and value.why == profile.ended:
             details, advice = _why_ended(profile)
@@ -157,9 +157,9 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
         if left is not None and limit.relation == "max" and left > limit.bound:
             rest = format_quantity(left, limit.metric.shown_unit)
             details = (*details, ("note", f"that leaves {rest}, which is above the limit"))
-        accounted = {key: value.detail[key] for key in ("accounted",) if key in value.detail}
+        facts = {key: value.detail[key] for key in ("accounted",) if key in value.detail}
         if name in STEP_TIMES or name in ("first_step_time", "peak_memory"):
-            more, remedies, accounted = _causes(profile, limit, value)
+            more, remedies, facts = _causes(profile, limit, value)
             details, advice = (*details, *more), advice or remedies
     return Check(
         profile=profile.name,
@@ -170,7 +170,7 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
         sentence=sentence,
         details=details,
         advice=advice,
-        detail={"relation": limit.relation, "bound": limit.bound, **accounted},
+        detail={"relation": limit.relation, "bound": limit.bound, **facts},
     )
 
 

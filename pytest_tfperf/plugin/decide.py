@@ -175,10 +175,11 @@ def confirmed(check: Check, second: Check | Unknown, again: float | None) -> Che
         return replace(same, detail=figures)
     is_good = second.verdict in (Verdict.PASS, Verdict.IMPROVED)
     which = "is no regression" if is_good else "does not decide it"
+    why = f"{took} in a second process, which {which}"
     return replace(
         check,
         verdict=Verdict.INCONCLUSIVE,
-        sentence=f"{check.sentence}; but {took} in a second process, which {which}",
+        sentence=f"{check.sentence}; but {why}",
         details=(("", "processes of the same code differ as much here"),),
         advice=(
             (
@@ -186,7 +187,7 @@ def confirmed(check: Check, second: Check | Unknown, again: float | None) -> Che
                 "pytest --tfperf-against REF, which compares in turns; or a quieter machine",
             ),
         ),
-        detail=figures,
+        detail={**figures, "why": why},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pytest_tfperf.checks.roots import causes
-from pytest_tfperf.results import Check
+from pytest_tfperf.results import DECIDED, Check
 
 
 def failure_message(test: str, checks: Iterable[Check]) -> str:
@@ -15,7 +15,8 @@ def failure_message(test: str, checks: Iterable[Check]) -> str:
     lines = [failure_headline(test, first), *_below(first, said)]
     for check in others:
         numbered = f"{test}/{check.profile}" if check.profile.isdecimal() else check.profile
-        lines += [f"{numbered}: {check.sentence}" if numbered else check.sentence]
+        sentence = f"not decided: {check.sentence}" if _is_open(check) else check.sentence
+        lines += [f"{numbered}: {sentence}" if numbered else sentence]
         lines += _below(check, said)
     return "\n".join(lines)
 
@@ -23,9 +24,16 @@ def failure_message(test: str, checks: Iterable[Check]) -> str:
 def failure_headline(test: str, check: Check) -> str:
     """Return one sentence on a check, with its test: `test_fit is 8.3 % slower than HEAD: …`."""
     subject = f"{test}/{check.profile}" if check.profile else test
+    if _is_open(check):
+        return f"{subject} is not decided: {check.sentence}"
     if check.is_of_step_time and check.sentence.startswith(_STEP_TIME_IS):
         return f"{subject} is {check.sentence.removeprefix(_STEP_TIME_IS)}"
     return f"{subject}: {check.sentence}"
+
+
+def _is_open(check: Check) -> bool:
+    """Return whether a check is of a time of the step that is not decided."""
+    return check.is_of_step_time and check.verdict not in DECIDED
 
 
 def _below(check: Check, said: set[str]) -> Iterator[str]:

@@ -70,7 +70,8 @@ class Comparison(TypedDict, total=False):
 
     `bound` and `relation` are those of a limit. `gates` is false if a change is shown and fails
     nothing. `ratio` is after ÷ before, `low` and `high` its interval, `smallest` the slow-down that
-    would have been found in 9 of 10 cases. `runs` are the recorded times, each with its commit in
+    would have been found in 9 of 10 cases. `why` is the reason for which a value is unknown, or a
+    time not decided. `runs` are the recorded times, each with its commit in
     `commits`, and `anchor` the frozen one. `second` is the time in a second, fresh process. `turns`
     are seconds of a step after and before, `parts_before` those of its parts.
     """
@@ -85,6 +86,7 @@ class Comparison(TypedDict, total=False):
     high: float | None
     confidence: float | None
     smallest: float | None
+    why: str
     second: float
     runs: list[float]
     anchor: float | None

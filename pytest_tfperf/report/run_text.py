@@ -7,7 +7,6 @@ a bar and its blocks as a sparkline.
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,10 +36,6 @@ from pytest_tfperf.values import COMPARISON
 _OPEN = frozenset(Verdict) - DECIDED
 _COLOURS = {"bad": "red", "open": "yellow", "good": "green"}
 _VERDICT = 13  # columns
-_TIMES = re.compile(r"^step_time is .*? (?:slower|faster) than (.*?): \S+ \S+ to \S+ \S*\w")
-"""A change of the step time, as `change_text` of `baseline/step_time` writes it."""
-_UNKNOWN = re.compile(r"^\w+ is unknown, [^:]*: (.*)")
-"""A value that is unknown now, as `baseline/structure` and `checks/limits` write it."""
 
 
 class TextLine(NamedTuple):
@@ -142,20 +137,18 @@ def _unasked(tests: Sequence[ProfiledTest]) -> list[TextLine]:
 
 
 def _sentences(checks: Sequence[tuple[str, Check]]) -> dict[tuple[str, str], str]:
-    """Return the headlines by name and reason; values of one test with one reason have one."""
-    unknown: dict[tuple[str, str], list[str]] = {}
+    """Return headlines by name and short form; metrics of one name and one reason share one."""
+    by_reason: dict[tuple[str, str], list[Check]] = {}
     for name, check in checks:
-        if why := _UNKNOWN.match(_headline(check)):
-            unknown.setdefault((name, why[1]), []).append(check.metric)
+        by_reason.setdefault((name, check.detail.get("why") or _headline(check)), []).append(check)
     sentences = {}
-    for name, check in checks:
-        why = _UNKNOWN.match(_headline(check))
-        metrics = unknown[name, why[1]] if why else []
-        if why and len(metrics) > 1:
-            joined = f"{', '.join(metrics)} are unknown: {why[1]}"
-            sentences[name, joined] = joined
-        else:
-            sentences[name, _reason(check)] = _headline(check)
+    for (name, why), (first, *others) in by_reason.items():
+        short = whole = _headline(first)
+        if metrics := dict.fromkeys(one.metric for one in others if one.metric != first.metric):
+            short = whole = f"{', '.join([first.metric, *metrics])} are unknown: {why}"
+        elif first.is_of_step_time and why != whole:  # the table shows both times
+            short = f"{first.metric} is not decided: {why}"
+        sentences[name, short] = whole
     return sentences
 
 
@@ -238,12 +231,6 @@ def _check_line(check: Check, names: str, sentence: str) -> TextLine:
 
 def _headline(check: Check) -> str:
     return check.sentence.partition("\n")[0]
-
-
-def _reason(check: Check) -> str:
-    """Return the headline; of an undecided time without the times, which the table shows."""
-    is_open = check.is_of_step_time and check.verdict not in DECIDED
-    return _TIMES.sub(r"step_time against \1", _headline(check)) if is_open else _headline(check)
 
 
 def colour(check: Check) -> str | None:

@@ -308,8 +308,9 @@ def _timing(
     hides_waits = not turns.covers_epochs
     draining = [name for name, one in versions if hides_waits and _is_draining(one)]
     if draining:
-        sentence = f"{message.sentence}; input buffers were still draining"
-        message = replace(message, verdict=Verdict.INCONCLUSIVE, sentence=sentence)
+        why = "input buffers were still draining"
+        sentence = f"{message.sentence}; {why}"
+        message = replace(message, verdict=Verdict.INCONCLUSIVE, sentence=sentence, why=why)
     else:
         message = _with_processor_time(message, (profile, ref), decision, turns, later, terms)
     figures = message.detail or figures
@@ -328,7 +329,7 @@ def _timing(
             *_circumstances(decision, turns, later, message.verdict, draining, spread),
         ),
         advice=_CUT_HELP if is_cut else message.advice,
-        detail=figures,
+        detail=figures | message.reason,
     )
 
 
@@ -392,28 +393,27 @@ def judge(
         metric: The time: `step_time` or `step_cpu_time`.
     """
     found = change_text(decision.ratio, ref, before_s, before_s * decision.ratio, metric)
+    limit, why = f"limit {format_quantity(decision.tolerance, RATIO)}", _why(decision, metric)
+    said = "" if decision.verdict is Verdict.IMPROVED else f", {limit}"
     return Judgement(
         verdict=decision.verdict,
         metric=metric,
-        sentence=f"{found}{_limit(decision, metric)}",
+        sentence=f"{found}{said}; {why}" if why else f"{found}{said}",
+        why=why,
         details=tuple(_details(decision, metric)),
         advice=_advice(decision, pair_s),
     )
 
 
-def _limit(decision: Decision, metric: str) -> str:
-    """Return the tolerance, and of an undecided time what it may be."""
-    limit = f", limit {format_quantity(decision.tolerance, RATIO)}"
-    if decision.verdict is Verdict.IMPROVED:
-        return ""
+def _why(decision: Decision, metric: str) -> str:
+    """Return why a time is not decided; empty if it is."""
     if decision.verdict is not Verdict.INCONCLUSIVE:
-        return limit
+        return ""
     if decision.low is None or decision.high is None:
-        return f"{limit}; too few pairs of turns for a decision"
+        return "too few pairs of turns for a decision"
     if decision.is_suspected:
-        return f"{limit}; too few pairs of processes show it"
-    words = change_words(metric)
-    return f"{limit}; it may be {format_slowdowns(decision.low, decision.high, words)}"
+        return "too few pairs of processes show it"
+    return f"it may be {format_slowdowns(decision.low, decision.high, change_words(metric))}"
 
 
 def _details(decision: Decision, metric: str) -> Iterator[Labelled]:

@@ -73,6 +73,14 @@ def test_a_limit_on_the_step_time_is_about_the_metric():
     assert failure_headline("test_fit", limit) == f"test_fit: {limit.sentence}"
 
 
+def test_a_time_that_is_not_decided_says_so_first():
+    """With --tfperf-strict it fails a test."""
+    sentence = "step_time is 3.1 times slower than the baseline: 12 ms to 37 ms, limit 5 %; noise"
+    undecided = check("INCONCLUSIVE", "step_time", sentence, kind="baseline")
+    assert failure_headline("test_fit", undecided) == f"test_fit is not decided: {sentence}"
+    assert f"not decided: {sentence}" in failure_message("test_fit", [LIMIT, undecided])
+
+
 def test_a_change_of_sign_is_the_largest_change():
     """Custom metrics may be negative, and so may numbers of a damaged file."""
     sign = changed("my_metric", -3.0, 3.0)

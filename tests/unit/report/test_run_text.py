@@ -281,6 +281,7 @@ def test_open_checks_that_differ_in_numbers_are_one_line_without_verbose():
             f"{n} of 5 needed runs recorded",
             kind="baseline",
             advice=(("try", "a ref"),),
+            detail={"why": f"{n} of 5 needed runs recorded"},
         )
         for n in range(4)
     ]
@@ -288,7 +289,7 @@ def test_open_checks_that_differ_in_numbers_are_one_line_without_verbose():
     other = record_of(checks=[check("NEW", "fusions", "fusions is 3, and the baseline has none")])
     *brief, _ = shown(Run(created="", tests=(other, *alike)), 80, 0).splitlines()
     assert brief == [
-        "INCONCLUSIVE 4 tests: step_time against the baseline, limit 5 %; 0 to 3 of 5 needed runs recorded",
+        "INCONCLUSIVE 4 tests: step_time is not decided: 0 to 3 of 5 needed runs recorded",
         "NEW          test_step: fusions is 3, and the baseline has none",
     ]
     alone = shown(Run(created="", tests=(alike[2],)), 80, 0)
@@ -304,10 +305,17 @@ def test_values_of_a_test_that_are_unknown_for_one_reason_are_one_line():
             metric,
             f"{metric} is unknown, {before} in the baseline: stopped after 6 steps",
             kind="baseline",
+            detail={"why": "stopped after 6 steps"},
         )
         for metric, before in (("fusions", "5"), ("half_precision", "0 %"))
     ]
-    other = check("INCONCLUSIVE", "flops", "flops is unknown, 5 FLOP in the baseline: no graph")
+    other = check(
+        "INCONCLUSIVE",
+        "flops",
+        "flops is unknown, 5 FLOP in the baseline: no graph",
+        kind="baseline",
+        detail={"why": "no graph"},
+    )
     tests = [record_of(checks=[*stopped, other]), record_of(checks=stopped, key="test_b")]
     *brief, _ = shown(Run(created="", tests=tuple(tests)), 80, 0).splitlines()
     assert sorted(brief) == [
