@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_tfperf.cli.check import add_limits, check_traces, read_limits
-from pytest_tfperf.cli.common import GOOD, UNKNOWN, USAGE, add_command, json_text, refuse, say
+from pytest_tfperf.cli.common import GOOD, UNKNOWN, USAGE, add_command, json_text, say
 from pytest_tfperf.cli.progress import report_errors
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.quantities import BYTES, SECONDS, format_quantity, parse_quantity
@@ -104,8 +103,7 @@ def _add_trace_options(capture: argparse.ArgumentParser) -> None:
         )
 
 
-def _capture(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    refuse(options, rest)
+def _capture(options: argparse.Namespace) -> int:
     if options.limits and not options.check:
         options.parser.error("limits are for --check")
     wanted = read_limits(options) if options.check else None

@@ -15,7 +15,6 @@ from pytest_tfperf.cli.common import (
     add_output,
     path_or_url,
     profiles_json,
-    refuse,
     status_of,
 )
 from pytest_tfperf.cli.many_traces import add_rules, check_many, refuse_urls
@@ -102,8 +101,7 @@ class _Limit(argparse.Action):
         namespace.limits = {**(namespace.limits or {}), name: values}
 
 
-def _check(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    refuse(options, rest)
+def _check(options: argparse.Namespace) -> int:
     if options.rules is None:
         wanted = read_limits(options)
         return check_traces(refuse_urls(options.traces), wanted, options.verbose, options.json)

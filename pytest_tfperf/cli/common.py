@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.files import open_regular, replace_file
 from pytest_tfperf.json_file import indented_json
-from pytest_tfperf.metric_registry import nearest
 from pytest_tfperf.report.run_file import read_run
 from pytest_tfperf.results import BROKEN, FORMAT, Check, Profile, Verdict
 from pytest_tfperf.runs import Run
@@ -35,7 +34,7 @@ def add_command(
     Args:
         commands: Subparsers of the parser.
         name: Name of the command.
-        run: Function that runs it, with the options and the unrecognised arguments.
+        run: Function that runs it by the options, and returns the exit status.
         short: Description in the list of commands.
         long: Description in the command's own help.
         example: Arguments of an example.
@@ -43,7 +42,8 @@ def add_command(
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=short, description=long, epilog=f"Example: tfperf {name} {example}".rstrip()
     )
-    parser.set_defaults(run_command=run, parser=parser)
+    # `takes` tells which arguments that argparse does not know the command reads itself
+    parser.set_defaults(run_command=run, parser=parser, takes=lambda _: False)
     return parser
 
 
@@ -82,16 +82,6 @@ def silence_libraries() -> None:
 def say(text: object) -> None:
     """Print a sentence for people to standard error."""
     print(for_terminal(f"tfperf: {text}"), file=sys.stderr)
-
-
-def refuse(options: argparse.Namespace, rest: Sequence[str]) -> None:
-    """Exit with a message if there are unrecognised arguments."""
-    for word in rest:
-        if word.startswith("-"):
-            flags = [flag for action in options.parser._actions for flag in action.option_strings]
-            options.parser.error(f"no option {word!r}; {nearest(word, flags)}")
-    if rest:
-        options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
 
 
 def json_text(content: Json) -> str:

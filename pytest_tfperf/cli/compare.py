@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from pytest_tfperf.cli.common import (
     is_run_file,
     json_text,
     read_run_file,
-    refuse,
     refuse_other_ending,
     status_of,
     write_page,
@@ -76,8 +75,7 @@ def add_commands(commands: Any) -> None:
     )
 
 
-def _compare(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    refuse(options, rest)
+def _compare(options: argparse.Namespace) -> int:
     runs = [is_run_file(path) for path in (options.before, options.after)]
     if all(runs):
         return _compare_runs(options)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.cli.common import FAILED, GOOD, add_command, json_text, refuse
+from pytest_tfperf.cli.common import FAILED, GOOD, add_command, json_text
 from pytest_tfperf.cli.progress import shown_progress
 from pytest_tfperf.cli.terminal import (
     Line,
@@ -53,8 +53,7 @@ def add_commands(commands: Any) -> None:
     doctor.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
-def _doctor(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    refuse(options, rest)
+def _doctor(options: argparse.Namespace) -> int:
     from pytest_tfperf.doctor.examine import examine  # numpy, a framework
     from pytest_tfperf.doctor.sections import sections_json
 

@@ -12,7 +12,6 @@ from pytest_tfperf.cli.common import (
     GOOD,
     add_command,
     json_text,
-    refuse,
     refuse_other_ending,
     say,
     silence_libraries,
@@ -134,8 +133,7 @@ def _file(text: str) -> Path:
     return Path(_given(text))
 
 
-def _history(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    refuse(options, rest)
+def _history(options: argparse.Namespace) -> int:
     refuse_other_ending(options.output, "a history")
     silence_libraries()
     settings = project_settings()

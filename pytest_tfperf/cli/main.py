@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf import __version__
-from pytest_tfperf.cli.common import GOOD, USAGE, add_command, path_or_url, refuse, say
+from pytest_tfperf.cli.common import GOOD, USAGE, add_command, path_or_url, say
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.metric_registry import METRICS, nearest
 
@@ -54,8 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return GOOD
     _refuse_unknown_command(parser, words)
     options, rest = parser.parse_known_args(words)
+    _refuse_unknown_arguments(options, [word for word in rest if not options.takes(word)])
+    options.rest = rest
     try:
-        return int(options.run_command(options, rest))
+        return int(options.run_command(options))
     except TfperfError as error:
         say(error)
         return USAGE
@@ -100,8 +102,7 @@ def add_commands(commands: Any) -> None:
     completion.add_argument("shell", choices=_SHELLS, help="the shell")
 
 
-def _completion(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    refuse(options, rest)
+def _completion(options: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError as error:
@@ -130,6 +131,15 @@ def _refuse_unknown_command(parser: argparse.ArgumentParser, words: Sequence[str
     name = next((word for word in words if not word.startswith("-")), None)
     if name is not None and name not in COMMANDS:
         parser.error(f"no command {name!r}; {nearest(name, COMMANDS)}")
+
+
+def _refuse_unknown_arguments(options: argparse.Namespace, rest: Sequence[str]) -> None:
+    for word in rest:
+        if word.startswith("-"):
+            flags = [flag for action in options.parser._actions for flag in action.option_strings]
+            options.parser.error(f"no option {word!r}; {nearest(word, flags)}")
+    if rest:
+        options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
 
 
 if __name__ == "__main__":

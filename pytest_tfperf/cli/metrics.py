@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
-from pytest_tfperf.cli.common import GOOD, add_command, json_text, refuse
+from pytest_tfperf.cli.common import GOOD, add_command, json_text
 from pytest_tfperf.cli.terminal import Line, labelled, laid_out, line, this_screen, write_out
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.gates import ANY, MOVED, NEVER, RISE, WORSE, gate_of
@@ -62,8 +62,7 @@ def add_commands(commands: Any) -> None:
     metrics.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
-def _metrics(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    refuse(options, rest)
+def _metrics(options: argparse.Namespace) -> int:
     chosen = list(METRICS.values()) if options.name is None else [_metric(options.name)]
     if options.json:
         print(json_text({"format": FORMAT, "metrics": [_metric_json(one) for one in chosen]}))

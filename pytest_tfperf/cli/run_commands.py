@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from pytest_tfperf.cli.common import (
     is_run_file,
     profiles_json,
     read_run_file,
-    refuse,
     status_of,
 )
 from pytest_tfperf.cli.project_settings import project_settings
@@ -103,6 +101,7 @@ def _add_accept(commands: Any) -> None:
         ),
         "ci-1/run.json ci-2/run.json test_train_step",
     )
+    accept.set_defaults(takes=lambda word: not word.startswith("-"))  # words after an option
     accept.add_argument(
         "words",
         nargs="+",
@@ -147,13 +146,13 @@ def _add_bisect(commands: Any) -> None:
         ),
         "-- test_speed.py --tfperf-against v1.0",
     )
+    bisect.set_defaults(takes=lambda _: True)
     bisect.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="-- ARGS", help="arguments of pytest"
     )
 
 
-def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    refuse(options, rest)
+def _show(options: argparse.Namespace) -> int:
     run = read_run_file(_path_of(options))
     if options.json:
         print(
@@ -171,8 +170,7 @@ def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
     return status_of(check for test in run.tests for check in test.checks)
 
 
-def _report(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    refuse(options, rest)
+def _report(options: argparse.Namespace) -> int:
     write_run(read_run_file(_path_of(options)), options.output)
     return GOOD
 
@@ -185,13 +183,11 @@ def _path_of(options: argparse.Namespace) -> Path:
     return path
 
 
-def _accept(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    # argparse ends the words at the first option
-    words = [*options.words, *(word for word in rest if not word.startswith("-"))]
-    refuse(options, [word for word in rest if word.startswith("-")])
+def _accept(options: argparse.Namespace) -> int:
     from pytest_tfperf.baseline.history import KNOWN  # numpy
     from pytest_tfperf.baseline.record import accept
 
+    words = [*options.words, *options.rest]
     paths = [Path(word) for word in words if is_run_file(Path(word))]
     if not paths:
         options.parser.error(
@@ -237,6 +233,9 @@ def _accepted(recorded: Recorded, n_runs: int) -> str:
     return "\n".join([head, *changes, *left_out])
 
 
-def _bisect(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    words = [*rest, *options.arguments]  # without --, argparse stops at options that it knows not
+def _bisect(options: argparse.Namespace) -> int:
+    words = [
+        *options.rest,
+        *options.arguments,
+    ]  # without --, argparse stops at options that it knows not
     return run_for_bisect(words[1:] if words[:1] == ["--"] else words)

@@ -16,7 +16,6 @@ from pytest_tfperf.cli.common import (
     add_output,
     path_or_url,
     profiles_json,
-    refuse,
     refuse_other_ending,
     refuse_run_file,
     say,
@@ -184,8 +183,7 @@ def _add_export(commands: Any) -> None:
     )
 
 
-def _analyze(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    refuse(options, rest)
+def _analyze(options: argparse.Namespace) -> int:
     if options.into is not None or options.executor is not None or options.shard is not None:
         return analyse_many(options)
     traces = refuse_urls(options.traces)
@@ -205,8 +203,7 @@ def _analyze(options: argparse.Namespace, rest: Sequence[str]) -> int:
     return report_errors(errors) or GOOD
 
 
-def _export(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    refuse(options, rest)
+def _export(options: argparse.Namespace) -> int:
     refuse_run_file(options.trace)
     from pytest_tfperf.export.formats import export_traces, shows_hlo  # numpy
     from pytest_tfperf.trace.logdir import find_traces
@@ -236,8 +233,7 @@ def _export_hlo(options: argparse.Namespace) -> int:
     return GOOD
 
 
-def _padding(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    refuse(options, rest)
+def _padding(options: argparse.Namespace) -> int:
     refuse_run_file(options.file)
     from pytest_tfperf.cli.padding import padding_profile, padding_view  # numpy
 
