@@ -6,10 +6,11 @@ import argparse
 import math
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from pytest_tfperf.cli.common import FAILED, GOOD, add_command, json_text
-from pytest_tfperf.cli.progress import shown_progress
+from pytest_tfperf.cli.progress import Progress
 from pytest_tfperf.cli.terminal import (
     Line,
     Screen,
@@ -58,11 +59,11 @@ def _doctor(options: argparse.Namespace) -> int:
     from pytest_tfperf.doctor.sections import sections_json
 
     found: list[Section] = []
-    with shown_progress() as progress:
+    with closing(Progress()) as progress:
         for section in examine(options.seconds, progress.phase):
             found.append(section)
             if not options.json:
-                progress.hide()
+                progress.close()
                 if len(found) > 1:
                     write_out("")
                 write_out(*section_view(section, this_screen()))

@@ -8,13 +8,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli.common import FAILED, GOOD, UNKNOWN, USAGE, json_text, silence_libraries
-from pytest_tfperf.cli.progress import shown_progress
+from pytest_tfperf.cli.progress import Progress
 from pytest_tfperf.cli.terminal import styled_lines, write_out
 from pytest_tfperf.errors import StoreError, TfperfError
 from pytest_tfperf.quantities import RATIO, format_quantity
@@ -160,7 +160,7 @@ def _store_of(address: str) -> Iterator[TraceResults]:
 def _shown() -> Iterator[Callable[[int, int], None]]:
     """Give a function that shows the number of traces that are done."""
     began = time.monotonic()
-    with shown_progress() as progress:
+    with closing(Progress()) as progress:
         progress.phase("listing traces")
 
         def show(n_done: int, n_traces: int) -> None:

@@ -230,7 +230,7 @@ def test_many_traces_show_how_many_are_done(trace, tmp_path, monkeypatch, capsys
     assert main(["analyze", trace, str(other)]) == 0
     said = terminal.getvalue()
     for n_done in range(3):
-        assert f"tfperf: analysing: {n_done} of 2 traces, 0 MB, " in said, n_done
+        assert f"tfperf: analysing: {n_done} of 2 traces, 0 MB" in said, n_done
 
 
 def test_what_cannot_be_read_is_status_2_and_named(tmp_path, capsys):
