@@ -9,20 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.files import open_regular, replace_file
+from pytest_tfperf.files import replace_file
 from pytest_tfperf.json_file import indented_json
 from pytest_tfperf.report.run_file import read_run
 from pytest_tfperf.results import BROKEN, FORMAT, Check, Profile, Verdict
 from pytest_tfperf.runs import Run
 from pytest_tfperf.text import for_terminal
-from pytest_tfperf.trace.logdir import ENDING, PACKED, other_kind
+from pytest_tfperf.trace.logdir import ENDING, PACKED
 from pytest_tfperf.values import Json
 
 GOOD, FAILED, USAGE, UNKNOWN = 0, 1, 2, 3
 TRACES = "an .xplane.pb or .xplane.pb.gz file, or a logdir, whose newest run is taken"
-_HEAD = 400  # bytes
-_KEYS = (b'"created"', b'"tests"')
-_FIRST_FIELD = b"\x0a"  # the tag of XSpace.planes; no JSON begins with a plane's length after it
 
 
 def add_command(
@@ -102,13 +99,6 @@ def status_of(checks: Iterable[Check]) -> int:
     return UNKNOWN if Verdict.UNKNOWN in verdicts else GOOD
 
 
-def refuse_run_file(path: Path) -> None:
-    """Raise TfperfError if a file is a run file, where a trace is wanted."""
-    head = _head(path).lstrip()
-    if head.startswith(b"{") and b'"format"' in head and any(key in head for key in _KEYS):
-        raise TfperfError(f"{path} is a run file, not a trace: tfperf show {path} shows it")
-
-
 def is_run_file(path: Path) -> bool:
     """Return whether an argument names a run file, and not a test or a trace."""
     return path.suffix == ".json" and "::" not in str(path)
@@ -121,22 +111,6 @@ def read_run_file(path: Path) -> Run:
     Raises:
         TfperfError: If it is a trace, or cannot be read.
     """
-    head = _head(path)
-    if _is_message(head) and (other := other_kind(head)):
-        raise TfperfError(f"{path} {other}")
-    if path.is_dir() or path.name.endswith((ENDING, PACKED)) or _is_message(head):
+    if path.is_dir() or path.name.endswith((ENDING, PACKED)):
         raise TfperfError(f"{path} is a trace, not a run file: tfperf analyze {path} shows it")
     return read_run(path)
-
-
-def _is_message(head: bytes) -> bool:
-    """Return whether a file begins as an XSpace does; JSON may begin with a line break, too."""
-    return head.startswith(_FIRST_FIELD) and not head.lstrip().startswith((b"{", b"["))
-
-
-def _head(path: Path) -> bytes:
-    try:
-        with open_regular(path) as file:
-            return file.read(_HEAD)
-    except OSError:  # whoever reads the file says why
-        return b""

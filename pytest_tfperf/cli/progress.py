@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.cli.common import GOOD, USAGE, refuse_run_file, say
+from pytest_tfperf.cli.common import GOOD, USAGE, say
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.text import plural
 
@@ -81,7 +81,6 @@ def analyse_traces(
     jobs: list[list[Path]] = []
     for path in paths:
         try:
-            refuse_run_file(path)
             jobs.append(find_traces(path))
             _name_others(path, jobs[-1])
         except TfperfError as error:

@@ -17,7 +17,6 @@ from pytest_tfperf.cli.common import (
     path_or_url,
     profiles_json,
     refuse_other_ending,
-    refuse_run_file,
     say,
     write_page,
 )
@@ -204,7 +203,6 @@ def _analyze(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    refuse_run_file(options.trace)
     from pytest_tfperf.export.formats import export_traces, shows_hlo  # numpy
     from pytest_tfperf.trace.logdir import find_traces
 
@@ -234,7 +232,6 @@ def _export_hlo(options: argparse.Namespace) -> int:
 
 
 def _padding(options: argparse.Namespace) -> int:
-    refuse_run_file(options.file)
     from pytest_tfperf.cli.padding import padding_profile, padding_view  # numpy
 
     profile = padding_profile(options.file, options.tpu, options.verbose > 0).plain()

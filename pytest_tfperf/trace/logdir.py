@@ -94,7 +94,7 @@ def other_kind(head: bytes) -> str:
     if head[:1] in (b"{", b"["):
         return (
             "is JSON, such as the timeline that a profiler writes for browsers, and no trace that "
-            "tfperf reads: give it the .xplane.pb of the same folder"
+            "tfperf reads: give it the .xplane.pb of the same folder, and a run file to tfperf show"
         )
     if head[:1] == _FIRST_FIELD:
         length, inside = head[1:].lstrip(_CONTINUED)[:1], head[1:].lstrip(_CONTINUED)[1:2]

@@ -205,10 +205,10 @@ def test_a_run_file_is_named_as_one(tmp_path, capsys):
         ["export", str(path), "-o", str(tmp_path / "a.json")],
     ):
         assert main(arguments) == 2
-        assert capsys.readouterr() == (
-            "",
-            f"tfperf: {path} is a run file, not a trace: tfperf show {path} shows it\n",
-        )
+        out, said = capsys.readouterr()
+        assert not out
+        assert f"{path} is JSON" in said
+        assert "a run file to tfperf show" in said
 
 
 def test_other_json_is_no_run_file(tmp_path, capsys):
