@@ -41,8 +41,8 @@ _HARMFUL = dict.fromkeys(
 )
 
 
-_IN_ASCII = str.maketrans("█▓▒░·▁▂▃▄▅▆▇├└│─", "#+=-._.-=+*%+`|-")
-"""The characters that bars, sparklines and trees are drawn with, and others for old terminals."""
+_IN_ASCII = str.maketrans("█▓▒░·▁▂▃▄▅▆▇", "#+=-._.-=+*%")
+"""The characters that bars and sparklines are drawn with, and others for old terminals."""
 
 
 def shows_pictures(encoding: str | None) -> bool:

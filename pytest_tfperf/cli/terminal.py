@@ -6,8 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import NamedTuple, TextIO, cast
+from typing import NamedTuple, TextIO
 
 from pytest_tfperf.report.run_text import TextLine
 from pytest_tfperf.report.text_table import TextTable, fitted, grid, text_table
@@ -19,15 +18,10 @@ from pytest_tfperf.text import (
     without_commands,
     wrapped,
 )
-from pytest_tfperf.values import Cell, Table
+from pytest_tfperf.values import Table
 
 FEW = 5
 """Rows of a table without -v."""
-SERIES = frozenset({"memory_over_step"})
-"""Keys of tables that are a quantity over time."""
-TIMELINES = frozenset({"median_step"})
-"""Keys of tables that only a picture shows well; -vv prints them."""
-_STAGES = "stages"
 _COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 _CODES = {"bold": 1, "dim": 2} | {
     f"{bright}{name}": first + n
@@ -36,7 +30,6 @@ _CODES = {"bold": 1, "dim": 2} | {
 }
 """Parameters of SGR (ECMA-48; those from 90 on are of aixterm)."""
 _RESET = "\x1b[0m"
-_FORK, _END, _BAR = "├── ", "└── ", "│   "
 
 Span = tuple[str, str]
 """A text and its style: words such as `bold` and `red`, or none."""
@@ -152,58 +145,9 @@ def number_table(
 
 
 def profile_table(key: str, table: Table, verbosity: int, screen: Screen) -> Iterator[str | Line]:
-    """
-    Yield the title of a table, its rows, and the number of rows that are not shown.
-
-    Args:
-        key: Key of the table in its profile.
-        table: The table.
-        verbosity: 0 for the first rows, 1 for all but those of a quantity over time, 2 for all.
-        screen: What the lines are for.
-    """
-    is_series = key in SERIES and verbosity < 2 and len(table.rows) > FEW
-    kept = replace(table, rows=_extremes(table)) if is_series else table
-    found = text_table(key, kept, None if verbosity or is_series else FEW)
-    names: Sequence[str]
-    if key == _STAGES:
-        names = _tree_lines([row[0] for row in found.rows])
-        rows = [[name, *row[1:]] for name, row in zip(names, found.rows, strict=True)]
-        found = replace(found, rows=rows)
-    if is_series:
-        names = ("smallest", "largest", "last")
-        rows = [[name, *row] for name, row in zip(names, found.rows, strict=True)]
-        found = TextTable(["", *found.columns], rows, [False, *found.numbers])
+    """Yield the title of a table, its rows, without verbosity the first ones, and their rest."""
+    found = text_table(key, table, None if verbosity else FEW)
     yield line((table.title, "bold"))
     yield from laid_out(found, screen.width)
-    left = table.n_more + len(table.rows) - len(found.rows)
-    if left:
-        flag = " (-vv shows all)" if is_series else "" if verbosity else " (-v shows more)"
-        yield line((f"and {left} more{flag}", "dim"))
-
-
-def _extremes(table: Table) -> tuple[tuple[Cell, ...], ...]:
-    """Return the rows of the smallest and largest last column, and the last row."""
-    known = [row for row in table.rows if isinstance(row[-1], (int, float))]
-    if not known:
-        return table.rows[0], table.rows[0], table.rows[-1]
-    return min(known, key=_last), max(known, key=_last), known[-1]
-
-
-def _last(row: Sequence[Cell]) -> float:
-    return cast("float", row[-1])
-
-
-def _tree_lines(names: Sequence[str]) -> list[str]:
-    """Draw the lines of a tree whose names are indented by two spaces a level."""
-    depths: list[int] = []
-    for name in names:
-        above = depths[-1] + 1 if depths else 0
-        depths.append(min((len(name) - len(name.lstrip(" "))) // 2, above))
-    lines: list[str] = []
-    below: set[int] = set()  # depths at which the tree goes on
-    for name, depth in zip(reversed(names), reversed(depths), strict=True):
-        guides = [_BAR if level in below else "    " for level in range(1, depth)]
-        guides += [_FORK if depth in below else _END] if depth else []
-        lines.append("".join([*guides, name.strip()]))
-        below = {level for level in below if level < depth} | {depth}
-    return lines[::-1]
+    if found.n_more:
+        yield line((f"and {found.n_more} more{'' if verbosity else ' (-v shows more)'}", "dim"))

@@ -23,7 +23,6 @@ from pytest_tfperf.cli.common import (
 from pytest_tfperf.cli.many_traces import add_many, analyse_many, refuse_urls
 from pytest_tfperf.cli.progress import analyse_traces, report_errors
 from pytest_tfperf.cli.terminal import (
-    TIMELINES,
     Line,
     Screen,
     Span,
@@ -65,6 +64,8 @@ _COLOURS = {
     "other": "magenta",
 }
 _FEW_ADVICE = 3
+_PICTURES = frozenset({"median_step", "memory_over_step"})
+"""Keys of tables that only a picture shows well; -vv prints them."""
 
 
 def add_commands(commands: Any) -> None:
@@ -115,7 +116,7 @@ def _add_analyze(commands: Any) -> None:
     add_many(analyze)
     add_output(
         analyze,
-        "all metrics with causes, tables, and reasons of unknown metrics; -vv: also every row of "
+        "all metrics with causes, tables, and reasons of unknown metrics; -vv: also "
         "quantities over time, and the events of the median step",
     )
 
@@ -260,7 +261,7 @@ def profile_view(analysed: AnalysedTrace, verbosity: int, screen: Screen) -> Ite
         return
     yield from _parts_and_metrics(profile, screen)
     for key, table in profile.tables.items():
-        if key in TIMELINES and verbosity < 2:
+        if key in _PICTURES and verbosity < 2:
             continue
         yield ""
         yield from profile_table(key, table, verbosity, screen)
@@ -343,7 +344,7 @@ def _hidden(profile: Profile) -> str:
     n_known = sum(value.number is not None for value in profile.metrics.values())
     n_unknown = len(profile.metrics) - n_known
     unknown = f", and why {plural(n_unknown, 'metric is', 'metrics are')} unknown"
-    n_tables = len(profile.tables.keys() - TIMELINES)
+    n_tables = len(profile.tables.keys() - _PICTURES)
     shown_too = f"{plural(n_known, 'metric')} and {plural(n_tables, 'table')}"
     return f"-v shows {shown_too}{unknown if n_unknown else ''}."
 
