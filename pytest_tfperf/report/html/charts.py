@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, count
@@ -26,13 +25,11 @@ from pytest_tfperf.report.html.svg import (
     element,
     figure,
     hatching,
-    levels,
     path,
     point,
     range_text,
     short,
     text,
-    tick_texts,
     title,
 )
 from pytest_tfperf.text import elide, plural
@@ -77,119 +74,58 @@ def steps_chart(
 _MOST_STEPS, _WIDEST_BAR = 100, 40.0
 
 
-def times_chart(
-    samples: Mapping[str, tuple[str, Sequence[float]]], named: bool = True
-) -> Markup | None:
-    """
-    Draw a histogram for each group of samples over one axis; None if there are no samples.
-
-    A group has a kind (`own` or `other`) and seconds. Each bar has its count and range as a text if
-    they are to be `named`.
-    """
-    known = {name: (kind, values) for name, (kind, values) in samples.items() if values}
+def times_chart(what: str, series: Mapping[str, Sequence[float]]) -> Markup | None:
+    """Draw one or two series of times of a step, in the order of measuring; None without any."""
+    known = {name: values for name, values in series.items() if values}
     if not known:
         return None
-    near: dict[str, list[float]] = {}
-    beyond: list[float] = []
-    for name, (_, values) in known.items():
-        near[name], far = _near(values, statistics.median(values))
-        beyond += far
-    every = [value for values in near.values() for value in values]
-    low, high = min(every), max(every)
-    if low == high:
-        low, high = low * (1 - _ALIKE), high * (1 + _ALIKE)
-    axis = Axis.of(low, high, LEFT, RIGHT)
-    first, last = axis.ticks[0], axis.ticks[-1]
-    n_bins = _n_bins(len(axis.ticks) - 1, max(map(len, near.values())))
-    edges = [first + (last - first) * n / n_bins for n in range(n_bins + 1)]
-    rows = []
-    for n, (name, (kind, values)) in enumerate(known.items()):
-        middle, base = statistics.median(values), TOP + (n + 1) * _ROW_HEIGHT - 8
-        line = f"M{point(axis.at(middle), base)}v-{_BAR_HEIGHT}"
-        said = f"{name} ({len(values)}), median {format_quantity(middle, SECONDS)}"
-        rows += [
-            _histogram(kind, near[name], axis, edges, base, named),
-            path("under", line) + path("level", line),
-            text(said, 2, base - _BAR_HEIGHT - 9),
-        ]
-    bottom = TOP + len(known) * _ROW_HEIGHT
-    unknown = ", ".join(name for name in samples if name not in known)
-    label = "; ".join(
-        f"{n}: {len(values)} of {range_text(values)}" for n, (_, values) in known.items()
-    )
-    return figure(
-        (
-            "time of a step, and how many samples took it",
-            _beyond(beyond),
-            f"not known: {unknown}" if unknown else "",
-        ),
-        chart("times", bottom + 16, label, *rows, axis.below(bottom + 12)),
+    near, far = _near([value for values in known.values() for value in values], and_twice=True)
+    medians = {f"{name}, median": statistics.median(values) for name, values in known.items()}
+    plot = Plot(max(map(len, known.values())), _ends(near), medians)
+    kinds = zip(("dot", "square"), known.values(), strict=False)
+    are = "is" if len(far) == 1 else "are"
+    slow = f"{len(far)} far slower, up to {format_quantity(max(far), SECONDS)}" if far else ""
+    return plot.figure(
+        "times",
+        (f"time of a step: {what}", f"{slow}, {are} not drawn" if far else ""),
+        "; ".join(f"{n}: {len(values)} of {range_text(values)}" for n, values in known.items()),
+        plot.lines,
+        *(_dots(plot, kind, values, near) for kind, values in kinds),
+        below=f"{what.partition(',')[0]}, the latest last",
     )
 
 
-_ROW_HEIGHT, _BAR_HEIGHT, _LEAST_HEIGHT = 66, 40, 1.0
-_BINS_PER_TICK, _MOST_BINS = (1, 2, 5, 10, 20), 50
-_ALIKE = 0.01  # how far the axis reaches on both sides of samples that are all the same
-_ROUNDING = 1e-9
+_MOST_DOTS = 200
 _FAR = 5  # interquartile ranges beyond the quartiles, from which on a value is far away
 _FEW = 8  # values, of which none is far away
+_LEAST_RANGE = 0.04  # of the axis, as a share; its ticks need three digits then
 
 
-def _near(values: Sequence[float], least: float = 0.0) -> tuple[list[float], list[float]]:
-    """Return the values that are drawn, and those that are far away, by `least` or more."""
+def _dots(
+    plot: Plot, kind: str, values: Sequence[float], near: Sequence[float], first: int = 0
+) -> Markup:
+    """Draw some values from a column on, if they are near the others."""
+    low, high, step = min(near), max(near), -(-len(near) // _MOST_DOTS)
+    drawn = ((n, values[n]) for n in range(0, len(values), step) if low <= values[n] <= high)
+    places = (f"M{plot.point(first + n + 0.5, value)}h0" for n, value in drawn)
+    return path(f"{kind} small", *places)
+
+
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    """Return the ends of an axis on which noise of less than a few percent looks small."""
+    low, high = min(values), max(values)
+    more = max(_LEAST_RANGE * high - (high - low), 0.0) / 2
+    return low - more, high + more
+
+
+def _near(values: Sequence[float], and_twice: bool = False) -> tuple[list[float], list[float]]:
+    """Return the values that are drawn, and those far away, if asked by the median or more."""
     if len(values) < _FEW:
         return list(values), []
-    low, _, high = statistics.quantiles(values, n=4)
-    reach = max(_FAR * (high - low), least)
+    low, middle, high = statistics.quantiles(values, n=4)
+    reach = max(_FAR * (high - low), middle if and_twice else 0.0)
     near = [one for one in values if low - reach <= one <= high + reach]
     return near, [one for one in values if not low - reach <= one <= high + reach]
-
-
-def _beyond(far: Sequence[float]) -> str:
-    if not far:
-        return ""
-    are = "is" if len(far) == 1 else "are"
-    return f"{len(far)} far slower, up to {format_quantity(max(far), SECONDS)}, {are} not drawn"
-
-
-def _n_bins(n_intervals: int, n_samples: int) -> int:
-    """Return the number of bars: the square root of the samples or more, their edges round."""
-    wanted = math.sqrt(n_samples)
-    possible = [per * n_intervals for per in _BINS_PER_TICK if per * n_intervals <= _MOST_BINS]
-    return next((n for n in possible if n >= wanted), max(possible, default=n_intervals))
-
-
-def _histogram(
-    kind: str, values: Sequence[float], axis: Axis, edges: Sequence[float], base: float, named: bool
-) -> Markup:
-    """Draw the bars of one group as upright strokes over a base, with the count of the highest."""
-    n_bins, wide = len(edges) - 1, (edges[-1] - edges[0]) / (len(edges) - 1)
-    # the last edge belongs to the last bar
-    places = (min(int((one - edges[0]) / wide + _ROUNDING), n_bins - 1) for one in values)
-    counts, texts = Counter(places), tick_texts(edges)
-    most, top = max(counts.values()), base - _BAR_HEIGHT
-    bars = [
-        (
-            f"M{point(LEFT + (n + 0.5) * PLOT / n_bins, base)}"
-            f"v{short(-max(_BAR_HEIGHT * count / most, _LEAST_HEIGHT))}",
-            f"{count} from {texts[n]} to {texts[n + 1]}",
-        )
-        for n, count in sorted(counts.items())
-    ]
-    strokes = (
-        [element("path", title(words), d=bar) for bar, words in bars]
-        if named
-        else [element("path", d="".join(bar for bar, _ in bars))]
-    )
-    ticks = (f"M{point(axis.at(tick), top)}V{short(base)}" for tick in axis.ticks)
-    return Markup().join(
-        (
-            path("grid", *ticks),
-            element("g", *strokes, class_=kind, stroke_width=max(PLOT / n_bins - 1, 1.0)),
-            path("grid", f"M{LEFT},{short(base)}H{RIGHT}M{LEFT},{short(top)}h-4"),
-            levels([(most, top), (0, base)]),
-        )
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,10 +171,7 @@ def history_chart(history: History, named: bool = True) -> Markup | None:
     asked = {"anchor": history.anchor, "limit": history.limit}
     compared = {name: value for name, value in asked.items() if value is not None}
     shown = [*values, *(bounds or ()), *compared.values(), *(history.band or ())]
-    # noise of less than a few percent looks small
-    more = max(_LEAST_RANGE * max(shown) - (max(shown) - min(shown)), 0.0) / 2
-    ends = min(shown) - more, max(shown) + more
-    plot = Plot(len(values), ends, compared, history.unit)
+    plot = Plot(len(values), _ends(shown), compared, history.unit)
     middle, points = plot.x(len(values) - 0.5), [*map(plot.point, count(0.5), values[:-1])]
     changes = level_changes(values, history.commits, history.unit)
     marked = zip(changes.points, changes.texts, strict=True)
@@ -261,7 +194,6 @@ def history_chart(history: History, named: bool = True) -> Markup | None:
     )
 
 
-_LEAST_RANGE = 0.04  # of the axis, as a share; its ticks need three digits then
 _BESIDE = 0.4  # slots that a level reaches to both sides of its first and last run
 
 
@@ -352,14 +284,12 @@ def ratio_chart(
     limit = None if tolerance is None else 1 + tolerance
     compared = {"equal": 1.0} | ({} if limit is None else {f"limit {format_ratio(limit)}": limit})
     near, far = _near(ratios)
-    low, high, step = min(near), max(near), -(-len(ratios) // _MOST_DOTS)
-    plot = Plot(len(ratios), [low, high, *(interval or ())], compared, "")
+    plot = Plot(len(ratios), [min(near), max(near), *(interval or ())], compared, "")
     ends = [*accumulate(sizes)] if sum(sizes) == len(ratios) else [len(ratios)]
-    dots = []
-    for pair, (first, end) in enumerate(zip([0, *ends], ends, strict=False)):
-        drawn = (n for n in range(first, end, step) if low <= ratios[n] <= high)
-        places = (f"M{plot.point(n + 0.5, ratios[n])}h0" for n in drawn)
-        dots.append(path(f"{'square' if pair % 2 else 'dot'} small", *places))
+    dots = (
+        _dots(plot, "square" if pair % 2 else "dot", ratios[first:end], near, first)
+        for pair, (first, end) in enumerate(zip([0, *ends], ends, strict=False))
+    )
     decided = f"interval {' to '.join(map(format_ratio, interval))}" if interval else "no interval"
     return plot.figure(
         "ratios",
@@ -376,9 +306,6 @@ def ratio_chart(
         *dots,
         below="turns, the latest last",
     )
-
-
-_MOST_DOTS = 200
 
 
 def memory_chart(table: Table) -> Markup | None:

@@ -259,7 +259,7 @@ def _profile(
         name: shown_value(value, shown_unit(name, value.unit)) for name, value in known.items()
     }
     in_full = detail.n_rows > 0
-    times = times_chart(_samples(profile, found), detail.all_pictures)
+    times = _times(profile, found)
     parts_s, step_time = mean_parts_s(profile), shown.get("step_time", "")
     bar = mini_bar(parts_s)
     step = profile.metrics.get("step_time")
@@ -334,7 +334,7 @@ def _pictures(profile: Profile, detail: Detail, titles: Mapping[str, str]) -> li
 def _charts(
     profile: Profile,
     timed: Check | None,
-    times: Markup | None,
+    times: Sequence[Markup],
     detail: Detail,
     titles: Mapping[str, str],
 ) -> list[Markup]:
@@ -344,7 +344,7 @@ def _charts(
         steps_chart(profile.steps, _levels(profile.metrics.get("step_time"), timed), titles),
         roofline_chart(profile.tables.get("roofline")) if detail.all_pictures else None,
         ratio_chart(found.get("turns") or (), sizes, _interval(found), found.get("tolerance")),
-        times,
+        *times,
         history_chart(history, detail.n_rows > 0) if history else None,
     )
     return [chart for chart in charts if chart]
@@ -368,25 +368,25 @@ def _levels(step_time: Value | None, timed: Check | None) -> dict[str, float]:
     return found
 
 
-def _samples(profile: Profile, timed: Mapping[str, Any]) -> dict[str, tuple[str, Sequence[float]]]:
+def _times(profile: Profile, timed: Mapping[str, Any]) -> list[Markup]:
     """
-    Return timed blocks without those of a slow start, and the turns of both versions.
+    Draw timed blocks without those of a slow start, and the turns of both versions.
 
     The steps of a trace stand for the blocks where none was timed.
     """
     step_time = profile.metrics.get("step_time")
     n_dropped = int(step_time.detail.get("n_dropped", 0)) if step_time else 0
     slow = f", without {n_dropped} of a slow start" if n_dropped else ""
-    found: dict[str, tuple[str, Sequence[float]]] = {
-        f"timed blocks{slow}": ("own", profile.blocks_s[n_dropped:])
-    }
+    what, own = f"timed blocks{slow}", profile.blocks_s[n_dropped:]
     if profile.steps and not profile.blocks_s:
-        found = {"traced steps": ("own", [step.period_s for step in profile.steps])}
-    if turns := timed.get("turns"):
-        after, before = zip(*turns, strict=True)
-        found["turns of this version"] = ("own", after)
-        found["turns of the other version"] = ("other", before)
-    return found
+        what, own = "traced steps", tuple(step.period_s for step in profile.steps)
+    turns = timed.get("turns") or ()
+    after, before = ([pair[n] for pair in turns] for n in (0, 1))
+    charts = (
+        times_chart(what, {"this version": own}),
+        times_chart("turns", {"this version": after, "other version": before}),
+    )
+    return [chart for chart in charts if chart]
 
 
 def _history(timed: Check | None) -> History | None:

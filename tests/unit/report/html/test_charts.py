@@ -55,51 +55,52 @@ def test_many_steps_are_counted_and_steps_without_time_have_no_chart():
     assert steps_chart([step()], {"timed": 1.0}, PART_TITLES) is None
 
 
-def times(*values, **options):
-    return Picture(times_chart({"blocks": ("own", values)}, **options))
+def times(*values, **others):
+    return Picture(times_chart("blocks", {"own": values, **others}))
 
 
-def counts(picture):
-    return [int(text.partition(" ")[0]) for text in picture.texts("title")]
-
-
-def test_bars_count_the_samples_between_round_edges():
-    picture = times(0.001, 0.0014, 0.0016, 0.002, 0.0029, 0.0029, 0.005)
-    # an edge belongs to the bar behind it, and the last one to the last bar
-    assert picture.texts("title") == [
-        "3 from 1 ms to 2 ms",
-        "3 from 2 ms to 3 ms",
-        "1 from 4 ms to 5 ms",
+def dots(picture, kind="dot"):
+    """Places of the dots of a kind."""
+    return [
+        tuple(map(float, place))
+        for one in picture.all("path", class_=f"{kind} small")
+        for place in re.findall(r"M([\d.]+),([\d.]+)h0", one.get("d"))
     ]
-    assert picture.texts("text")[:3] == ["3", "0", "blocks (7), median 2 ms"]
-    assert picture.label == "blocks: 7 of 1 ms to 5 ms, median 2 ms"
-    assert times(0.001, 0.002, 0.005, named=False).texts("title") == []
 
 
-def test_no_sample_is_lost_and_equal_ones_are_one_bar():
+def test_times_are_dots_in_order_beside_their_median():
+    picture = times(0.001, 0.002, 0.005)
+    assert dots(picture) == [(98.7, 90), (200, 70), (301.3, 10)]  # of 1 to 5 ms
+    assert picture.keys == ["own, median 2 ms"]
+    assert picture.caption == "time of a step: blocks"
+    assert picture.label == "own: 3 of 1 ms to 5 ms, median 2 ms"
+    both = times(0.001, 0.003, other=[0.002, 0.005])
+    assert len(dots(both, "square")) == 2
+    assert both.keys == ["own, median 2 ms", "other, median 3.5 ms"]
+
+
+def test_no_time_is_lost():
     for seconds in [0.0, 1e-9, 0.0105, 3.0, 5e4]:
-        assert counts(times(*[seconds] * 30)) == [30], seconds
-    for n in [1, 2, 9, 100, 2499]:
+        assert len(dots(times(*[seconds] * 30))) == 30, seconds
+    for n in [1, 2, 9, 100]:
         values = (0.01 * np.exp(0.1 * np.random.default_rng(n).normal(size=n))).tolist()
-        assert sum(counts(times(*values))) == n
+        assert len(dots(times(*values))) == n
+    assert len(dots(times(*[0.01] * 2499))) == 193  # each 13th
 
 
-def test_samples_far_from_the_others_are_counted_and_do_not_squeeze_them():
+def test_times_far_from_the_others_are_counted_and_do_not_squeeze_them():
     near = [0.010 + n / 100_000 for n in range(40)]  # around 10.2 ms; far is more than twice that
     picture = times(*near, 0.020, 0.022, 1.45)
-    assert picture.caption.endswith("; 2 far slower, up to 1.45 s, are not drawn")
-    assert sum(counts(picture)) == 41
-    assert picture.texts("text")[2] == "blocks (43), median 10.2 ms"
-    assert times(*near, 1.0).caption.endswith("; 1 far slower, up to 1 s, is not drawn")
+    assert picture.caption.endswith("; 1 far slower, up to 1.45 s, is not drawn")
+    assert len(dots(picture)) == 42
+    assert times(*near, 1.0, 2.0).caption.endswith("; 2 far slower, up to 2 s, are not drawn")
     assert "far" not in times(*near, 0.020).caption
     assert "far" not in times(*[0.01] * 6, 1.0).caption  # of few, none is far
 
 
-def test_missing_samples_have_no_chart_and_are_named_beside_others():
-    assert times_chart({"blocks": ("own", [])}) is None
-    picture = Picture(times_chart({"blocks": ("own", []), "turns": ("other", [0.01, 0.02])}))
-    assert picture.caption.endswith("; not known: blocks")
-    assert picture.label == "turns: 2 of 10 ms to 20 ms, median 15 ms"
+def test_without_times_there_is_no_chart():
+    assert times_chart("blocks", {"own": []}) is None
+    assert times(*[], other=[0.01, 0.02]).label == "other: 2 of 10 ms to 20 ms, median 15 ms"
 
 
 def history(*runs, now, named=True, **more):
