@@ -127,73 +127,39 @@ class Environment(TypedDict, total=False):
     against: OtherPython
 
 
-_OPS = {
-    "where": list[str],
-    "op": list[str],
-    "type": list[str],
-    "occurrences": list[float],
-    "self_s": list[float],
-    "share": list[float | None],
-}
-_DEVICES = {"device": list[str | None]} | dict.fromkeys(
-    (
-        "collective",
-        "waiting",
-        "device_compute",
-        "output",
-        "device_to_device",
-        "input",
-        "idle",
-    ),
-    list[float | None],
+def _columns(texts: str = "", numbers: str = "", maybe_texts: str = "", maybe: str = "") -> _Kinds:
+    """Return the kinds of columns by name: texts and numbers, and those that may lack either."""
+    kinds: dict[Any, str] = {list[str]: texts, list[float]: numbers}
+    kinds |= {list[str | None]: maybe_texts, list[float | None]: maybe}
+    return {name: kind for kind, names in kinds.items() for name in names.split()}
+
+
+_Kinds = Mapping[str, Any]
+_OPS = _columns("where op type", "occurrences self_s", maybe="share")
+_DEVICES = _columns(
+    maybe_texts="device",
+    maybe="collective waiting device_compute output device_to_device input idle",
 )
-_COLUMNS: Mapping[str, Mapping[str, Any]] = {
+_COLUMNS: Mapping[str, _Kinds] = {
     "host_ops": _OPS,
     "device_ops": _OPS,
-    "python_calls": {"function": list[str], "calls": list[float], "self_s": list[float | None]},
-    "pipeline": {"stage": list[str]},
-    "stages": {
-        "stage": list[str],
-        "name": list[str],
-        "calls": list[float],
-        "self_s": list[float],
-        "blocking_s": list[float],
-        "parallelism": list[float | None],
-        "buffer_limit": list[float | None],
-    },
-    "executables": {
-        "executable": list[str],
-        "runs": list[float],
-        "ops": list[float],
-        "fusions": list[float],
-        "hlo": list[str | None],
-    },
-    "op_work": {
-        "type": list[str],
-        "key": list[str],
-        "place": list[str],
-        "dtype": list[str],
-        "ops": list[float],
-        "flops": list[float],
-    },
-    "graph": {"type": list[str], "after": list[float]},
-    "outside_xla": {"type": list[str], "why": list[str]},
-    "median_step": {
-        "lane": list[str],
-        "name": list[str | None],
-        "part": list[str],
-        "start_s": list[float],
-        "length_s": list[float],
-    },
+    "python_calls": _columns("function", "calls", maybe="self_s"),
+    "pipeline": _columns("stage"),
+    "stages": _columns("stage name", "calls self_s blocking_s", maybe="parallelism buffer_limit"),
+    "executables": _columns("executable", "runs ops fusions", "hlo"),
+    "op_work": _columns("type key place dtype", "ops flops"),
+    "graph": _columns("type", "after"),
+    "outside_xla": _columns("type why"),
+    "median_step": _columns("lane part", "start_s length_s", "name"),
     "device_parts": _DEVICES,
     "job_device_parts": _DEVICES,
-    "padding": {"array": list[str], "bytes": list[float], "padded_bytes": list[float]},
-    "roofline": {"op": list[str], "bound_by": list[str | None]}
-    | dict.fromkeys(
-        ("self_s", "flop_rate", "bandwidth", "flop_per_byte", "share_of_the_roof"),
-        list[float | None],
+    "padding": _columns("array", "bytes padded_bytes"),
+    "roofline": _columns(
+        "op",
+        maybe_texts="bound_by",
+        maybe="self_s flop_rate bandwidth flop_per_byte share_of_the_roof",
     ),
-    "memory_over_step": {"into_step_s": list[float], "held": list[float | None]},
+    "memory_over_step": _columns(numbers="into_step_s", maybe="held"),
 }
 """Columns that comparisons and pages read; those that may be empty may be missing too."""
 
