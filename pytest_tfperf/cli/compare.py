@@ -23,7 +23,7 @@ from pytest_tfperf.cli.terminal import (
     Line,
     Screen,
     labelled,
-    number_table,
+    laid_out,
     profile_table,
     styled_lines,
     this_screen,
@@ -31,10 +31,9 @@ from pytest_tfperf.cli.terminal import (
 )
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.report.run_file import write_run
-from pytest_tfperf.report.step_verdict import steps_title
 
 if TYPE_CHECKING:
-    from pytest_tfperf.report.comparison import ComparedTrace
+    from pytest_tfperf.report.comparison import ComparedTraces
 
 
 def add_commands(commands: Any) -> None:
@@ -83,38 +82,30 @@ def _compare(options: argparse.Namespace) -> int:
         run, trace = (options.before, options.after) if runs[0] else (options.after, options.before)
         raise TfperfError(f"{run} is a run file and {trace} a trace: give two of one kind")
     refuse_other_ending(options.output, "traces")
-    from pytest_tfperf.report.comparison import compared_json, read_compared_trace  # numpy
+    from pytest_tfperf.report.comparison import compare_traces  # numpy
 
-    before, after = read_compared_trace(options.before), read_compared_trace(options.after)
+    compared = compare_traces(options.before, options.after)
     if options.output is not None:
         from pytest_tfperf.report.html.trace_pages import render_compared  # jinja2
 
-        write_page(options.output, render_compared(before, after))
+        write_page(options.output, render_compared(compared))
     if options.json:
-        print(json_text(compared_json(before, after)))
+        print(json_text(compared.to_json()))
     else:
-        write_out(*_compared_traces(before, after, options.verbose, this_screen()))
+        write_out(*_compared_traces(compared, options.verbose, this_screen()))
     return GOOD
 
 
 def _compared_traces(
-    before: ComparedTrace, after: ComparedTrace, verbosity: int, screen: Screen
+    compared: ComparedTraces, verbosity: int, screen: Screen
 ) -> Iterator[str | Line]:
     """Yield the metrics known in one or both traces, and what differs in the HLO."""
-    from pytest_tfperf.report.comparison import comparison_notes, hlo_tables, metric_rows
-
-    both = (("before:", before.profile), ("after:", after.profile))
-    for label, profile in both:
-        yield f"{label} {profile.name}: {steps_title(profile)}"
-    names = {profile.name: Path(profile.name).name for _, profile in both}
-    for note in comparison_notes(before, after):
-        for name, short in names.items():
-            note = note.replace(name, short)
+    yield from compared.titles
+    for note in compared.notes:
         yield from labelled([("note:", note)])
-    rows = metric_rows(before.profile, after.profile)
     yield ""
-    yield from number_table(["metric", "before", "after", "ratio"], rows, screen.width)
-    for key, table in hlo_tables(before, after).items():
+    yield from laid_out(compared.metrics, screen.width)
+    for key, table in compared.hlo.items():
         yield ""
         if table.rows:
             yield from profile_table(key, table, verbosity, screen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -21,7 +21,8 @@ from pytest_tfperf.metrics.multi_host import analyse_job
 from pytest_tfperf.metrics.timing import TRACED_NOTE
 from pytest_tfperf.quantities import format_alike, format_factor
 from pytest_tfperf.report.run_text import TextLine, render
-from pytest_tfperf.report.text_table import cell
+from pytest_tfperf.report.step_verdict import steps_title
+from pytest_tfperf.report.text_table import TextTable, cell
 from pytest_tfperf.results import FORMAT, Profile
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import plural
@@ -31,19 +32,78 @@ from pytest_tfperf.values import Json, Table, builtin
 _FEW, _MANY = 5, 50  # differences of a profile without and with -v
 
 
-def compared_json(before: ComparedTrace, after: ComparedTrace) -> Json:
-    """Return the comparison as JSON: names, `metrics`, `hlo` as `{key: table}`, and `notes`."""
-    old, new = before.profile, after.profile
-    metrics = compared_metrics(old, new)
-    tables = {key: asdict(table) for key, table in hlo_tables(before, after).items()}
-    return {
-        "format": FORMAT,
-        "before": old.name,
-        "after": new.name,
-        "metrics": metrics,
-        "hlo": tables,
-        "notes": comparison_notes(before, after),
-    }
+@dataclass(frozen=True, slots=True)
+class ComparedTraces:
+    """The comparison of two traces, which are the first hosts of their runs."""
+
+    old: Profile
+    new: Profile
+    notes: Sequence[str]
+    """What to know of the comparison."""
+    hlo: Mapping[str, Table]
+    """Differences of the HLO by key, empty where one of both has none."""
+
+    @property
+    def titles(self) -> list[str]:
+        """A line for each trace."""
+        both = (("before", self.old), ("after", self.new))
+        return [f"{label}: {one.name}: {steps_title(one)}" for label, one in both]
+
+    @property
+    def metrics(self) -> TextTable:
+        """The metrics of both traces."""
+        titles = ("metric", "before", "after", "ratio")
+        rows = []
+        for name, one in compared_metrics(self.old, self.new).items():
+            before, after, ratio = (one[key] for key in titles[1:])
+            unit = shown_unit(name, one["unit"])
+            cells = (cell(before, unit), cell(after, unit))
+            if before is not None and after is not None:
+                cells = format_alike(before, after, unit)
+            rows.append((name, *cells, "" if ratio is None else format_factor(ratio)))
+        return TextTable.of(titles, rows, titles[1:], title="metrics of both traces")
+
+    def to_json(self) -> Json:
+        """Return names, `metrics`, `hlo` as `{key: table}`, and `notes`."""
+        return {
+            "format": FORMAT,
+            "before": self.old.name,
+            "after": self.new.name,
+            "metrics": compared_metrics(self.old, self.new),
+            "hlo": {key: asdict(table) for key, table in self.hlo.items()},
+            "notes": list(self.notes),
+        }
+
+
+def compare_traces(before: Path, after: Path) -> ComparedTraces:
+    """
+    Compare two traces, or those of the first hosts in the newest runs of logdirs.
+
+    Raises:
+        TraceError: If one cannot be read or has no step.
+    """
+    profiles: list[Profile] = []
+    programs: list[list[Program]] = []
+    notes = [TRACED_NOTE]
+    for label, path in (("before", before), ("after", after)):
+        traces = find_traces(path)
+        analysed, errors = analyse_job(traces)
+        if errors:
+            raise errors[0]
+        profiles.append(analysed[0].with_traced_times().plain())
+        if len(analysed) > 1:
+            notes.append(f"{label} is the first of {len(analysed)} hosts")
+        try:
+            programs.append([one for one in programs_of_run(traces) if one.runs is not None])
+            why = "" if programs[-1] else f"the steps {label} ran no XLA executable"
+        except TraceError as error:
+            why = str(error)
+        notes += [f"the HLO is not compared: {why}"] if why else []
+    hlo: dict[str, Table] = {}
+    if len(programs) == len(profiles) and all(programs):
+        hlo = convert(plain_strings(builtin(hlo_diff(*programs))), dict[str, Table])
+    old, new = profiles
+    return ComparedTraces(old, new, notes, hlo)
 
 
 def compared_metrics(old: Profile, new: Profile) -> Json:
@@ -58,73 +118,6 @@ def compared_metrics(old: Profile, new: Profile) -> Json:
         for name, value in old.metrics.items()
         if name in new.metrics and (value.number, new.metrics[name].number) != (None, None)
     }
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedTrace:
-    """One argument of `tfperf compare`."""
-
-    profile: Profile
-    """Profile of the trace."""
-    programs: tuple[Program, ...] = ()
-    """XLA executables that its steps ran."""
-    why: str = ""
-    """Reason why there are no executables."""
-    n_hosts: int = 1
-    """Hosts of the run, of which the profile is the first."""
-
-
-def read_compared_trace(path: Path) -> ComparedTrace:
-    """
-    Read a trace, or that of the first host in the newest run of a logdir.
-
-    Raises:
-        TraceError: If it cannot be read or has no step.
-    """
-    traces = find_traces(path)
-    analysed, errors = analyse_job(traces)
-    if errors:
-        raise errors[0]
-    profiles = [one.with_traced_times().plain() for one in analysed]
-    try:
-        programs = tuple(program for program in programs_of_run(traces) if program.runs is not None)
-    except TraceError as error:
-        return ComparedTrace(profiles[0], why=str(error), n_hosts=len(profiles))
-    why = "" if programs else f"the steps of {profiles[0].name} ran no XLA executable"
-    return ComparedTrace(profiles[0], programs, why, len(profiles))
-
-
-def hlo_tables(before: ComparedTrace, after: ComparedTrace) -> Mapping[str, Table]:
-    """Return the differences of the HLO by key, empty where one of both has none."""
-    if not before.programs or not after.programs:
-        return {}
-    found = hlo_diff(before.programs, after.programs)
-    return convert(plain_strings(builtin(found)), dict[str, Table])
-
-
-def comparison_notes(before: ComparedTrace, after: ComparedTrace) -> list[str]:
-    """Return what to know of the comparison."""
-    both = (before, after)
-    notes = [TRACED_NOTE]
-    notes += [
-        f"{one.profile.name} is the first of {one.n_hosts} hosts" for one in both if one.n_hosts > 1
-    ]
-    whys = dict.fromkeys(one.why for one in both if one.why)
-    return notes + [f"the HLO is not compared: {why}" for why in whys]
-
-
-def metric_rows(old: Profile, new: Profile) -> list[tuple[str, str, str, str]]:
-    """Return name, value before, value after and ratio of these metrics, as texts."""
-    rows = []
-    for name, one in compared_metrics(old, new).items():
-        before, after, unit, ratio = (one[key] for key in ("before", "after", "unit", "ratio"))
-        unit = shown_unit(name, unit)
-        known = before is not None and after is not None
-        cells = (
-            format_alike(before, after, unit) if known else (cell(before, unit), cell(after, unit))
-        )
-        rows.append((name, *cells, "" if ratio is None else format_factor(ratio)))
-    return rows
 
 
 def compared_runs_json(before: Run, after: Run, compared: Run) -> Json:

@@ -13,18 +13,13 @@ from pytest_tfperf.baseline.level_changes import LevelChanges
 from pytest_tfperf.differences.profiles import differences, mean_parts_s
 from pytest_tfperf.metrics.multi_host import AnalysedTrace
 from pytest_tfperf.quantities import format_alike
-from pytest_tfperf.report.comparison import (
-    ComparedTrace,
-    comparison_notes,
-    hlo_tables,
-    metric_rows,
-)
+from pytest_tfperf.report.comparison import ComparedTraces
 from pytest_tfperf.report.html.bars import before_after
 from pytest_tfperf.report.html.charts import History, history_chart
 from pytest_tfperf.report.html.page import ComparedView, Head, render_page
 from pytest_tfperf.report.html.views import views_of
 from pytest_tfperf.report.step_verdict import key_figures, steps_title, top_ops, verdict
-from pytest_tfperf.report.text_table import TextTable, text_table
+from pytest_tfperf.report.text_table import text_table
 from pytest_tfperf.results import Profile, part_title
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.text import format_slowdown, plural
@@ -40,17 +35,14 @@ def render_traces(traces: Sequence[AnalysedTrace]) -> str:
     return render_page(_head(traces), views_of(cards, None))
 
 
-def render_compared(before: ComparedTrace, after: ComparedTrace) -> str:
+def render_compared(compared: ComparedTraces) -> str:
     """Render the comparison of two traces, and both traces below it."""
-    old, new = before.profile, after.profile
-    hlo = [text_table(*one, _MOST_ROWS) for one in hlo_tables(before, after).items()]
+    old, new = compared.old, compared.new
+    hlo = [text_table(*one, _MOST_ROWS) for one in compared.hlo.items()]
     hlo = [one if one.rows else replace(one, title=f"{one.title}: none") for one in hlo]
-    columns = ("metric", "before", "after", "ratio")
     titles = {part: part_title(part, new) for part in PARTS}
     view = ComparedView(
-        metrics=TextTable.of(
-            columns, metric_rows(old, new), columns[1:], title="metrics of both traces"
-        ),
+        metrics=compared.metrics,
         change=before_after(mean_parts_s(old), mean_parts_s(new), differences(old, new), titles),
         hlo=[("Differences of the HLO", [(one, None) for one in hlo])] if hlo else [],
     )
@@ -60,11 +52,7 @@ def render_compared(before: ComparedTrace, after: ComparedTrace) -> str:
         heading=f"{names[0]} → {names[1]}",
         verdict=_change(old, new),
         tone="open",
-        lines=(
-            f"before: {old.name}: {steps_title(old)}",
-            f"after: {new.name}: {steps_title(new)}",
-            *comparison_notes(before, after),
-        ),
+        lines=(*compared.titles, *compared.notes),
         noun="trace",
     )
     return render_page(head, views_of(_cards([old, new]), None), compared=view)

@@ -141,7 +141,7 @@ def test_compare_prints_one_json_object(trace, capsys):
 
 @pytest.mark.parametrize(
     ("modules", "words"),
-    [({}, "no HLO in it"), ({"idle(3)": IDLE}, "b.xplane.pb ran no XLA executable")],
+    [({}, "no HLO in it"), ({"idle(3)": IDLE}, "the steps after ran no XLA executable")],
     ids=["none", "idle"],
 )
 def test_without_hlo_the_metrics_are_compared_alone(trace, capsys, modules, words):
