@@ -7,11 +7,21 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_tfperf.checks.arguments import parse_steps
 from pytest_tfperf.cli.check import add_limits, check_traces, read_limits
-from pytest_tfperf.cli.common import GOOD, UNKNOWN, USAGE, add_command, json_text, say
+from pytest_tfperf.cli.common import (
+    GOOD,
+    UNKNOWN,
+    USAGE,
+    add_command,
+    add_output,
+    json_text,
+    reading,
+    say,
+    time_above_zero,
+)
 from pytest_tfperf.cli.progress import report_errors
-from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.quantities import BYTES, SECONDS, format_quantity, parse_quantity
+from pytest_tfperf.quantities import BYTES, format_quantity
 from pytest_tfperf.remote.profiler_service import TraceOptions, check_duration, read_workers
 from pytest_tfperf.text import for_terminal
 
@@ -59,16 +69,17 @@ def add_commands(commands: Any) -> None:
         action="store_true",
         help="check the traces against limits, as tfperf check: --check --max-input-bound 5%%",
     )
-    capture.add_argument(
-        "-v", "--verbose", action="count", default=0, help="also show checks that passed"
-    )
-    capture.add_argument("--json", action="store_true", help="print JSON instead")
+    add_output(capture, "checks that passed")
     add_limits(capture)
 
 
 def _add_trace_options(capture: argparse.ArgumentParser) -> None:
     capture.add_argument(
-        "--ms", type=_milliseconds, default=2000, metavar="N", help="duration (default: 2000)"
+        "--ms",
+        type=reading(lambda text: check_duration(parse_steps(text, 0))),
+        default=2000,
+        metavar="N",
+        help="duration (default: 2000)",
     )
     capture.add_argument(
         "--all",
@@ -77,7 +88,7 @@ def _add_trace_options(capture: argparse.ArgumentParser) -> None:
     )
     capture.add_argument(
         "--attempts",
-        type=_at_least_one,
+        type=reading(parse_steps),
         default=3,
         metavar="N",
         help=(
@@ -86,7 +97,11 @@ def _add_trace_options(capture: argparse.ArgumentParser) -> None:
         ),
     )
     capture.add_argument(
-        "--delay", type=_seconds, default=0.0, metavar="TIME", help="wait first: 30s, 5min"
+        "--delay",
+        type=reading(time_above_zero),
+        default=0.0,
+        metavar="TIME",
+        help="wait first: 30s, 5min",
     )
     for name, levels, default, what in (
         ("host", 4, 2, "the host: 0 off, 1 what users mark, 2 and ops, 3 and cheap ops"),
@@ -147,38 +162,3 @@ def _announce(text: str) -> None:
     """Say on stderr what the command waits for."""
     if text:
         say(text)
-
-
-def _milliseconds(text: str) -> int:
-    try:
-        return check_duration(int(text))
-    except CaptureError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a whole number of milliseconds, such as 2000"
-        ) from None
-
-
-def _at_least_one(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return number
-
-
-def _seconds(text: str) -> float:
-    """Read a time, also in minutes and hours."""
-    for ending, factor in (("min", 60), ("m", 60), ("h", 3600)):
-        if text.endswith(ending) and text.removesuffix(ending).strip().isdecimal():
-            return float(text.removesuffix(ending)) * factor
-    try:
-        seconds = parse_quantity(text, SECONDS)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if seconds < 0:
-        raise argparse.ArgumentTypeError(f"{text} is less than 0")
-    return seconds

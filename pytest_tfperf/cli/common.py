@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.files import replace_file
 from pytest_tfperf.json_file import indented_json
+from pytest_tfperf.quantities import SECONDS, parse_quantity
 from pytest_tfperf.report.run_file import read_run
 from pytest_tfperf.results import BROKEN, FORMAT, Check, Profile, Verdict
 from pytest_tfperf.runs import Run
@@ -18,6 +19,7 @@ from pytest_tfperf.text import for_terminal
 from pytest_tfperf.trace.logdir import ENDING, PACKED
 from pytest_tfperf.values import Json
 
+T = TypeVar("T")
 GOOD, FAILED, USAGE, UNKNOWN = 0, 1, 2, 3
 TRACES = "an .xplane.pb or .xplane.pb.gz file, or a logdir, whose newest run is taken"
 
@@ -47,6 +49,26 @@ def add_command(
 def path_or_url(text: str) -> Path | str:
     """Return the path of a file or a folder, or a URL as it is."""
     return text if "://" in text else Path(text)
+
+
+def reading(read: Callable[[str], T]) -> Callable[[str], T]:
+    """Let argparse say why `read` refuses a value."""
+
+    def checked(text: str) -> T:
+        try:
+            return read(text)
+        except (TfperfError, ValueError) as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return checked
+
+
+def time_above_zero(text: str, bare: bool = False) -> float:
+    """Read a time, also as a bare number of seconds if allowed; ValueError for others."""
+    seconds = parse_quantity(text, SECONDS, bare)
+    if seconds <= 0:
+        raise ValueError(f"{text} is not a time above zero")
+    return seconds
 
 
 def add_output(parser: argparse.ArgumentParser, more: str) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.cli.common import FAILED, GOOD, add_command, json_text
+from pytest_tfperf.cli.common import FAILED, GOOD, add_command, json_text, reading, time_above_zero
 from pytest_tfperf.cli.progress import Progress
 from pytest_tfperf.cli.terminal import (
     Line,
@@ -45,7 +44,7 @@ def add_commands(commands: Any) -> None:
     )
     doctor.add_argument(
         "--seconds",
-        type=_number_above_zero,
+        type=reading(lambda text: time_above_zero(text, bare=True)),
         default=8.0,
         metavar="S",
         help="seconds in which two processes of the same code take turns with pinned cores, and "
@@ -88,13 +87,3 @@ def section_view(section: Section, screen: Screen) -> Iterator[str | Line]:
 def _answer(text: str) -> Span:
     """Return the answer of a check, coloured."""
     return text, {"FAILED": "bold red", "ok": "green"}.get(text.partition(":")[0], "")
-
-
-def _number_above_zero(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a number above zero")
-    return number

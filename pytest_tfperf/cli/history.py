@@ -11,6 +11,7 @@ from pytest_tfperf.cli.common import (
     FAILED,
     GOOD,
     add_command,
+    add_output,
     json_text,
     refuse_other_ending,
     say,
@@ -45,8 +46,7 @@ def add_commands(commands: Any) -> None:
     history.add_argument(
         "--dry-run", action="store_true", help="with prune: only say how many runs that are"
     )
-    history.add_argument("-v", "--verbose", action="count", default=0, help="show all runs")
-    history.add_argument("--json", action="store_true", help="print one JSON object instead")
+    add_output(history, "all runs")
 
 
 def _add_history(commands: Any) -> argparse.ArgumentParser:

@@ -16,8 +16,10 @@ from pytest_tfperf.cli.common import (
     add_output,
     path_or_url,
     profiles_json,
+    reading,
     refuse_other_ending,
     say,
+    time_above_zero,
     write_page,
 )
 from pytest_tfperf.cli.many_traces import add_many, analyse_many, refuse_urls
@@ -33,7 +35,7 @@ from pytest_tfperf.cli.terminal import (
     this_screen,
     write_out,
 )
-from pytest_tfperf.errors import ExportError, LimitError
+from pytest_tfperf.errors import ExportError
 from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.report.step_verdict import (
     Part,
@@ -99,7 +101,7 @@ def _add_analyze(commands: Any) -> None:
     )
     analyze.add_argument(
         "--target-step-time",
-        type=_seconds,
+        type=reading(time_above_zero),
         metavar="TIME",
         help=(
             "predict how long steps of this time would wait for input (input_bound_at_target): "
@@ -241,15 +243,6 @@ def _padding(options: argparse.Namespace) -> int:
     else:
         write_out(*padding_view(profile, options.verbose, this_screen()))
     return UNKNOWN if profile.value("padding_overhead").number is None else GOOD
-
-
-def _seconds(text: str) -> float:
-    from pytest_tfperf.checks.arguments import Wanted  # all limits
-
-    try:
-        return Wanted.read({"target_step_time": text}).target_step_time or 0.0
-    except LimitError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def profile_view(analysed: AnalysedTrace, verbosity: int, screen: Screen) -> Iterator[str | Line]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.differences.difference import Difference
@@ -36,7 +36,6 @@ Source: github.com, "body is too long (maximum is 65536 characters)".
 """
 
 _NAME_WIDTH, _MESSAGE_WIDTH, _SENTENCE_WIDTH, _DIFFERENCE_WIDTH = 120, 1500, 300, 200  # characters
-_MOST_PYTHONS = 3  # a run has one; a run file of another person may say anything
 _SIGNS = {"bad": "❌", "open": "⚠️", "good": "✅"}
 _Found = tuple[ProfiledTest, Check]
 
@@ -112,13 +111,8 @@ def _head(run: Run, checks: Sequence[Check]) -> str:
         run.commit and f"commit {_code(run.commit)}",
         *(_code(name) for name in platforms[:3]),
     ]
-    described = dict.fromkeys(describe_other_python(test.environment) for test in run.tests)
-    others = list(filter(None, described))
-    against = "".join(
-        f"\nAgainst {_code(other, _MESSAGE_WIDTH)}\n" for other in others[:_MOST_PYTHONS]
-    )
-    if len(others) > _MOST_PYTHONS:
-        against += f"\n… and {len(others) - _MOST_PYTHONS:,} more\n"
+    others = filter(None, (describe_other_python(test.environment) for test in run.tests))
+    against = "".join(f"\nAgainst {_code(one, _MESSAGE_WIDTH)}\n" for one in islice(others, 1))
     said = (*run.not_checked, undecided_times(test.checks for test in run.tests))
     missed = "".join(f"\n{_code(text, _MESSAGE_WIDTH)}\n" for text in filter(None, said))
     return f"{title}\n\n{' · '.join(filter(None, facts))}\n{missed}{against}"

@@ -178,8 +178,7 @@ def _remarks(tests: Sequence[ProfiledTest], verbose: bool) -> Iterator[TextLine]
         for profile in test.profiles
         for remark in (*profile.interference, *filter(None, [profile.ended]))
     ]
-    for titles, remark in alike(said):
-        yield TextLine(f"{named(titles, _names(tests), verbose)}: {remark}", "yellow")
+    return _grouped(said, tests, "yellow", verbose)
 
 
 def _notes(tests: Sequence[ProfiledTest], failures_shown: bool) -> Iterator[TextLine]:
@@ -192,18 +191,7 @@ def _notes(tests: Sequence[ProfiledTest], failures_shown: bool) -> Iterator[Text
         for label, text in check.details
         if label == "note"
     ]
-    for titles, note in alike(said):
-        yield TextLine(f"{named(titles, _names(tests))}: {note}", "yellow")
-
-
-def _left_out(tests: Sequence[ProfiledTest], brief: bool) -> Iterator[TextLine]:
-    """Say how many changes and rows are not shown."""
-    n_changes = sum(check.is_shown_change for test in tests for check in test.checks)
-    gate = "does not gate" if n_changes == 1 else "do not gate"
-    changes = [f"{plural(n_changes, 'change')} that {gate}"] if n_changes else []
-    n_rows = n_left_out(tests) if brief else 0
-    if told := [*changes, *([plural(n_rows, "more row")] if n_rows else [])]:
-        yield TextLine(f"-v shows {' and '.join(told)}")
+    return _grouped(said, tests, "yellow")
 
 
 def _all_notes(tests: Sequence[ProfiledTest]) -> Iterator[TextLine]:
@@ -216,8 +204,28 @@ def _all_notes(tests: Sequence[ProfiledTest]) -> Iterator[TextLine]:
         if note not in profile.interference
         and not any(("note", note) in check.details for check in test.checks)
     ]
-    for titles, note in alike(said):
-        yield TextLine(f"{named(titles, whole=True)}: {note}")
+    return _grouped(said, tests, whole=True)
+
+
+def _grouped(
+    said: Sequence[tuple[str, str]],
+    tests: Sequence[ProfiledTest],
+    colour: str | None = None,
+    whole: bool = False,
+) -> Iterator[TextLine]:
+    """Render sentences about profiles, those that differ in numbers alone as one."""
+    for titles, text in alike(said):
+        yield TextLine(f"{named(titles, _names(tests), whole)}: {text}", colour)
+
+
+def _left_out(tests: Sequence[ProfiledTest], brief: bool) -> Iterator[TextLine]:
+    """Say how many changes and rows are not shown."""
+    n_changes = sum(check.is_shown_change for test in tests for check in test.checks)
+    gate = "does not gate" if n_changes == 1 else "do not gate"
+    changes = [f"{plural(n_changes, 'change')} that {gate}"] if n_changes else []
+    n_rows = n_left_out(tests) if brief else 0
+    if told := [*changes, *([plural(n_rows, "more row")] if n_rows else [])]:
+        yield TextLine(f"-v shows {' and '.join(told)}")
 
 
 def _names(tests: Sequence[ProfiledTest]) -> list[str]:

@@ -279,7 +279,7 @@ def test_doctor_takes_seconds_above_zero(capsys):
     for seconds in ("0", "-1", "soon", "nan", "inf"):
         with pytest.raises(SystemExit, match="2"):
             main(["doctor", f"--seconds={seconds}"])
-        assert f"{seconds} is not a number above zero" in capsys.readouterr().err
+        assert "argument --seconds: " in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_a_command_without_a_traceback(monkeypatch):
