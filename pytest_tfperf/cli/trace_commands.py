@@ -37,6 +37,7 @@ from pytest_tfperf.cli.terminal import (
 )
 from pytest_tfperf.errors import ExportError
 from pytest_tfperf.quantities import format_quantity
+from pytest_tfperf.report.run_text import lengths_of
 from pytest_tfperf.report.step_verdict import (
     Part,
     key_figures,
@@ -287,13 +288,7 @@ def _dropped(profile: Profile) -> str:
 
 def _bar(parts: Sequence[Part], screen: Screen) -> Line:
     """Draw the parts of the mean step side by side."""
-    n_cells = min(_BAR_WIDTH, screen.width)
-    whole = sum(part.share for part in parts)
-    exact = [part.share / whole * n_cells for part in parts]
-    lengths = [int(cells) for cells in exact]
-    by_rest = sorted(range(len(parts)), key=lambda n: lengths[n] - exact[n])
-    for n in by_rest[: n_cells - sum(lengths)]:
-        lengths[n] += 1
+    lengths = lengths_of([part.share for part in parts], min(_BAR_WIDTH, screen.width))
     glyphs = zip(_glyphs(parts), lengths, strict=True)
     return line(*((glyph * length, style) for (glyph, style), length in glyphs), deeper=None)
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from pytest_tfperf.alike import alike, named
@@ -278,13 +279,14 @@ def step_line(profile: Profile) -> str:
 
 def share_bar(shares: Sequence[float], glyphs: str = _BAR) -> str:
     """Draw shares of a whole side by side, each by its glyph, and all further ones by the last."""
-    whole = sum(shares)
-    edges = [round(_BAR_WIDTH * sum(shares[: n + 1]) / whole) for n in range(len(shares))]
-    starts = [0, *edges]
-    return "".join(
-        glyphs[min(n, len(glyphs) - 1)] * (end - start)
-        for n, (start, end) in enumerate(zip(starts, edges, strict=False))
-    )
+    lengths = lengths_of(shares, _BAR_WIDTH)
+    return "".join(glyphs[min(n, len(glyphs) - 1)] * long for n, long in enumerate(lengths))
+
+
+def lengths_of(shares: Sequence[float], width: int) -> list[int]:
+    """Return the lengths of boxes of these shares that fill a width side by side."""
+    edges = [0, *(round(width * edge / sum(shares)) for edge in accumulate(shares))]
+    return [end - start for start, end in pairwise(edges)]
 
 
 def sparkline(values: Sequence[float], levels: str = _LEVELS) -> str:

@@ -211,8 +211,7 @@ def test_many_other_pythons_of_a_run_file_leave_room_for_the_rest():
     ]
     text = render_markdown(run_of(*tests))
     assert len(text) <= MOST
-    assert len(re.findall("^Against ", text, re.MULTILINE)) == 3
-    assert "… and 197 more" in text
+    assert len(re.findall("^Against ", text, re.MULTILINE)) == 1
     assert titles(text)[-1] == "## Measured"
 
 
