@@ -131,12 +131,7 @@ def check_traces(paths: Sequence[Path], wanted: Wanted, verbose: int, as_json: b
 
 
 def read_limits(options: argparse.Namespace) -> Wanted:
-    """
-    Return the limits that were given.
-
-    Raises:
-        LimitError: If there is none, or one cannot be understood.
-    """
+    """Return the limits that were given, or raise LimitError if one is wrong or there is none."""
     wanted = Wanted.read(options.limits or {})
     if not wanted.limits:
         raise LimitError(

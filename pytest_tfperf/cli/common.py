@@ -127,12 +127,7 @@ def is_run_file(path: Path) -> bool:
 
 
 def read_run_file(path: Path) -> Run:
-    """
-    Read a run file.
-
-    Raises:
-        TfperfError: If it is a trace, or cannot be read.
-    """
+    """Read a run file, or raise TfperfError that says what else a file is."""
     if path.is_dir() or path.name.endswith((ENDING, PACKED)):
         raise TfperfError(f"{path} is a trace, not a run file: tfperf analyze {path} shows it")
     return read_run(path)

@@ -38,12 +38,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """
-    Run the command.
-
-    Returns:
-        The exit status: 0 ok, 1 check failed, 2 usage or I/O error, 3 metric unavailable.
-    """
+    """Run the command, and return its status: that of `common`, or 130 after an interrupt."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # A pipe on Windows has an encoding without arrows; standard error escapes them by itself.
         sys.stdout.reconfigure(errors="replace")

@@ -74,12 +74,7 @@ def add_rules(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_urls(traces: Iterable[Path | str]) -> list[Path]:
-    """
-    Return traces of this machine.
-
-    Raises:
-        StoreError: If one is a URL.
-    """
+    """Return the traces if all are of this machine, and raise StoreError for a URL."""
     found = []
     for trace in traces:
         if isinstance(trace, str):

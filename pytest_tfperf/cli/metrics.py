@@ -74,12 +74,7 @@ def _metrics(options: argparse.Namespace) -> int:
 
 
 def _metric(name: str) -> Metric:
-    """
-    Return the metric of a name, which may be spelled with hyphens.
-
-    Raises:
-        LimitError: If there is none.
-    """
+    """Return the metric of a name, in which a hyphen stands for an underscore too."""
     key = name.replace("-", "_")
     if key not in METRICS:
         raise LimitError(f"no metric {name!r}; {nearest(key, METRICS)}\n  {_CUSTOM}")

@@ -67,12 +67,7 @@ class Progress:
 def analyse_traces(
     paths: Iterable[Path], target_step_time_s: float | None = None
 ) -> tuple[list[AnalysedTrace], list[TfperfError]]:
-    """
-    Analyse traces; those of one logdir are the hosts of a job.
-
-    Returns:
-        What was analysed, and an error for each trace that was not.
-    """
+    """Analyse traces, of which one logdir has the hosts of a job; return the errors too."""
     from pytest_tfperf.metrics.multi_host import analyse_job  # numpy: not for tfperf show
     from pytest_tfperf.trace.logdir import find_traces
 

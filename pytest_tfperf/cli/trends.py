@@ -66,13 +66,7 @@ def series_of(rows: Iterable[MetricRow]) -> list[Series]:
 
 
 def why_not_counted(row: MetricRow, branch: str) -> str:
-    """
-    Return why later runs are not compared with a row that has a value; empty if they are.
-
-    Args:
-        row: The row.
-        branch: The branch whose runs are compared with.
-    """
+    """Return why runs of a branch are not compared with a known value; empty if they are."""
     if row.branch != branch:
         return f"not on branch {branch}"
     return "" if row.usable else row.why or "its row has no reason"

@@ -38,16 +38,7 @@ _WARM_UP = 0.25  # of that time
 
 
 def examine(seconds: float, say: Say) -> Iterator[Section]:
-    """
-    Yield the sections as they are found, and the conclusion last.
-
-    Args:
-        seconds: Time for the turns of each pair of processes.
-        say: Called when a phase begins.
-
-    Raises:
-        CaptureError: If neither TensorFlow nor JAX can be imported.
-    """
+    """Yield the sections as they are found; each pair of processes takes turns for `seconds`."""
     # warnings of TensorFlow may say what is wrong, its notes do not
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     os.environ |= SAME_ENVIRONMENT  # leaves GPU memory to the processes that take turns

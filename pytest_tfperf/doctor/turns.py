@@ -83,11 +83,7 @@ class SameCodeTurns:
 def same_code_turns(
     framework: str, cores: Sequence[int], seconds: float, cleanup: Cleanup, say: Say
 ) -> SameCodeTurns:
-    """
-    Run turns of two fresh processes of the same code.
-
-    The first core is for this process, and the others for the two; without cores they use any.
-    """
+    """Run turns of two processes of the same code; the first core is for this process."""
     constant = constant_spread(bool(cores))
     process_sd = process_spread(constant, stored_residuals(cores[1:]), ()).sd
     before = _conditions()
@@ -125,12 +121,7 @@ def _conditions() -> Conditions:
 def _run_turns(
     framework: str, cores: Sequence[int], seconds: float, cleanup: Cleanup, say: Say
 ) -> tuple[PairedTurns, list[Json]]:
-    """
-    Run the turns, and return with them what a timing file would have of each process.
-
-    Raises:
-        PairedError: If a process cannot start, ends, hangs or has no turns.
-    """
+    """Run the turns, and return with them what a timing file would have of each process."""
     time = TurnTime(seconds=seconds, most_s=seconds)
     folder = _suite(cleanup.folder / "step", framework)
     kind = "pinned" if cores else "on any core"

@@ -18,11 +18,7 @@ PREFIX = "tfperf."
 
 
 def properties(profiles: Iterable[Profile]) -> list[tuple[str, float]]:
-    """
-    Return the JUnit properties of known metrics, in base units.
-
-    Names are as in `tfperf.step_time`, or `tfperf.eval.step_time` for a profile with a name.
-    """
+    """Return JUnit properties of known metrics in base units, as in `tfperf.eval.step_time`."""
     found = []
     for profile in profiles:
         prefix = f"{PREFIX}{profile.name}." if profile.name else PREFIX
@@ -85,12 +81,7 @@ def _property(text: str) -> str:
 
 
 def append_summary(run: Run, path: Path) -> None:
-    """
-    Add a run to a job's summary, in which other commands of the step may have written.
-
-    Raises:
-        TfperfError: If it cannot be written, or GitHub would not show so large a summary.
-    """
+    """Add a run to a job's summary, or raise TfperfError if that would not be shown."""
     try:
         size = path.stat().st_size if path.exists() else 0
         text = f"{render_markdown(run)}\n".encode()

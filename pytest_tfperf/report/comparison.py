@@ -76,12 +76,7 @@ class ComparedTraces:
 
 
 def compare_traces(before: Path, after: Path) -> ComparedTraces:
-    """
-    Compare two traces, or those of the first hosts in the newest runs of logdirs.
-
-    Raises:
-        TraceError: If one cannot be read or has no step.
-    """
+    """Compare two traces, or those of the first hosts in the newest runs of logdirs."""
     profiles: list[Profile] = []
     programs: list[list[Program]] = []
     notes = [TRACED_NOTE]
@@ -157,11 +152,7 @@ def _test_json(test: ProfiledTest, old: Mapping[Key, tuple[Profile, ProfiledTest
 def render_compared_runs(
     before: Run, after: Run, compared: Run, width: int, verbose: bool
 ) -> list[TextLine]:
-    """
-    Render the comparison: both runs, the checks of the second one, and the differences of traces.
-
-    If verbose it shows all checks, and more differences.
-    """
+    """Render both runs, the checks of the second one, and what differs between traces."""
     runs = [f"before: {_described(before)}", f"after: {_described(after)}"]
     head = [*runs, *_settings(before, after), ""]
     *shown, count = render(compared, width, int(verbose))

@@ -26,11 +26,7 @@ Titles of the columns; unknown cells are empty.
 
 
 def render_csv(run: Run) -> str:
-    """
-    Render a run.
-
-    Of several limits on a metric the first one that did not pass is shown, else the first one.
-    """
+    """Render a run; of several limits on a metric it has the first one that did not pass."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -44,11 +40,7 @@ def render_csv(run: Run) -> str:
 
 
 def csv_cell(content: Any) -> Any:
-    """
-    Return a cell that no spreadsheet takes for a formula; numbers stay numbers.
-
-    Text that begins with one of these characters gets an apostrophe (OWASP, CSV Injection).
-    """
+    """Return a cell that no spreadsheet takes for a formula (OWASP, CSV Injection)."""
     if not isinstance(content, str):
         return content
     text = plain(content)

@@ -71,11 +71,7 @@ class _Section:
 
 
 def render_markdown(run: Run, most: int = MOST) -> str:
-    """
-    Render a run: what changed and why, broken limits, what is not decided, what was measured.
-
-    It has at most `most` characters, of which each section has a fixed share.
-    """
+    """Render a run in at most `most` characters, of which each section has a fixed share."""
     found = [(test, check) for test in run.tests for check in most_telling_first(test.checks)]
     found.sort(key=lambda one: WORST_FIRST.index(one[1].verdict))
     compared = [(test, check) for test, check in found if check.kind != "limit"]

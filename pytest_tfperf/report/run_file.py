@@ -22,12 +22,7 @@ _PLACE = Path(".pytest_cache", "d", CACHE, _NAME)
 
 
 def write_run(run: Run, path: Path) -> None:
-    """
-    Write a report (.html, .md, .csv), or a run file (.json).
-
-    Raises:
-        TfperfError: If it cannot be written, or has another ending; an old file is then unchanged.
-    """
+    """Write a run by its file's ending, or raise TfperfError and leave the old file as it was."""
     if path.suffix.lower() not in ENDINGS:
         raise TfperfError(f"report {path}: the file ending must be one of {', '.join(ENDINGS)}")
     try:
@@ -55,12 +50,7 @@ def _rendered(run: Run, path: Path) -> str:
 
 
 def read_run(path: Path) -> Run:
-    """
-    Read a run file, which may come from another person or program.
-
-    Raises:
-        TfperfError: If it cannot be read, or is not a run file.
-    """
+    """Read a run file of whomever, or raise TfperfError if it cannot be read or is none."""
     try:
         data = read_json(path)
     except FileNotFoundError as error:
@@ -79,12 +69,7 @@ def read_run(path: Path) -> Run:
 
 
 def keep_last_run(run: Run, folder: Path) -> None:
-    """
-    Write a run in place of the one that is kept.
-
-    Raises:
-        TfperfError: If it cannot be written; the old one is then unchanged.
-    """
+    """Write a run in place of the one that is kept, or raise TfperfError."""
     write_run(run, folder / _NAME)
 
 

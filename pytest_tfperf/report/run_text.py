@@ -243,11 +243,7 @@ def _headline(check: Check) -> str:
 
 
 def colour(check: Check) -> str | None:
-    """
-    Return red for a check that fails a test, yellow for an undecided one, green for others.
-
-    A change that is shown only has none.
-    """
+    """Return red for a broken check, yellow for an undecided one, none for a shown change."""
     tone = tone_of([check.verdict])
     return None if check.is_shown_change and tone != "bad" else _COLOURS[tone]
 

@@ -94,12 +94,7 @@ class LimitRules:
 
 
 def read_rules(path: Path) -> LimitRules:
-    """
-    Read a file of limits.
-
-    Raises:
-        LimitError: If it cannot be read, or has something else than limits, or none.
-    """
+    """Read a file of limits, or raise LimitError if it has something else or none."""
     try:
         with open_regular(path) as file:
             content = tomllib.loads(file.read(_MOST_BYTES).decode("utf-8"))
@@ -225,12 +220,7 @@ class FleetChecks:
 
 
 def check_store(store: TraceResults, rules: LimitRules) -> FleetChecks:
-    """
-    Check the newest state of every trace of a store.
-
-    Raises:
-        StoreError: If the store cannot be read, or has no result.
-    """
+    """Check the newest state of every trace of a store, or raise StoreError if it has none."""
     index = store.index()
     traces, unread = store.traces(index)
     analysed = {trace.name: trace.sha256 for trace in traces if trace.sha256 in index.analysed}

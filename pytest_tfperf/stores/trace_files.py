@@ -100,12 +100,7 @@ def find_trace_files(urls: Sequence[str]) -> list[TraceFile]:
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """
-    Read `3/64`, the third of 64 parts.
-
-    Raises:
-        StoreError: If it is not of that form.
-    """
+    """Read `3/64`, the third of 64 parts, or raise StoreError."""
     found = _SHARD.fullmatch(text)
     if found is None or not 1 <= int(found[1]) <= int(found[2]):
         raise StoreError(f"shard {text!r} is not of the form 3/64, from 1/64 to 64/64")

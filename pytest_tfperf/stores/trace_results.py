@@ -138,12 +138,7 @@ class TraceResults:
         return TraceResults, (self._objects.address,)
 
     def index(self) -> StoreIndex:
-        """
-        List the store.
-
-        Raises:
-            StoreError: If it cannot be listed, or a newer version wrote it.
-        """
+        """List the store, or raise StoreError if a newer version wrote it."""
         with self._objects.blaming("cannot be read"):
             self._objects.refuse_newer(_COLUMNS, FORMAT)
             found = [one for key in self._keys(TRACES) if (one := _KEY_OF_TRACE.fullmatch(key))]
@@ -160,12 +155,7 @@ class TraceResults:
             return self._objects.has(_name(METRICS, sha256))
 
     def add(self, kind: str, key: str, rows: Sequence[Json]) -> None:
-        """
-        Store a table.
-
-        Raises:
-            StoreError: If it cannot be stored; no reader sees a part of it then.
-        """
+        """Store a table whole, or raise StoreError."""
         with self._objects.blaming("cannot be written"):
             self._objects.put(_name(kind, key), rows_as_parquet(rows, _COLUMNS[kind]))
 
@@ -182,12 +172,7 @@ class TraceResults:
         self.add(TRACES, f"{trace.fingerprint}-{content}", [row])
 
     def traces(self, index: StoreIndex) -> tuple[list[StoredTrace], tuple[str, ...]]:
-        """
-        Return the newest state of each trace, by name, and sentences on damaged objects.
-
-        Raises:
-            StoreError: If the store has no result, or cannot be read.
-        """
+        """Return the newest state of each trace, by name, and sentences on damaged objects."""
         if not index.contents:
             raise StoreError(
                 f"{self._objects.name} has no result of a trace: tfperf analyze URL --into STORE "
@@ -215,12 +200,7 @@ class TraceResults:
         metrics: Sequence[str] = (),
         columns: Sequence[str] = (),
     ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-        """
-        Return rows of tables, by metrics and columns if some are given, and what is left out.
-
-        Raises:
-            StoreError: If the store cannot be read.
-        """
+        """Return rows of tables, by metrics and columns if some are given, and what is left out."""
         types = _COLUMNS[kind]
         shown = {name: types[name] for name in columns or types}
         where = (" WHERE list_contains($metrics, metric)", {"metrics": list(metrics)})
@@ -239,12 +219,7 @@ class TraceResults:
 
 
 def value_of(row: Mapping[str, Any]) -> Value:
-    """
-    Return the value of a metric's row, which others may have written.
-
-    Raises:
-        ValueError: If it is no value.
-    """
+    """Return the value of a metric's row, which others may have written, or raise ValueError."""
     known = row["value"] is not None
     if known and not math.isfinite(row["value"]):
         raise ValueError(f"a value of {row['value']}")

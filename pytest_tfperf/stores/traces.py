@@ -145,14 +145,7 @@ class Outcome:
 
 
 def analyse_into(trace: TraceFile, store: TraceResults) -> Outcome:
-    """
-    Analyse a trace, and store its metrics and steps, or its error.
-
-    A worker holds one trace at a time, however many threads it has.
-
-    Raises:
-        StoreError: If the store cannot be written.
-    """
+    """Analyse a trace, one at a time in each worker, and store its result or error."""
     with _ONE_AT_A_TIME:
         if trace.size >= MOST_TRACE_BYTES:
             why = f"{trace.size / 1e9:,.1f} GB, and protobuf allows less than 2 GiB"

@@ -48,14 +48,7 @@ _REST = "what was analysed is stored, so the same command does the rest"
 def results(
     executor: Executor, call: Callable[..., T], items: Iterable[I], *more: object
 ) -> Iterator[tuple[I, T | StoreError]]:
-    """
-    Yield each item with the result of its call, as they come, or an error if its worker failed.
-
-    The executor has no more calls at once than keep its workers busy.
-
-    Raises:
-        StoreError: If the function raises it, or the workers cannot work.
-    """
+    """Yield items with the results of their calls as they come, or their worker's error."""
     left, futures = iter(items), dict[Future[T], I]()
     try:
         while True:
@@ -158,12 +151,7 @@ class DaskWorkers(Executor):
         self._pool.shutdown(wait=wait and not cancel_futures)
 
     def n_at_once(self) -> int:
-        """
-        Return the number of calls that keep all workers busy.
-
-        Raises:
-            StoreError: If there has been no worker for too long; a cluster may need time for one.
-        """
+        """Return the number of calls that keep all workers busy."""
         now_s = time.monotonic()
         if now_s - self._looked_s >= _LOOK_S:
             self._looked_s, self._n_threads = now_s, 0

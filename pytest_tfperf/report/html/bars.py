@@ -91,11 +91,7 @@ def before_after(
     differences: Sequence[Difference],
     titles: Mapping[str, str],
 ) -> Markup | None:
-    """
-    Draw what changed: the mean step before and after, and what differs; None without either.
-
-    Steps are mean seconds by part, empty if they are not known.
-    """
+    """Draw the mean step before and after, by part if that is known, and what differs."""
     longest = max(sum(before.values()), sum(after.values()))
     drawn, words, rows = Markup(), [], []
     if before and after and longest > 0:
@@ -302,11 +298,7 @@ def _row(name: str, facts: str, light: float, dark: float, indent: str | None = 
 
 
 def flame(tables: Mapping[str, Table], most: int = 100) -> Markup | None:
-    """
-    Draw ops by self time below their groups: of the devices, else of the host; None without any.
-
-    Of each level at most `most` boxes are drawn.
-    """
+    """Draw ops by self time below their groups, at most `most` of each level."""
     for key, name in (("device_ops", "ops on the devices"), ("host_ops", "ops on the host")):
         records = tables[key].records() if key in tables else ()
         timed = [

@@ -160,11 +160,7 @@ class History:
 
 
 def history_chart(history: History, named: bool = True) -> Markup | None:
-    """
-    Draw recorded runs and the latest run, and where their level changed; None for one run.
-
-    Each run has its value and commit as a text if they are to be `named`.
-    """
+    """Draw recorded runs and the latest one, and where their level changed; None for one run."""
     values, bounds = history.values, history.bounds
     if len(values) < 2:
         return None
@@ -334,11 +330,7 @@ def memory_chart(table: Table) -> Markup | None:
 
 
 def roofline_chart(table: Table | None) -> Markup | None:
-    """
-    Draw the FLOP rate of each op over its FLOPs per byte, below the roof of the device.
-
-    Both axes are logarithmic. None without an op whose FLOPs and bytes are known.
-    """
+    """Draw the FLOP rate of each op by its FLOPs per byte, below the roof of the device."""
     records = table.records() if table else []
     ops = [
         record

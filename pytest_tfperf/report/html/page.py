@@ -93,11 +93,7 @@ def render_page(
     compared: ComparedView | None = None,
     trends: Sequence[tuple[str, str, Markup | None]] = (),
 ) -> str:
-    """
-    Render a page: its top, a comparison, values over many runs, and cards.
-
-    A trend has a title, facts and a chart.
-    """
+    """Render a page: its top, a comparison, trends (title, facts and chart of each), and cards."""
     style, script = (_without_indents(name) for name in ("page.css", "page.js"))
     page: str = _template().render(
         head=head,

@@ -135,11 +135,7 @@ class Axis:
 
 
 def ticks_between(low: float, high: float, n: int = 4) -> list[float]:
-    """
-    Choose about `n` + 1 round numbers from below `low` to above `high`.
-
-    They are 1, 2 or 5 times a power of ten apart.
-    """
+    """Choose about `n` + 1 numbers around two, which are 1, 2 or 5 times a power of ten apart."""
     apart = distance((high - low or abs(high) or 1.0) / n)
     first, last = math.floor(low / apart + 1e-9), math.ceil(high / apart - 1e-9)
     return [number * apart for number in range(first, max(last, first + 1) + 1)]
@@ -277,11 +273,7 @@ def box(
     name: str = "",
     height: int = BOX_HEIGHT,
 ) -> Markup:
-    """
-    Return a box in percent of its picture's width, with a text for the pointer.
-
-    Its name is shortened in the middle where the box is narrow, and not shown where it is narrower.
-    """
+    """Return a box in percent of its picture's width, with a text for the pointer."""
     return element(
         "svg",
         title(words),

@@ -43,11 +43,7 @@ _Record = Mapping[str, Any]
 
 
 def waterfall(table: Table | None, most: int, titles: Mapping[str, str]) -> Markup | None:
-    """
-    Draw the median step: a strip of its parts, and lanes of at most `most` events below it.
-
-    There is no picture without a table of its events.
-    """
+    """Draw the median step: a strip of its parts, and lanes of at most `most` events below it."""
     records = table.records() if table is not None else []
     strip = [record for record in records if record["lane"] == _STEP]
     seconds = max((record["start_s"] + record["length_s"] for record in strip), default=0.0)

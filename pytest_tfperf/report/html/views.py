@@ -369,11 +369,7 @@ def _levels(step_time: Value | None, timed: Check | None) -> dict[str, float]:
 
 
 def _times(profile: Profile, timed: Mapping[str, Any]) -> list[Markup]:
-    """
-    Draw timed blocks without those of a slow start, and the turns of both versions.
-
-    The steps of a trace stand for the blocks where none was timed.
-    """
+    """Draw timed blocks, or else traced steps, and the turns of both versions."""
     step_time = profile.metrics.get("step_time")
     n_dropped = int(step_time.detail.get("n_dropped", 0)) if step_time else 0
     slow = f", without {n_dropped} of a slow start" if n_dropped else ""
