@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup, escape
@@ -62,7 +62,8 @@ from pytest_tfperf.text import and_more, elide, plural
 from pytest_tfperf.values import PARTS, Table, Value
 
 _MESSAGE, _REMARK, _WHERE, CELL = 2000, 180, 400, 60  # characters
-_MOST_IN_FULL = 7  # profiles
+_MOST_IN_FULL, _FEW = 7, 3  # profiles
+_ROWS, _ROWS_OF_FEW = 5, 50  # of a table
 _UNTIMED = "no step was timed without the profiler"
 _SYMBOLS = {
     Verdict.FAIL: "✗",
@@ -79,21 +80,6 @@ Reason = tuple[str, tuple[str, ...]]
 """Reason for which something is unknown, and the metrics that are unknown for it."""
 TableGroups = Sequence[tuple[str, Sequence[tuple[TextTable, Markup | None]]]]
 """Titles of groups, and their tables, each with its chart."""
-
-
-class Detail(NamedTuple):
-    """The amount that a page shows of one profile; nothing but charts and checks by default."""
-
-    n_rows: int = 0
-    """Largest number of rows of a table."""
-    n_boxes: int = 0
-    """Largest number of boxes in a lane of the waterfall, and a quarter of a level of ops."""
-    all_pictures: bool = False
-    """Whether it has the pictures besides the waterfall and the charts, too."""
-
-
-_OF_FEW = ((3, Detail(50, 24, True)), (10, Detail(5, 4, False)))
-_OF_MANY = Detail(4, 4, False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,13 +133,11 @@ def views_of(tests: Sequence[ProfiledTest], folder: Path | None) -> list[Reporte
     """Return the tests on a page in a folder, if it is known, the most urgent first."""
     numbered = sorted(enumerate(tests, 1), key=lambda one: _urgency(one[1]))
     n_profiles = sum(len(test.profiles) for test in tests)
-    detail = next((detail for most, detail in _OF_FEW if n_profiles <= most), _OF_MANY)
-    n_full = _MOST_IN_FULL
+    n_rows, n_full = _ROWS_OF_FEW if n_profiles <= _FEW else _ROWS, _MOST_IN_FULL
     views: list[ReportedTest] = []
     for number, test in numbered:
-        own = detail if views else detail._replace(all_pictures=True)
         profiles = [
-            _profile(test, profile, folder, own if place < n_full else Detail())
+            _profile(test, profile, folder, n_rows if place < n_full else 0)
             for place, profile in enumerate(test.profiles)
         ]
         n_full = max(n_full - len(test.profiles), 0)
@@ -245,10 +229,8 @@ def _counted(checks: Sequence[Check]) -> str:
     return element("span", f"{len(checks)} passed", data_rank=0) if checks else ""
 
 
-def _profile(
-    test: ProfiledTest, profile: Profile, folder: Path | None, detail: Detail
-) -> ProfileView:
-    """Return the view of one profile, in as much detail as the page has room for."""
+def _profile(test: ProfiledTest, profile: Profile, folder: Path | None, n_rows: int) -> ProfileView:
+    """Return the view of one profile; without rows for its tables, charts and checks alone."""
     checks = [check for check in test.checks if check.profile == profile.name]
     compared = [check for check in checks if "before" in check.detail]
     timed = next((one for one in compared if one.is_of_step_time and "ratio" in one.detail), None)
@@ -258,8 +240,7 @@ def _profile(
     shown = {
         name: shown_value(value, shown_unit(name, value.unit)) for name, value in known.items()
     }
-    in_full = detail.n_rows > 0
-    times = _times(profile, found)
+    in_full, times = n_rows > 0, _times(profile, found)
     parts_s, step_time = mean_parts_s(profile), shown.get("step_time", "")
     bar = mini_bar(parts_s)
     step = profile.metrics.get("step_time")
@@ -278,13 +259,13 @@ def _profile(
         compared=_compared(profile, compared, timed),
         change=before_after(found.get("parts_before") or {}, parts_s, changes, titles),
         bottleneck=verdict(profile) if profile.steps else "",
-        pictures=_pictures(profile, detail, titles),
-        charts=_charts(profile, timed, times, detail, titles),
+        pictures=_pictures(profile, n_rows, titles) if in_full else (),
+        charts=_charts(profile, timed, times, in_full, titles),
         parts=_parts(profile) if in_full else None,
         untimed="" if times else elide((step and step.why) or _UNTIMED, 600),
         metrics=_metrics(known, shown, checks) if in_full else None,
         unknown=_unknown_reasons(profile) if in_full else (),
-        groups=table_groups(profile.tables, detail.n_rows) if in_full else (),
+        groups=table_groups(profile.tables, n_rows) if in_full else (),
         left_out="" if in_full else ", ".join(filter(None, left_out)),
         files=[(kind, path, _link(path, folder)) for kind, path in profile.files.items()],
         cells=(
@@ -316,18 +297,16 @@ def _link(path: str, folder: Path | None) -> str:
 # pictures and charts
 
 
-def _pictures(profile: Profile, detail: Detail, titles: Mapping[str, str]) -> list[Markup]:
-    """Return the pictures as wide as the page, fewer on a page of many profiles."""
-    tables, found = profile.tables, []
-    if detail.n_boxes:
-        found = [waterfall(tables.get(WATERFALL), detail.n_boxes, titles)]
-    if detail.all_pictures:
-        found += [
-            pipeline_bars(tables.get("stages")),
-            padding_bars(tables.get("padding")),
-            device_bars(tables),
-            flame(tables, 4 * detail.n_boxes),
-        ]
+def _pictures(profile: Profile, n_rows: int, titles: Mapping[str, str]) -> list[Markup]:
+    """Return the pictures as wide as the page, of as many boxes as it has room for."""
+    tables, n_boxes = profile.tables, max(n_rows // 2, 4)
+    found = (
+        waterfall(tables.get(WATERFALL), n_boxes, titles),
+        pipeline_bars(tables.get("stages")),
+        padding_bars(tables.get("padding")),
+        device_bars(tables),
+        flame(tables, 4 * n_boxes),
+    )
     return [picture for picture in found if picture]
 
 
@@ -335,17 +314,17 @@ def _charts(
     profile: Profile,
     timed: Check | None,
     times: Sequence[Markup],
-    detail: Detail,
+    in_full: bool,
     titles: Mapping[str, str],
 ) -> list[Markup]:
     found, history = timed.detail if timed else {}, _history(timed)
     sizes = [int(pair["n"]) for pair in found.get("process_pairs", ())]
     charts = (
         steps_chart(profile.steps, _levels(profile.metrics.get("step_time"), timed), titles),
-        roofline_chart(profile.tables.get("roofline")) if detail.all_pictures else None,
+        roofline_chart(profile.tables.get("roofline")) if in_full else None,
         ratio_chart(found.get("turns") or (), sizes, _interval(found), found.get("tolerance")),
         *times,
-        history_chart(history, detail.n_rows > 0) if history else None,
+        history_chart(history, in_full) if history else None,
     )
     return [chart for chart in charts if chart]
 
