@@ -19,7 +19,7 @@ from pytest_tfperf.cli.common import (
 )
 from pytest_tfperf.cli.many_traces import add_rules, check_many, refuse_urls
 from pytest_tfperf.cli.progress import analyse_traces, report_errors
-from pytest_tfperf.cli.terminal import styled_lines, write_out
+from pytest_tfperf.cli.terminal import write_out
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metric_evidence import TRACED_TIMES
 from pytest_tfperf.metric_registry import METRICS
@@ -126,7 +126,7 @@ def check_traces(paths: Sequence[Path], wanted: Wanted, verbose: int, as_json: b
     if as_json:
         print(profiles_json(profiles))
     elif profiles:
-        write_out(*styled_lines(_check_lines(checks, len(profiles) > 1, verbose > 0)))
+        write_out(*_check_lines(checks, len(profiles) > 1, verbose > 0))
     return report_errors(errors) or status_of(checks)
 
 

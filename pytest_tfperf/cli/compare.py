@@ -25,7 +25,6 @@ from pytest_tfperf.cli.terminal import (
     labelled,
     laid_out,
     profile_table,
-    styled_lines,
     this_screen,
     write_out,
 )
@@ -125,5 +124,5 @@ def _compare_runs(options: argparse.Namespace) -> int:
         print(json_text(compared_runs_json(before, after, compared)))
     else:
         columns, verbose = this_screen().width, options.verbose > 0
-        write_out(*styled_lines(render_compared_runs(before, after, compared, columns, verbose)))
+        write_out(*render_compared_runs(before, after, compared, columns, verbose))
     return status_of(check for test in compared.tests for check in test.checks)

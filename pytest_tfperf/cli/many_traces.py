@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli.common import FAILED, GOOD, UNKNOWN, USAGE, json_text, silence_libraries
 from pytest_tfperf.cli.progress import Progress
-from pytest_tfperf.cli.terminal import styled_lines, write_out
+from pytest_tfperf.cli.terminal import write_out
 from pytest_tfperf.errors import StoreError, TfperfError
 from pytest_tfperf.quantities import RATIO, format_quantity
 from pytest_tfperf.report.run_text import TextLine
@@ -104,7 +104,7 @@ def analyse_many(options: argparse.Namespace) -> int:
     if options.json:
         print(json_text({"format": _FORMAT, **asdict(summary)}))
     else:
-        write_out(*styled_lines(_summary_lines(summary, options.verbose > 0)))
+        write_out(*_summary_lines(summary, options.verbose > 0))
     _print_few([f"{_from_here(name)}: {why}" for name, why in summary.errors], _MOST_ERRORS)
     return USAGE if summary.errors else GOOD
 
@@ -127,7 +127,7 @@ def check_many(options: argparse.Namespace) -> int:
         traces = [trace.to_json() for trace in found.traces]
         print(json_text({"format": _FORMAT, "traces": traces}))
     else:
-        write_out(*styled_lines(_check_lines(found, options.most)))
+        write_out(*_check_lines(found, options.most))
     if found.of(Verdict.FAIL):
         return FAILED
     is_sure = not found.of(Verdict.UNKNOWN) and not found.unread

@@ -19,7 +19,7 @@ from pytest_tfperf.cli.common import (
     status_of,
 )
 from pytest_tfperf.cli.project_settings import project_settings
-from pytest_tfperf.cli.terminal import styled_lines, width, write_out
+from pytest_tfperf.cli.terminal import width, write_out
 from pytest_tfperf.report.bisect_status import run_for_bisect
 from pytest_tfperf.report.run_file import find_last_run, write_run
 from pytest_tfperf.report.run_text import render
@@ -166,7 +166,7 @@ def _show(options: argparse.Namespace) -> int:
         if options.last:
             facts = (plural(len(run.tests), "test"), run.created, run.commit)
             write_out(f"last run: {', '.join(filter(None, facts))}")
-        write_out(*styled_lines(render(run, width(), options.verbose)))
+        write_out(*render(run, width(), options.verbose))
     return status_of(check for test in run.tests for check in test.checks)
 
 

@@ -53,6 +53,10 @@ class Line(NamedTuple):
     """Columns by which its continuation is indented further; None if it does not wrap."""
 
 
+AnyLine = str | Line | TextLine
+"""A line of a command; one of text alone, or of a run, has one style."""
+
+
 def line(*parts: str | Span, deeper: int | None = 0) -> Line:
     """Make a line of texts with a style and of plain ones."""
     return Line([(part, "") if isinstance(part, str) else part for part in parts], deeper)
@@ -77,17 +81,20 @@ def has_colours(stream: TextIO) -> bool:
     return bool(os.environ.get("FORCE_COLOR"))
 
 
-def write_out(*lines: str | Line) -> None:
+def write_out(*lines: AnyLine) -> None:
     """Write lines to standard output."""
     sys.stdout.write(shown(lines, this_screen()))
 
 
-def shown(lines: Iterable[str | Line], screen: Screen) -> str:
+def shown(lines: Iterable[AnyLine], screen: Screen) -> str:
     """Return lines as text that controls no terminal, and in which no CI system finds a command."""
     texts = []
     for one in lines:
-        spans, deeper = one if isinstance(one, Line) else ([(one, "")], 0)
-        spans = [(plain(part), style) for part, style in spans]
+        if isinstance(one, TextLine):
+            given, deeper = Line([(one.text, one.colour or "")], one.deeper)
+        else:
+            given, deeper = one if isinstance(one, Line) else Line([(one, "")])
+        spans = [(plain(part), style) for part, style in given]
         if screen.ascii_only:
             spans = [(in_ascii(part), style) for part, style in spans]
         text = "".join(part for part, _ in spans)
@@ -112,11 +119,6 @@ def _coloured(text: str, spans: Sequence[Span]) -> str:
             now = style
         found.append(char)
     return "".join([*found, _RESET] if now else found)
-
-
-def styled_lines(lines: Iterable[TextLine]) -> Iterator[Line]:
-    """Yield lines of a run, each in its colour."""
-    return (Line([(one.text, one.colour or "")], one.deeper) for one in lines)
 
 
 def labelled(rows: Sequence[tuple[str, str | Span]]) -> Iterator[Line]:

@@ -10,7 +10,6 @@ from pytest_tfperf.cli.terminal import (
     labelled,
     line,
     shown,
-    styled_lines,
     write_out,
 )
 from pytest_tfperf.report.run_text import TextLine
@@ -68,20 +67,20 @@ def test_texts_of_others_control_no_terminal_and_no_job():
 
 def test_lines_of_a_run_have_their_colours(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    write_out(*styled_lines([TextLine("good", "green"), TextLine("plain")]))
+    write_out(TextLine("good", "green"), TextLine("plain"))
     assert capsys.readouterr().out == "\x1b[32mgood\x1b[0m\nplain\n"
 
 
 def test_lines_wrap_at_the_width_of_the_terminal(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "20")
-    write_out(*styled_lines([TextLine("FAIL  test: as long as it is", "red", 6)]))
+    write_out(TextLine("FAIL  test: as long as it is", "red", 6))
     assert capsys.readouterr().out == "FAIL  test: as long\n      as it is\n"
 
 
 def test_a_name_that_is_longer_than_the_terminal_is_whole(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "20")
     name = "test_model.py::test_step[a-long-parameter]"
-    write_out(*styled_lines([TextLine(f"FAIL  {name}: slow", "red", 6)]))
+    write_out(TextLine(f"FAIL  {name}: slow", "red", 6))
     assert capsys.readouterr().out == f"FAIL  {name}:\n      slow\n"
 
 
@@ -95,5 +94,5 @@ def test_a_file_has_whole_lines(monkeypatch, capsys):
 
 def test_wide_characters_are_whole(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "20")
-    write_out(*labelled([("注:", "畳み込み" * 6)]), *styled_lines([TextLine("畳み込み" * 6)]))
+    write_out(*labelled([("注:", "畳み込み" * 6)]), TextLine("畳み込み" * 6))
     assert "".join(capsys.readouterr().out.split()) == "注:" + "畳み込み" * 12
