@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from typing import Any
 
 from pytest_tfperf.cli.common import GOOD, add_command, json_text
@@ -41,6 +40,7 @@ _EXPLAINED_GATES = {
     MOVED: "a fall against a baseline where ops that XLA compiled now run outside it",
     NEVER: "no change against a baseline",
 }
+_MORE = "https://pytest-tfperf.github.io/pytest-tfperf/reference/metrics.html"
 _GATE = "Gate: the change against a baseline or a git ref that fails a test."
 
 
@@ -124,16 +124,6 @@ def _metric_view(metric: Metric) -> Iterator[str | Line]:
             ("  known from:", EVIDENCE[metric.name].known_from.replace("`", "")),
             ("  limit:", f"@pytest.mark.tfperf({relation}_{metric.name}={written})"),
             ("  of a trace:", f"tfperf check TRACE --{relation}-{flag} {example}"),
-            *((("  more:", url),) if (url := _documentation()) else ()),
+            ("  more:", _MORE),
         ]
     )
-
-
-def _documentation() -> str:
-    """Return the address of the documentation; empty if the installed package names none."""
-    try:
-        urls = metadata.metadata("pytest-tfperf").get_all("Project-URL") or []
-    except metadata.PackageNotFoundError:
-        return ""
-    named = dict(url.split(", ", 1) for url in urls)
-    return str(named.get("Documentation", ""))

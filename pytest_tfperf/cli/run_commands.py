@@ -234,8 +234,6 @@ def _accepted(recorded: Recorded, n_runs: int) -> str:
 
 
 def _bisect(options: argparse.Namespace) -> int:
-    words = [
-        *options.rest,
-        *options.arguments,
-    ]  # without --, argparse stops at options that it knows not
+    # without --, argparse stops at options that it does not know
+    words = [*options.rest, *options.arguments]
     return run_for_bisect(words[1:] if words[:1] == ["--"] else words)

@@ -30,7 +30,6 @@ def test_each_metric_is_explained(capsys, monkeypatch):
 
 def test_one_metric_as_a_whole(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("pytest_tfperf.cli.metrics._documentation", lambda: "https://docs.test")
     assert main(["metrics", "xla_launches"]) == 0
     assert_golden("metric_80.txt", capsys.readouterr().out)
 
