@@ -58,7 +58,7 @@ from pytest_tfperf.results import (
 )
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.summary import shown_value
-from pytest_tfperf.text import and_more, elide, plural
+from pytest_tfperf.text import and_more, elide
 from pytest_tfperf.values import PARTS, Table, Value
 
 _MESSAGE, _REMARK, _WHERE, CELL = 2000, 180, 400, 60  # characters
@@ -102,8 +102,6 @@ class ProfileView:
     metrics: TextTable | None
     unknown: Sequence[Reason]
     groups: TableGroups
-    left_out: str
-    """What a profile has that is not shown in full."""
     files: Sequence[tuple[str, str, str]]
     """Kind, path and link of each kept file."""
     cells: Sequence[str]
@@ -247,11 +245,6 @@ def _profile(test: ProfiledTest, profile: Profile, folder: Path | None, n_rows: 
     changes = [
         Difference.of(one) for check in checks for one in check.detail.get("differences", ())
     ]
-    left_out = (
-        plural(len(known), "metric") if known else "",
-        plural(len(profile.tables), "table") if profile.tables else "",
-        "advice" if profile.advice else "",
-    )
     return ProfileView(
         profile=profile,
         in_full=in_full,
@@ -266,7 +259,6 @@ def _profile(test: ProfiledTest, profile: Profile, folder: Path | None, n_rows: 
         metrics=_metrics(known, shown, checks) if in_full else None,
         unknown=_unknown_reasons(profile) if in_full else (),
         groups=table_groups(profile.tables, n_rows) if in_full else (),
-        left_out="" if in_full else ", ".join(filter(None, left_out)),
         files=[(kind, path, _link(path, folder)) for kind, path in profile.files.items()],
         cells=(
             bar + f" {step_time}" if bar else step_time,
