@@ -32,25 +32,32 @@ _PRUNE = "prune"
 _NAMED = 5
 
 
+_OPTIONS = (
+    ("--store", "URL", "the store, where TEST alone would be taken for one"),
+    (
+        "--project",
+        "NAME",
+        "project in the store (default: ini tfperf_history_project, or the git repository)",
+    ),
+    ("--metric", "NAME", "metric to show (default: step_time)"),
+    ("--since", "DATE", "only runs since a date: 2026-10-01"),
+    (
+        "--branch",
+        "NAME",
+        "only runs of a branch (default: ini tfperf_history_branch, or main)",
+    ),
+    ("--sql", "SELECT", "answer a query on the table runs"),
+    (
+        "--before",
+        "DATE",
+        "with prune: remove runs that ended before a date, or a time as in 2026-01-01T12:30",
+    ),
+)
+
+
 def add_commands(commands: Any) -> None:
     """Add the command to the parser."""
-    history = _add_history(commands)
-    _add_choice(history)
-    _add_formats(history)
-    history.add_argument(
-        "--before",
-        type=_given,
-        metavar="DATE",
-        help="with prune: remove runs that ended before a date, or a time as in 2026-01-01T12:30",
-    )
-    history.add_argument(
-        "--dry-run", action="store_true", help="with prune: only say how many runs that are"
-    )
-    add_output(history, "all runs")
-
-
-def _add_history(commands: Any) -> argparse.ArgumentParser:
-    return add_command(
+    history = add_command(
         commands,
         "history",
         _history,
@@ -64,62 +71,25 @@ def _add_history(commands: Any) -> argparse.ArgumentParser:
         ),
         "s3://team/tfperf test_train_step --since 2026-10-01",
     )
-
-
-def _add_choice(history: argparse.ArgumentParser) -> None:
-    """Add the arguments and options that choose runs."""
+    for name, metavar, what in (
+        (
+            "place",
+            "STORE",
+            "folder, URL or postgresql:// of the store (default: --store, or ini tfperf_history)",
+        ),
+        ("test", "TEST", "name of a test or profile; or prune"),
+    ):
+        history.add_argument(name, nargs="?", type=_given, metavar=metavar, help=what)
+    for name, metavar, what in _OPTIONS:
+        history.add_argument(name, type=_given, metavar=metavar, help=what)
+    history.set_defaults(metric="step_time")
     history.add_argument(
-        "place",
-        nargs="?",
-        type=_given,
-        metavar="STORE",
-        help="folder, URL or postgresql:// of the store (default: --store, or ini tfperf_history)",
-    )
-    history.add_argument(
-        "test",
-        nargs="?",
-        type=_given,
-        metavar="TEST",
-        help="name of a test or profile; or prune",
-    )
-    history.add_argument(
-        "--store",
-        type=_given,
-        metavar="URL",
-        help="the store, where TEST alone would be taken for one",
-    )
-    history.add_argument(
-        "--project",
-        type=_given,
-        metavar="NAME",
-        help="project in the store (default: ini tfperf_history_project, or the git repository)",
-    )
-    history.add_argument(
-        "--metric",
-        type=_given,
-        default="step_time",
-        metavar="NAME",
-        help="metric to show (default: step_time)",
-    )
-    history.add_argument(
-        "--since", type=_given, metavar="DATE", help="only runs since a date: 2026-10-01"
-    )
-    history.add_argument(
-        "--branch",
-        type=_given,
-        metavar="NAME",
-        help="only runs of a branch (default: ini tfperf_history_branch, or main)",
-    )
-
-
-def _add_formats(history: argparse.ArgumentParser) -> None:
-    """Add the options that choose what is written."""
-    history.add_argument(
-        "--sql", type=_given, metavar="SELECT", help="answer a query on the table runs"
+        "--dry-run", action="store_true", help="with prune: only say how many runs that are"
     )
     history.add_argument(
         "-o", "--output", type=_file, metavar="FILE", help="write a page with charts (.html)"
     )
+    add_output(history, "all runs")
 
 
 def _given(text: str) -> str:
