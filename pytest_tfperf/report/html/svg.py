@@ -67,12 +67,6 @@ def text(words: object, x: float, y: float, kind: str | None = None) -> Markup:
     return element("text", words, class_=kind, x=x, y=y)
 
 
-def levels(texts: Iterable[tuple[object, float]]) -> Markup:
-    """Return texts at heights of a plot, to the left of it."""
-    shown = (element("text", words, y=y) for words, y in texts)
-    return element("g", *shown, class_="up", transform=f"translate({LEFT - 4})")
-
-
 def title(words: str) -> Markup:
     """Return the text that is shown where the pointer rests."""
     return element("title", words)
@@ -121,17 +115,18 @@ class Axis:
         """Return the grid of levels, with their texts to the left."""
         heights = [self.at(tick) for tick in self.ticks]
         grid = path("grid", *(f"M{LEFT},{short(y)}H{RIGHT}" for y in heights))
-        return grid + levels(zip(self.texts, heights, strict=True))
+        places = zip(self.texts, heights, strict=True)
+        texts = (element("text", words, y=y) for words, y in places)
+        return grid + element("g", *texts, class_="up", transform=f"translate({LEFT - 4})")
 
     def below(self, y: float) -> Markup:
-        """Return the texts of ticks from left to right, as many as there is room for."""
-        last, found = len(self.ticks) - 1, []
-        n_letters = len(self.ticks) * max(map(len, self.texts))
-        for n, (tick, words) in enumerate(zip(self.ticks, self.texts, strict=True)):
-            if n in (0, last) or n_letters < (40 if n == last - 1 else 52):
-                end = "end" if n == last else None
-                found.append(element("text", words, class_=end, x=self.at(tick)))
-        return element("g", *found, class_="below", transform=f"translate(0,{short(y)})")
+        """Return the texts of a few ticks from left to right."""
+        ends = [None] * (len(self.ticks) - 1) + ["end"]
+        texts = (
+            element("text", words, class_=end, x=self.at(tick))
+            for tick, words, end in zip(self.ticks, self.texts, ends, strict=True)
+        )
+        return element("g", *texts, class_="below", transform=f"translate(0,{short(y)})")
 
 
 def ticks_between(low: float, high: float, n: int = 4) -> list[float]:
