@@ -143,7 +143,7 @@ def _verdict(run: Run, tests: Sequence[ReportedTest]) -> tuple[str, str]:
     if n := sum(test.verdict is not None and tone_of([test.verdict]) == "open" for test in tests):
         undecided = plural(n, "test has", "tests have")
         return f"No check failed; {undecided} undecided checks", "open"
-    if run.not_checked:
+    if run.not_checked or any(test.n_unchecked for test in run.tests):
         return "No check failed, and not all was checked", "open"
     if undecided_times(test.checks for test in run.tests):
         return "No check failed, and not all times are decided", "open"

@@ -121,7 +121,7 @@ class Axis:
 
     def below(self, y: float) -> Markup:
         """Return the texts of a few ticks from left to right."""
-        ends = [None] * (len(self.ticks) - 1) + ["end"]
+        ends: list[str | None] = [*[None] * (len(self.ticks) - 1), "end"]
         texts = (
             element("text", words, class_=end, x=self.at(tick))
             for tick, words, end in zip(self.ticks, self.texts, ends, strict=True)

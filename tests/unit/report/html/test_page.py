@@ -740,3 +740,10 @@ def test_the_page_is_readable_without_javascript():
     assert "hidden" in tools  # what would do nothing is not shown
     hidden = [one for one in page.elements if "hidden" in one[1]]
     assert hidden == [next(one for one in page.elements if one[1].get("class") == "tools")]
+
+
+def test_limits_that_a_run_left_out_are_no_pass():
+    tested = record_of(profile(), checks=[check("PASS")])
+    assert "All checks passed" in page_of(tested).texts("p")
+    some = page_of(replace(tested, n_unchecked=2))
+    assert "No check failed, and not all was checked" in some.texts("p")
