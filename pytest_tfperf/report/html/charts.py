@@ -75,12 +75,12 @@ _MOST_STEPS, _WIDEST_BAR = 100, 40.0
 
 
 def times_chart(what: str, series: Mapping[str, Sequence[float]]) -> Markup | None:
-    """Draw one or two series of times of a step, in the order of measuring; None without any."""
+    """Draw series by the names of their medians, in the order of measuring; None without any."""
     known = {name: values for name, values in series.items() if values}
     if not known:
         return None
     near, far = _near([value for values in known.values() for value in values], and_twice=True)
-    medians = {f"{name}, median": statistics.median(values) for name, values in known.items()}
+    medians = {name: statistics.median(values) for name, values in known.items()}
     plot = Plot(max(map(len, known.values())), _ends(near), medians)
     kinds = zip(("dot", "square"), known.values(), strict=False)
     are = "is" if len(far) == 1 else "are"
@@ -88,10 +88,10 @@ def times_chart(what: str, series: Mapping[str, Sequence[float]]) -> Markup | No
     return plot.figure(
         "times",
         (f"time of a step: {what}", f"{slow}, {are} not drawn" if far else ""),
-        "; ".join(f"{n}: {len(values)} of {range_text(values)}" for n, values in known.items()),
+        f"{what}: " + "; ".join(f"{len(one)} of {range_text(one)}" for one in known.values()),
         plot.lines,
         *(_dots(plot, kind, values, near) for kind, values in kinds),
-        below=f"{what.partition(',')[0]}, the latest last",
+        below="in order",
     )
 
 
@@ -107,7 +107,8 @@ def _dots(
     """Draw some values from a column on, if they are near the others."""
     low, high, step = min(near), max(near), -(-len(near) // _MOST_DOTS)
     drawn = ((n, values[n]) for n in range(0, len(values), step) if low <= values[n] <= high)
-    places = (f"M{plot.point(first + n + 0.5, value)}h0" for n, value in drawn)
+    # whole units, since a page has thousands of dots
+    places = (f"M{plot.x(first + n + 0.5):.0f},{plot.y.at(one):.0f}h0" for n, one in drawn)
     return path(f"{kind} small", *places)
 
 

@@ -62,8 +62,8 @@ from pytest_tfperf.text import and_more, elide
 from pytest_tfperf.values import PARTS, Table, Value
 
 _MESSAGE, _REMARK, _WHERE, CELL = 2000, 180, 400, 60  # characters
-_MOST_IN_FULL, _FEW = 7, 3  # profiles
-_ROWS, _ROWS_OF_FEW = 5, 50  # of a table
+_MOST_IN_FULL, _FEW = 6, 3  # profiles
+_ROWS, _ROWS_OF_FEW = 4, 50  # of a table
 _UNTIMED = "no step was timed without the profiler"
 _SYMBOLS = {
     Verdict.FAIL: "✗",
@@ -297,7 +297,7 @@ def _pictures(profile: Profile, n_rows: int, titles: Mapping[str, str]) -> list[
         pipeline_bars(tables.get("stages")),
         padding_bars(tables.get("padding")),
         device_bars(tables),
-        flame(tables, 4 * n_boxes),
+        flame(tables, 2 * n_boxes),
     )
     return [picture for picture in found if picture]
 
@@ -350,8 +350,8 @@ def _times(profile: Profile, timed: Mapping[str, Any]) -> list[Markup]:
     turns = timed.get("turns") or ()
     after, before = ([pair[n] for pair in turns] for n in (0, 1))
     charts = (
-        times_chart(what, {"this version": own}),
-        times_chart("turns", {"this version": after, "other version": before}),
+        times_chart(what, {"median": own}),
+        times_chart("turns", {"median of this version": after, "of the other": before}),
     )
     return [chart for chart in charts if chart]
 
