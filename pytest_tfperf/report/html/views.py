@@ -351,7 +351,10 @@ def _times(profile: Profile, timed: Mapping[str, Any]) -> list[Markup]:
     after, before = ([pair[n] for pair in turns] for n in (0, 1))
     charts = (
         times_chart(what, {"median": own}),
-        times_chart("turns", {"median of this version": after, "of the other": before}),
+        times_chart(
+            "turns; square: the other version",
+            {"median of this version": after, "of the other": before},
+        ),
     )
     return [chart for chart in charts if chart]
 
