@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_tfperf.checks.arguments import parse_steps
 from pytest_tfperf.cli.check import add_limits, check_traces, read_limits
@@ -24,9 +24,6 @@ from pytest_tfperf.cli.progress import report_errors
 from pytest_tfperf.quantities import BYTES, format_quantity
 from pytest_tfperf.remote.profiler_service import TraceOptions, check_duration, read_workers
 from pytest_tfperf.text import for_terminal
-
-if TYPE_CHECKING:
-    from pytest_tfperf.remote.job import CapturedJob
 
 
 def add_commands(commands: Any) -> None:
@@ -118,12 +115,23 @@ def _add_trace_options(capture: argparse.ArgumentParser) -> None:
         )
 
 
+_LEVELS = ("host_tracer_level", "device_tracer_level", "python_tracer_level")
+
+
 def _capture(options: argparse.Namespace) -> int:
     if options.limits and not options.check:
         options.parser.error("limits are for --check")
     wanted = read_limits(options) if options.check else None
     time.sleep(options.delay)
-    job = _captured(options)
+    from pytest_tfperf.remote.job import CapturePlan, capture_job  # numpy, grpc
+
+    levels = {name: getattr(options, name) for name in _LEVELS}
+    plan = CapturePlan(
+        options=TraceOptions(duration_ms=options.ms, **levels),
+        attempts=options.attempts,
+        requires_all=options.all,
+    )
+    job = capture_job(read_workers(options.workers), plan, options.output, _announce)
     if not options.json:
         for trace in job.traces:
             print(for_terminal(f"{trace}  {format_quantity(trace.stat().st_size, BYTES)}"))
@@ -139,23 +147,6 @@ def _capture(options: argparse.Namespace) -> int:
     elif not options.json:
         print(for_terminal(f"next: tfperf analyze {options.output}"))
     return status or (UNKNOWN if job.errors else GOOD)
-
-
-def _captured(options: argparse.Namespace) -> CapturedJob:
-    """Trace the job as the options say."""
-    from pytest_tfperf.remote.job import CapturePlan, capture_job  # numpy, grpc
-
-    plan = CapturePlan(
-        options=TraceOptions(
-            duration_ms=options.ms,
-            host_tracer_level=options.host_tracer_level,
-            device_tracer_level=options.device_tracer_level,
-            python_tracer_level=options.python_tracer_level,
-        ),
-        attempts=options.attempts,
-        requires_all=options.all,
-    )
-    return capture_job(read_workers(options.workers), plan, options.output, _announce)
 
 
 def _announce(text: str) -> None:

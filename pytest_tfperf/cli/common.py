@@ -27,17 +27,7 @@ TRACES = "an .xplane.pb or .xplane.pb.gz file, or a logdir, whose newest run is 
 def add_command(
     commands: Any, name: str, run: object, short: str, long: str, example: str
 ) -> argparse.ArgumentParser:
-    """
-    Add a command.
-
-    Args:
-        commands: Subparsers of the parser.
-        name: Name of the command.
-        run: Function that runs it by the options, and returns the exit status.
-        short: Description in the list of commands.
-        long: Description in the command's own help.
-        example: Arguments of an example.
-    """
+    """Add a command, which `run` runs by its options, with descriptions for both helps."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=short, description=long, epilog=f"Example: tfperf {name} {example}".rstrip()
     )

@@ -10,6 +10,7 @@ from pytest_tfperf.cli.terminal import Line, Screen, labelled, laid_out, line, p
 from pytest_tfperf.errors import LayoutError, TraceError
 from pytest_tfperf.facts.executions import find_xla_use, programs_of
 from pytest_tfperf.facts.steps import find_steps
+from pytest_tfperf.files import open_regular
 from pytest_tfperf.hlo.cost import module_costs, products_in
 from pytest_tfperf.hlo.module import HloModule, source_line
 from pytest_tfperf.hlo.text_in import read_hlo
@@ -118,19 +119,13 @@ def padding_view(profile: Profile, verbosity: int, screen: Screen) -> Iterator[s
 
 
 def _is_text(path: Path) -> bool:
-    if not path.is_file():
+    if path.suffix.lower() in _TEXT or not path.is_file():
         return path.suffix.lower() in _TEXT
     try:
-        with path.open("rb") as file:
-            head = file.read(len(_HEAD))
-    except OSError as error:
-        raise TraceError(f"{path} cannot be read: {error.strerror or error}") from error
-    if not head:
-        raise TraceError(
-            f"{path} is empty; give HLO text ({', '.join(sorted(_TEXT))}, or beginning with "
-            "HloModule) or a trace"
-        )
-    return path.suffix.lower() in _TEXT or head == _HEAD
+        with open_regular(path) as file:
+            return file.read(len(_HEAD)) == _HEAD
+    except OSError:  # whoever reads the trace says why
+        return False
 
 
 def _read_text(path: Path) -> _Read:

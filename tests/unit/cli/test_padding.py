@@ -151,7 +151,7 @@ def test_what_cannot_be_understood_is_status_2_and_names_the_line(file, capsys):
             "no HLO at all",
             "a.hlo:1: not HLO text, which begins with a line 'HloModule …': 'no HLO at all'",
         ),
-        ("", "a.hlo is empty; give HLO text"),
+        ("", "a.hlo:1: not HLO text"),
     ):
         assert main(["padding", file(text)]) == 2, text
         captured = capsys.readouterr()
