@@ -217,7 +217,7 @@ def _others(profile: Profile) -> Iterator[_Row]:
 
 
 def _cell(profile: Profile, name: str) -> str:
-    value = profile.metrics.get(name)  # a run file of an earlier version may lack it
+    value = profile.metrics.get(name)  # a run file of another program may lack it
     return shown_value(value, profile.registry[name].shown_unit)
 
 
@@ -255,7 +255,7 @@ def _relative(ratio: float) -> str:
 def _limit(profile: Profile, check: Check) -> str:
     """Return the limit with its sign."""
     detail = check.detail
-    if not {"bound", "relation"} <= detail.keys():  # a run file of an earlier version
+    if not {"bound", "relation"} <= detail.keys():  # a run file of another program
         return check.wanted
     bound = format_quantity(detail["bound"], profile.registry[check.metric].shown_unit)
     return f"{_SIGNS[detail['relation']]} {bound}"
