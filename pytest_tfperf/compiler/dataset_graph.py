@@ -137,9 +137,18 @@ def _chain(dataset: Any) -> Iterator[Any]:
 
 
 def _bytes_in(dataset: Any) -> int:
-    """Return the bytes of the arrays that sources of a dataset hold."""
-    # private: the tensors of from_tensors and from_tensor_slices (2.18 to 2.22)
-    tensors = [tensor for stage in _chain(dataset) for tensor in getattr(stage, "_tensors", ())]
+    """Return the bytes of the arrays that the sources and functions of a dataset hold."""
+    # private: the tensors of from_tensors and from_tensor_slices, and the functions (2.18 to 2.22)
+    tensors = [
+        tensor
+        for stage in _chain(dataset)
+        for tensor in (
+            *getattr(stage, "_tensors", ()),
+            *getattr(
+                getattr(getattr(stage, "_map_func", None), "function", None), "captured_inputs", ()
+            ),
+        )
+    ]
     return sum((one.shape.num_elements() or 0) * one.dtype.size for one in tensors)
 
 

@@ -45,6 +45,13 @@ def load_tensorflow() -> Any:
     return tensorflow
 
 
+def leave_thread_pools() -> None:
+    """Let calls that set the sizes of TensorFlow's thread pools have no effect from now on."""
+    threading = load_tensorflow().config.threading
+    for name in ("set_intra_op_parallelism_threads", "set_inter_op_parallelism_threads"):
+        setattr(threading, name, lambda num_threads: None)  # noqa: ARG005 - TensorFlow names it
+
+
 def installed_version() -> str:
     """Return TensorFlow's version without importing it, empty if it is not known."""
     if (tf := loaded_tensorflow()) is not None:

@@ -33,7 +33,7 @@ from pytest_tfperf.plugin.loops import (
 )
 from pytest_tfperf.plugin.profiled_item import ProfiledItem
 from pytest_tfperf.plugin.profiles import Profiles, skip_disabled
-from pytest_tfperf.plugin.remedies import tried
+from pytest_tfperf.plugin.remedies import tried, try_if_asked
 from pytest_tfperf.remedies.keras import can_be_tried
 from pytest_tfperf.remedies.remedy import Call
 from pytest_tfperf.remedies.results import Remedies
@@ -136,6 +136,9 @@ class TfProfile:
             run_once(step, data, unpack)
             skip_disabled()
         taken = self._profiles.take_name(name)
+        call = Call(step=step, data=data, unpack=unpack, restore=restore)
+        if steps_per_call == 1:
+            try_if_asked(self._test, taken, call)
         with ExitStack() as stack:
             stack.enter_context(restored(restore))
             windows = stack.enter_context(
@@ -145,9 +148,7 @@ class TfProfile:
         workload = {**windows.inputs, "steps_per_call": steps_per_call}
         profile = self._profiles.finish(windows, taken, wanted, output, workload, examples_per_step)
         if steps_per_call == 1:
-            self._test.calls[taken] = Call(
-                step=step, data=data, unpack=unpack, restore=restore, profile=profile
-            )
+            self._test.calls[taken] = call
         return profile
 
     def try_remedies(
@@ -472,16 +473,15 @@ class TfProfile:
             run_one_batch(call)
             skip_disabled()
         taken = self._profiles.take_name(own["name"])
+        tried_call = can_be_tried(call) and Call(
+            step=call.bound, data=call.data(), restore=own["restore"], keras=call
+        )
+        if tried_call:
+            try_if_asked(self._test, taken, tried_call)
         with restored(own["restore"]):
             profile = profile_keras_loop(self._profiles, call, taken, wanted, stop=True)
-        if can_be_tried(call):
-            self._test.calls[taken] = Call(
-                step=call.bound,
-                data=call.data(),
-                restore=own["restore"],
-                profile=profile,
-                keras=call,
-            )
+        if tried_call:
+            self._test.calls[taken] = tried_call
         return profile
 
 

@@ -29,6 +29,7 @@ from pytest_tfperf.values import Json, Table
 
 if TYPE_CHECKING:
     from pytest_tfperf.machine.clocks import Stopwatch
+    from pytest_tfperf.remedies.apart import TrialProcesses
     from pytest_tfperf.remedies.remedy import Call
     from pytest_tfperf.remedies.results import Remedies
     from pytest_tfperf.runs import Outcome, ProfiledTest
@@ -92,6 +93,8 @@ class ProfiledItem:
         """The steps and data of profiles by name, which remedies can be tried on."""
         self.tried: dict[str, Remedies] = {}
         """What remedies gave, by profile."""
+        self.trials: TrialProcesses | Replay | None = None
+        """What tries remedies in processes of their own, or knows what they gave there."""
         self.frameworks: set[str] = set()
         """The frameworks that ran the steps."""
         self.is_decided = False
@@ -109,6 +112,11 @@ class ProfiledItem:
         """The test of pytest."""
         assert self._item is not None, "there is no pytest"
         return self._item
+
+    @property
+    def is_of_pytest(self) -> bool:
+        """True if there is a test that another process can run again."""
+        return self._item is not None
 
     def read_marker(self) -> Wanted:
         """
@@ -193,7 +201,7 @@ class ProfiledItem:
         from pytest_tfperf.variants.turns import VariantProcesses, compare_here
 
         if self._compare is None:
-            if replay := self._replay("compare"):
+            if replay := self.replay("compare"):
                 self._compare = partial(compare_here, replay)
             elif can_start_processes():
                 self._compare = VariantProcesses(
@@ -217,7 +225,7 @@ class ProfiledItem:
         from pytest_tfperf.turns.workers import WorkerProcesses, work_here
 
         if self._run_workers is None:
-            if replay := self._replay("workers"):
+            if replay := self.replay("workers"):
                 self._run_workers = partial(work_here, replay)
             elif can_start_processes():
                 self._run_workers = WorkerProcesses(self.item, self.announce, self.exclusive)
@@ -225,8 +233,13 @@ class ProfiledItem:
                 raise CaptureError("tf_profile.workers is not possible on Windows")
         return self._run_workers(call)
 
-    def _replay(self, call: str) -> Replay | None:
-        """Return what answers calls in this process, None where it starts the processes."""
+    def replay(self, call: str) -> Replay | None:
+        """
+        Return what answers calls in this process, None where it starts the processes.
+
+        Raises:
+            CaptureError: If it was started for another call.
+        """
         from pytest_tfperf.turns.children import Replay
 
         if self.child is None or self.child.part is None:

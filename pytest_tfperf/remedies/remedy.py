@@ -12,7 +12,7 @@ from pytest_tfperf.results import Profile
 
 __tracebackhide__ = True
 
-Kind = Literal["input", "step"]
+Kind = Literal["input", "step", "process"]
 
 
 class NotTried(TfperfError):
@@ -31,7 +31,7 @@ class Call:
     """How the step takes an element of the data."""
     restore: Any = None
     """What the user named for its state to be put back."""
-    profile: Profile
+    profile: Profile = field(default_factory=lambda: Profile(name="", metrics={}))
     """The profile of the unchanged step."""
     framework: str = ""
     """The framework that ran the step."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -44,7 +47,8 @@ _COMPARED = 3  # first steps whose outputs are compared: a lost update shows in 
 _MOST_STATE = 2**26  # bytes of variables that are compared with them
 _WIDTH = 200  # characters of an error
 _AGREES = 1.5  # times that the unchanged step in turns may differ from its profile
-_LATE = "no time was left for it"
+LATE = "no time was left for it"
+"""Why a remedy was not tried that there was no time for."""
 
 
 @dataclass(slots=True)
@@ -70,9 +74,11 @@ def try_remedies(
     """
     Try the remedies that a profile suggests, singly and then the best of each kind together.
 
+    All of it is in this process, so what has begun to run is not stopped.
+
     Args:
         call: The step, its data and its profile.
-        seconds: Time for all of it. What has begun to run is not stopped.
+        seconds: Time for all of it.
         announce: Shows what runs.
         exclusive: Keeps other processes from measuring meanwhile.
         remedies: The remedies.
@@ -80,97 +86,184 @@ def try_remedies(
     Raises:
         CaptureError: If the data cannot begin again, or a strategy distributes them.
     """
-    _refuse(call)
-    start_devices()
-    trial = _Trial(call, perf_counter() + seconds, announce)
-    wanted = sorted(
+    refuse(call)
+    try:
+        with exclusive(announce), trial_of(call, seconds, announce) as trial:
+            trial.begin()
+            trial.run(suggested(call, remedies))
+            return trial.found()
+    finally:
+        announce("")
+
+
+def suggested(call: Call, remedies: Iterable[Remedy] = REMEDIES) -> list[Remedy]:
+    """Return the remedies that a profile suggests: bounds, then what saves most."""
+    return sorted(
         (one for one in remedies if one.applies(call)),
         key=lambda one: (not one.is_bound, -(one.saving_s(call) or 0.0)),
     )
-    try:
-        with exclusive(announce), garbage_held_off() as sweep:
-            began = perf_counter()
-            with kept_state(call.step, call.restore) as restore:
-                trial.run(wanted, restore, sweep)
-    finally:
-        announce("")
-    measured = sorted(trial.measured, key=lambda one: -(one.speedup.ratio if one.speedup else 0))
-    return Remedies(
-        tried=(*measured, *trial.others),
-        unchanged_s=trial.unchanged_s,
-        seconds=perf_counter() - began,
-        notes=tuple(dict.fromkeys(trial.notes)),
-    )
+
+
+@contextmanager
+def trial_of(
+    call: Call,
+    seconds: float,
+    announce: Callable[[str], None] = lambda _: None,
+    runs: Callable[[str], None] = lambda _: None,
+) -> Iterator[Trial]:
+    """
+    Make a trial of a step, whose state is put back at the end.
+
+    Args:
+        call: The step, its data and its profile.
+        seconds: Time for all of it.
+        announce: Shows what runs.
+        runs: Receives the name of each remedy before it runs, and `UNCHANGED` for the step.
+    """
+    start_devices()
+    with garbage_held_off() as sweep, kept_state(call.step, call.restore) as restore:
+        yield Trial(call, seconds, announce, runs, restore, sweep)
 
 
 def _turns_of(call: Call) -> Turns:
     return Turns(call) if call.keras is None else of_keras.KerasTurns(call)
 
 
-def _refuse(call: Call) -> None:
-    """Refuse data that no remedy can be tried on."""
+def refuse(call: Call) -> None:
+    """
+    Refuse what no remedy can be tried on.
+
+    Raises:
+        CaptureError: If the data cannot begin again, or a strategy distributes step or data.
+    """
     tf = loaded_tensorflow()
     data = call.data
     if data is not None and iter(data) is data:
         raise CaptureError(
             "remedies need data that can begin again, such as a tf.data.Dataset or a list"
         )
-    if tf is not None and isinstance(data, tf.distribute.DistributedDataset):
+    if tf is None:
+        return
+    strategy = getattr(call.keras and call.keras.model, "distribute_strategy", None)
+    is_distributed = strategy is not None and strategy is not tf.distribute.get_strategy()
+    if (
+        is_distributed
+        or isinstance(data, tf.distribute.DistributedDataset)
+        or any(isinstance(one, tf.distribute.Strategy) for one in _referred(call.step))
+    ):
         raise CaptureError("remedies cannot be tried under a tf.distribute strategy")
 
 
-class _Trial:
+def _referred(step: Any) -> Iterator[Any]:
+    """Yield what the function of a step refers to by a name of its own."""
+    function = inspect.unwrap(getattr(step, "python_function", step))
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # it is empty
+            yield cell.cell_contents
+    yield from (function.__globals__.get(name) for name in code.co_names)
+
+
+def compared(expected: Leaves, found: Leaves) -> str:
+    """Return how outputs compare with those of the unchanged step, in a word or a sentence."""
+    why = ""
+    for word, tolerance in ((SAME, Tolerance(0.0, 0.0)), (WITHIN, Tolerance())):
+        try:
+            notes = check_outputs({UNCHANGED: expected, "it": found}, tolerance)
+        except AssertionError as error:
+            why = str(error).splitlines()[1].strip()
+            continue
+        return UNCOMPARED if any("no values" in note for note in notes) else word
+    return why
+
+
+def keeps(outputs: str) -> bool:
+    """Return whether outputs are the same, or may be for all that is known."""
+    return outputs in (SAME, WITHIN, UNCOMPARED)
+
+
+class Trial:
     """The remedies of one call: those that work, those that do not, and what they gave."""
 
-    def __init__(self, call: Call, deadline: float, announce: Callable[[str], None]) -> None:
-        self._call, self._deadline, self._announce = call, deadline, announce
-        self._expected: list[Leaves] = []
-        self._restore: Callable[[], None] = lambda: None
-        self._is_random = False
-        self.measured: list[Tried] = []
-        self.others: list[Tried] = []
-        self.notes: list[str] = []
-        self.unchanged_s: float | None = None
-
-    def run(
+    def __init__(
         self,
-        remedies: Sequence[Remedy],
+        call: Call,
+        seconds: float,
+        announce: Callable[[str], None],
+        runs: Callable[[str], None],
         restore: Callable[[], None],
         sweep: Callable[[], object],
     ) -> None:
+        self._call, self._announce, self._runs = call, announce, runs
+        self._restore, self._sweep = restore, sweep
+        self._began = perf_counter()
+        self._deadline = self._began + seconds
+        self._measured: list[Tried] = []
+        self._others: list[Tried] = []
+        self._notes: list[str] = []
+        self._unchanged_s: float | None = None
+        self.unchanged = _turns_of(call)
+        """Turns of the unchanged step."""
+        self.turn_s = 0.0
+        """Seconds of one of them."""
+        self.expected: Leaves = {}
+        """Outputs of its first steps."""
+        self.is_random = False
+        """True if they are others the second time."""
+
+    def begin(self) -> None:
+        """Run the unchanged step."""
+        self._runs(UNCHANGED)
+        self.expected = self._first(self.unchanged)
+        self.is_random = not keeps(compared(self.expected, self._first(self.unchanged)))
+        self.turn_s = self.unchanged.warm_up()
+        self._restore()
+
+    def turn(self) -> float:
+        """Run a turn of the unchanged step, and return the seconds of a step in it."""
+        self._sweep()
+        return self.unchanged.turn()
+
+    def run(self, remedies: Sequence[Remedy]) -> None:
         """Try remedies, and then the best of each kind together."""
-        self._restore = restore
-        turns = _turns_of(self._call)
-        self._expected = [self._first(turns) for _ in range(2)]
-        self._is_random = self._compared(self._expected[1]) not in (SAME, WITHIN)
-        turn_s = turns.warm_up()
-        restore()
         found: list[_Candidate] = []
         for remedy in remedies:
-            needed_s = NEEDED_ROUNDS * (turn_s + sum(one.turn_s for one in found))
+            needed_s = NEEDED_ROUNDS * (self.turn_s + sum(one.turn_s for one in found))
             if perf_counter() + needed_s > self._deadline and found:
-                self._leave(remedy.name, _LATE)
+                self._leave(remedy.name, LATE)
                 continue
             found += self._candidate(remedy, self._call, remedy.name, remedy.write(self._call))
-        self._measure(turns, turn_s, found, sweep)
+        self._measure(found)
         together = self._together(found)
-        if together and perf_counter() + NEEDED_ROUNDS * (turn_s + together.turn_s) < (
+        if together and perf_counter() + NEEDED_ROUNDS * (self.turn_s + together.turn_s) < (
             self._deadline
         ):
-            self._measure(turns, turn_s, [together], sweep)
+            self._measure([together])
         elif together:
-            self._leave(together.name, _LATE)
+            self._leave(together.name, LATE)
+
+    def found(self) -> Remedies:
+        """Return what they gave."""
+        return Remedies(
+            tried=(*fastest_first(self._measured), *self._others),
+            unchanged_s=self._unchanged_s,
+            seconds=perf_counter() - self._began,
+            notes=tuple(dict.fromkeys(self._notes)),
+        )
 
     def _candidate(self, remedy: Remedy, call: Call, name: str, write: str) -> list[_Candidate]:
         """Return a remedy that works, alone in a list; note why one does not."""
         self._announce(f"trying {name}")
+        self._runs(name)
         try:
             changed = remedy.apply(call)
             turns = _turns_of(changed)
             outputs = UNCOMPARED if remedy.is_bound else self._compared(self._first(turns))
             turn_s = turns.warm_up()
         except Exception as error:  # of the user's step under a change that it does not bear
-            self._leave(name, f"could not be tried: {_sentence(error)}")
+            self._leave(name, f"could not be tried: {sentence(error)}")
             return []
         finally:
             self._restore()
@@ -197,46 +290,37 @@ class _Trial:
 
     def _compared(self, found: Leaves) -> str:
         """Return how outputs compare with those of the unchanged step."""
-        if self._is_random:
-            return RANDOM
-        why = ""
-        for word, tolerance in ((SAME, Tolerance(0.0, 0.0)), (WITHIN, Tolerance())):
-            try:
-                notes = check_outputs({UNCHANGED: self._expected[0], "it": found}, tolerance)
-            except AssertionError as error:
-                why = str(error).splitlines()[1].strip()
-                continue
-            return UNCOMPARED if any("no values" in note for note in notes) else word
-        return why
+        return RANDOM if self.is_random else compared(self.expected, found)
 
-    def _measure(
-        self,
-        turns: Turns,
-        turn_s: float,
-        found: Sequence[_Candidate],
-        sweep: Callable[[], object],
-    ) -> None:
+    def _measure(self, found: Sequence[_Candidate]) -> None:
         """Let the unchanged step and remedies take turns, as many of them as there is time for."""
         left_s = self._deadline - perf_counter()
         kept = list(found)
-        while len(kept) > 1 and NEEDED_ROUNDS * (turn_s + sum(k.turn_s for k in kept)) > left_s:
+        while len(kept) > 1 and (
+            NEEDED_ROUNDS * (self.turn_s + sum(k.turn_s for k in kept)) > left_s
+        ):
             slowest = max(kept, key=lambda one: one.turn_s)
             kept.remove(slowest)
             self._leave(slowest.name, "no time was left to measure it")
         if not kept:
             return
         self._announce(f"comparing {len(kept)} remedies, {max(left_s, 1):.0f} s at most")
-        players = {UNCHANGED: turns.turn, **{one.name: one.turns.turn for one in kept}}
+        players = {UNCHANGED: self.unchanged.turn, **{one.name: one.turns.turn for one in kept}}
         try:
-            rounds, notes = compare_rounds(players, max(left_s, 1.0), perf_counter(), sweep)
+            rounds, notes = compare_rounds(
+                {name: partial(self._turn, name, turn) for name, turn in players.items()},
+                max(left_s, 1.0),
+                perf_counter(),
+                self._sweep,
+            )
         finally:
             self._restore()
         comparison = Comparison(turns=rounds)
-        self.unchanged_s = self.unchanged_s or comparison.step_time(UNCHANGED)
-        self.notes += [*(note for note in notes if not note.startswith("order")), *self._doubt()]
+        self._unchanged_s = self._unchanged_s or comparison.step_time(UNCHANGED)
+        self._notes += [*(note for note in notes if not note.startswith("order")), *self._doubt()]
         for one in kept:
             share = None if has_accelerators() else one.turns.input_share
-            self.measured.append(
+            self._measured.append(
                 Tried(
                     remedy=one.name,
                     speedup=comparison.speedup(one.name),
@@ -248,9 +332,13 @@ class _Trial:
                 )
             )
 
+    def _turn(self, name: str, turn: Callable[[], float]) -> float:
+        self._runs(name)
+        return turn()
+
     def _doubt(self) -> list[str]:
         """Return a note if the unchanged step in turns is another one than in its profile."""
-        before, now = self._call.number("step_time"), self.unchanged_s
+        before, now = self._call.number("step_time"), self._unchanged_s
         if not before or not now or 1 / _AGREES < now / before < _AGREES:
             return []
         shown = [format_quantity(one, SECONDS) for one in (now, before)]
@@ -259,10 +347,7 @@ class _Trial:
     def _together(self, found: Sequence[_Candidate]) -> _Candidate | None:
         """Return the best remedy of the input and that of the step together, if both help."""
         best: dict[str, _Candidate] = {}
-        helping = sorted(
-            (one for one in self.measured if one.helps and one.speedup),
-            key=lambda one: -(one.speedup.ratio if one.speedup else 0),
-        )
+        helping = fastest_first(one for one in self._measured if one.helps)
         for one in helping:
             own = next(candidate for candidate in found if candidate.name == one.remedy)
             best.setdefault(own.remedy.kind, own)
@@ -274,10 +359,15 @@ class _Trial:
         return both[0] if both else None
 
     def _leave(self, name: str, why: str) -> None:
-        self.others.append(Tried(remedy=name, why=why))
+        self._others.append(Tried(remedy=name, why=why))
 
 
-def _sentence(error: Exception) -> str:
+def fastest_first(measured: Iterable[Tried]) -> list[Tried]:
+    """Return remedies in the order of their speed-ups."""
+    return sorted(measured, key=lambda one: -(one.speedup.ratio if one.speedup else 0.0))
+
+
+def sentence(error: Exception) -> str:
     """Return an error in one line."""
     text: Any = str(error).strip() or type(error).__name__
     return f"{type(error).__name__}: {elide(' '.join(text.split()), _WIDTH)}"

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from pytest_tfperf.frameworks.tensorflow import leave_thread_pools
 from pytest_tfperf.markers import is_profiled
 from pytest_tfperf.results import Check, Profile
 from pytest_tfperf.turn import Ready, Turn
@@ -89,6 +90,8 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
     if task.workerinput is not None:
         config.workerinput = task.workerinput  # type: ignore[attr-defined]
         config.workeroutput = {}  # type: ignore[attr-defined]
+    if task.frees_threads:
+        leave_thread_pools()
     files = [Path(task.root, file) for file in task.files]
     _run_only(config, [str(file) for file in files if file.exists()], task)
     kind = CoordinatedServer if task.coordinated else ChildServer
@@ -260,6 +263,12 @@ class CoordinatedServer(ChildServer):
             return False
         version = self._version
         return self.part is not None if version is None else version.is_tree and version.is_first
+
+    @property
+    def is_judged(self) -> bool:
+        """True if its tests are the ones that are reported: the working tree's, once."""
+        version = self._version
+        return version is not None and version.is_tree and version.is_first
 
     def checks(
         self, profiles: Iterable[Profile], tolerance: float | None, setting: Json

@@ -30,6 +30,8 @@ class Answer(Message):
     """Of variants, the seconds of a step in each round."""
     notes: tuple[str, ...] = ()
     """Remarks on how they were measured."""
+    found: Any = None
+    """The remedies that were tried."""
 
 
 class Failed(Message):
@@ -44,7 +46,7 @@ class Part(Struct, kw_only=True):
     """What a process runs the test for, where it is for one call in it."""
 
     call: str
-    """Name of the call: `compare` or `workers`."""
+    """Name of the call: `compare`, `workers` or `try_remedies`."""
     name: str
     """The variant; of a worker, the name of its profile."""
     profile: str | None = None
@@ -72,6 +74,8 @@ class Task(Message):
     """True if profiles take turns and are judged by the parent."""
     version: Version | None
     """The version that the process is in a paired run; None in others."""
+    frees_threads: bool
+    """True if code of the test that sets thread pools of TensorFlow has no effect."""
     scratch: str
     """A folder that is removed even if the process crashes."""
 
@@ -101,6 +105,25 @@ class Judged(Message):
 
 class Done(Message):
     """End the test."""
+
+
+class Try(Message):
+    """Try remedies of the step that waits for what to do."""
+
+    profile: Profile
+    """The profile of the step, as another process has measured it."""
+    framework: str
+    """The framework that ran the step there."""
+    seconds: float
+    """Time for all of it."""
+    limit_s: float
+    """Seconds that one remedy may take."""
+    without: tuple[str, ...] = ()
+    """Names of remedies that are left out."""
+    is_unchanged: bool = False
+    """True to run the unchanged step only."""
+    environment: Mapping[str, str] = {}
+    """Environment variables that must still be as the process was started with."""
 
 
 class Collected(Message):
@@ -171,6 +194,34 @@ class Measured(Message):
     """The outputs of its first step, where they are compared."""
 
 
+class AtCall(Message):
+    """The test has come to the call that the process is for, and waits for what to do."""
+
+
+class Doing(Message):
+    """What runs now. It wants no answer."""
+
+    remedy: str = ""
+    """Name of a remedy."""
+    text: str = ""
+    """What is shown of it."""
+    seconds: float = 0.0
+    """Time that it may take until the next message."""
+
+
+class Found(Message):
+    """What remedies gave; the unchanged step waits for turns."""
+
+    remedies: Any
+    """The `Remedies`."""
+    outputs: Any
+    """The outputs of its first steps."""
+    is_random: bool
+    """True if they are others the second time."""
+    turn_s: float
+    """Seconds of a turn."""
+
+
 class Ended(Message):
     """The test has ended."""
 
@@ -181,8 +232,21 @@ class Stopped(Message):
     why: str
 
 
-ToChild = Task | Run | Play | Judged | Done
-FromChild = Collected | Reported | Warned | AtProfile | Ran | Profiled | Measured | Ended | Stopped
+ToChild = Task | Run | Play | Judged | Done | Try
+FromChild = (
+    Collected
+    | Reported
+    | Warned
+    | AtProfile
+    | Ran
+    | Profiled
+    | Measured
+    | AtCall
+    | Doing
+    | Found
+    | Ended
+    | Stopped
+)
 
 
 Received = TypeVar("Received")

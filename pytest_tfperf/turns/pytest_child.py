@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from pytest_tfperf.turns.cleanup_script import GRACE_S
 from pytest_tfperf.turns.messages import (
     Channel,
     Collected,
+    Doing,
     FromChild,
     Message,
     Part,
@@ -105,8 +106,8 @@ class ChildProcess:
     A process, in a group of its own, that runs tests which this one names.
 
     If it pauses, it stands still after `next_event` until the next call. `reports` and `warnings`
-    are what it sent of the running test. `is_awaited` tells that it has not answered its task or
-    a call of `next_event`, also one that was given up.
+    are what it sent of the running test, and `doing` what it said last of a long task. `is_awaited`
+    tells that it has not answered its task or a call of `next_event`, also one that was given up.
 
     Raises:
         PairedError: If it cannot be started.
@@ -120,6 +121,7 @@ class ChildProcess:
         self.profiled: tuple[str, ...] = ()
         self.has_ended = False
         self.is_awaited = False
+        self.doing = Doing()
         self._errors: Mapping[str, str] = {}
         self._next: FromChild | None = None
         self._pauses, self._patience_s = launch.pauses, launch.patience_s
@@ -254,9 +256,13 @@ class ChildProcess:
         except TimeoutError as error:
             raise self._hung(seconds) from error
 
-    def event_within(self, seconds: float) -> FromChild:
+    def event_within(self, seconds: float, watch: Callable[[], object] = lambda: None) -> FromChild:
         """
         Return the next event as `next_event` does; without one the process goes on.
+
+        Args:
+            seconds: Longest wait for a message; one of the kind `Doing` names its own.
+            watch: Called about each second; it may raise an error.
 
         Raises:
             ProcessLost: If it ended.
@@ -269,11 +275,13 @@ class ChildProcess:
         self._signal(signal.SIGCONT)
         try:
             while True:
-                event = self._receive(seconds)
+                event = self._receive(seconds, watch)
                 if isinstance(event, Reported):
                     self.reports.append(event.report)
                 elif isinstance(event, Warned):
                     self.warnings.append(event)
+                elif isinstance(event, Doing):
+                    self.doing, seconds = event, event.seconds
                 else:
                     self.is_awaited = False
                     return event
@@ -331,7 +339,7 @@ class ChildProcess:
         self._output.seek(0)
         return _excerpt(self._output.read().decode(errors="replace"))
 
-    def _receive(self, seconds: float) -> FromChild:
+    def _receive(self, seconds: float, watch: Callable[[], object]) -> FromChild:
         deadline = time.monotonic() + seconds
         while True:
             ended = self._process.poll() is not None
@@ -342,6 +350,7 @@ class ChildProcess:
                     raise EOFError("the process has ended") from None
                 if time.monotonic() >= deadline:
                     raise
+                watch()
 
     def _lost(self) -> ProcessLost:
         with suppress(subprocess.TimeoutExpired):
@@ -437,6 +446,8 @@ class PytestRun(Launch):
     """The version that it is in a paired run; None in others."""
     python: str | None = None
     """Path of another Python that runs it; None for the one of this process."""
+    frees_threads: bool = False
+    """True if code of the test that sets thread pools of TensorFlow has no effect."""
 
     def command(self, fd: int) -> list[str]:
         """Return the command that runs pytest."""
@@ -460,6 +471,7 @@ class PytestRun(Launch):
             workerinput=self.worker,
             coordinated=self.is_coordinated,
             version=self.version,
+            frees_threads=self.frees_threads,
             scratch=str(scratch),
         )
 

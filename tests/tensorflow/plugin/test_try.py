@@ -69,7 +69,7 @@ def test_every_step_is_tried_on_request_and_in_the_reports(suite, processes):
     suite("--tfperf-try-all", "-k", "without", "--tfperf-report=run.json").assert_outcomes(passed=1)
     [test] = json.loads((suite.path / "run.json").read_text())["tests"]
     rows = test["profiles"][0]["tables"]["remedies"]["rows"]
-    assert {row[0] for row in rows} == {"@tf.function", "jit_compile=True"}
+    assert {"@tf.function", "jit_compile=True"} <= {row[0] for row in rows}
 
 
 @pytest.mark.full

@@ -81,8 +81,14 @@ def test_parallel_stages_give_the_same_elements_in_the_same_order():
 
 def test_arrays_that_no_graph_can_hold_are_refused_before_they_are_copied(monkeypatch):
     monkeypatch.setattr("pytest_tfperf.compiler.dataset_graph._MOST_BYTES", 100)
-    with pytest.raises(Unsupported, match="more than 2 GB"):
-        parallel(tf.data.Dataset.from_tensor_slices(np.zeros(1000)).map(lambda x: x + 1))
+    table = tf.zeros(1000)
+    for data in (
+        tf.data.Dataset.from_tensor_slices(np.zeros(1000)).map(lambda x: x + 1),
+        tf.data.Dataset.range(9).map(lambda n: table[n]),
+    ):
+        with pytest.raises(Unsupported, match="more than 2 GB"):
+            parallel(data)
+    assert elements(parallel(tf.data.Dataset.range(2).map(lambda n: n + 1))) == [1, 2]
 
 
 @pytest.mark.full
