@@ -89,7 +89,8 @@ class KerasTurns(Turns):
             setattr(model, name, value)
         setattr(model, function, self._function)
         try:
-            yield
+            with self._call.during():
+                yield
         finally:
             self._function = getattr(model, function)
             for name, value in before.items():

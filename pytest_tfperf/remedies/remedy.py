@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -17,6 +18,10 @@ Kind = Literal["input", "step", "process"]
 
 class NotTried(TfperfError):
     """A remedy could not be tried; the message says why."""
+
+
+class DoesNotApply(TfperfError):
+    """A first look at the step or its data has shown that a remedy has nothing to change there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +44,10 @@ class Call:
     """The loop of Keras that runs the step, None for a step that is called."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Attributes of the model of Keras that a remedy sets."""
+    during: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """Changes for the time of a turn what the step refers to, and puts it back."""
+    seen: dict[str, Any] = field(default_factory=dict)
+    """What remedies have found out by running the step, for one another."""
 
     def is_of(self, step: Any, data: Any) -> bool:
         """Return whether it is the call of this step with these data."""
@@ -75,6 +84,8 @@ class Remedy:
     """The code to type, if it is the same for each call."""
     is_bound: ClassVar[bool] = False
     """True if nobody can type it: it tells what remedies of its kind give at most."""
+    computes_differently: ClassVar[str] = ""
+    """What makes its results others than before, as "computes in bfloat16"; empty if nothing."""
 
     def applies(self, call: Call) -> bool:
         """Return whether the profile or the data have what the remedy is of."""
@@ -89,6 +100,7 @@ class Remedy:
         Return the call with the change; nothing of the user's is changed.
 
         Raises:
+            DoesNotApply: If there is nothing to change, which only running the step could show.
             Exception: Of any type, if the change is not possible here.
         """
         raise NotImplementedError

@@ -18,6 +18,10 @@ _DEPTH = 4  # of functions and containers that are looked through
 _MOST_ITEMS = 1000  # of a container
 _MOST_BYTES = 2**26  # of an array of NumPy that is copied
 
+_LIBRARIES = frozenset(
+    {"builtins", "functools", "jax", "jaxlib", "keras", "numpy", "tensorflow", "tf_keras"}
+)
+
 Undo = Callable[[], None]
 
 
@@ -101,7 +105,7 @@ def _reached(step: Any) -> tuple[list[Any], list[Undo]]:
             _visit_function(value, depth, visit, undos)
         elif function := getattr(value, "python_function", getattr(value, "__wrapped__", None)):
             visit(function, depth)
-        elif _is_users_object(value):
+        elif is_users_object(value):
             visit(vars(value), depth + 1)
 
     visit(step, 0)
@@ -121,27 +125,42 @@ def _visit_function(
             value = cell.cell_contents
         except ValueError:  # it is empty
             continue
-        undos.append(functools.partial(_set_cell, cell, value, _copy(value)))
+        put = functools.partial(setattr, cell, "cell_contents")
+        undos.append(functools.partial(_put_back, put, value, with_copies(value)))
         visit(value, depth + 1)
-    for name in code.co_names:
-        if name in scope and not isinstance(scope[name], types.ModuleType):
-            visit(scope[name], depth + 1)
-            if isinstance(scope[name], (int, float, complex, str, bytes, type(None))):
-                undos.append(functools.partial(scope.__setitem__, name, scope[name]))
+    for name in {*all_names(code)} & scope.keys():
+        value = scope[name]
+        if not isinstance(value, types.ModuleType):
+            put = functools.partial(scope.__setitem__, name)
+            undos.append(functools.partial(_put_back, put, value, with_copies(value)))
+            visit(value, depth + 1)
     visit(function.__defaults__ or (), depth + 1)
 
 
-def _set_cell(cell: Any, value: Any, copied: Any) -> None:
-    """Put a cell's content back where a step has set it, or donated an array in it."""
+def all_names(code: types.CodeType) -> Iterator[str]:
+    """Yield the names in a function and in the functions within it."""
+    yield from code.co_names
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            yield from all_names(one)
+
+
+def _put_back(put: Callable[[Any], None], value: Any, copied: Any) -> None:
+    """Put the value of a name back where a step has set it, or donated an array in it."""
     is_own = isinstance(value, (list, dict))  # which is put back itself
-    cell.cell_contents = _copy(copied) if not is_own and _is_donated(value) else value
+    put(with_copies(copied) if not is_own and _is_donated(value) else value)
 
 
-def _is_users_object(value: Any) -> bool:
+def is_users_object(value: Any) -> bool:
     """Return whether an object may hold the state of a step: one of a class of the user's."""
-    module = type(value).__module__.partition(".")[0]
-    libraries = ("builtins", "tensorflow", "keras", "jax", "jaxlib", "numpy", "functools")
-    return hasattr(value, "__dict__") and not isinstance(value, type) and module not in libraries
+    is_plain = hasattr(value, "__dict__") and not isinstance(value, (type, types.ModuleType))
+    return is_plain and not is_of_library(type(value))
+
+
+def is_of_library(thing: Any) -> bool:
+    """Return whether a class, function or module is one of a framework or of Python's own."""
+    module = str(getattr(thing, "__module__", None) or getattr(thing, "__name__", ""))
+    return module.partition(".")[0] in _LIBRARIES
 
 
 def _undo_array(array: Any) -> list[Undo]:
@@ -155,7 +174,7 @@ def _undo_container(container: Any) -> Undo:
     """Return what puts the items of a list or dict back."""
     is_dict = isinstance(container, dict)
     items = dict(container if is_dict else enumerate(container))
-    saved = _copy(items)
+    saved = with_copies(items)
 
     def undo() -> None:
         before = _kept(items, saved)
@@ -171,7 +190,9 @@ def _undo_container(container: Any) -> Undo:
 
 def _kept(items: dict[Any, Any], saved: dict[Any, Any]) -> dict[Any, Any]:
     """Return items, with copies in place of arrays that a step has donated."""
-    return {name: _copy(saved[name]) if _is_donated(one) else one for name, one in items.items()}
+    return {
+        name: with_copies(saved[name]) if _is_donated(one) else one for name, one in items.items()
+    }
 
 
 def _is_donated(value: Any) -> bool:
@@ -183,8 +204,8 @@ def _is_donated(value: Any) -> bool:
     return any(one.is_deleted() for one in arrays if not isinstance(one, jax.core.Tracer))
 
 
-def _copy(value: Any) -> Any:
-    """Return a value with copies of JAX's arrays in it, which a step may donate."""
+def with_copies(value: Any) -> Any:
+    """Return a value with copies of JAX's arrays in it, which a step may donate to XLA."""
     jax = loaded_jax()
     if jax is None:
         return value

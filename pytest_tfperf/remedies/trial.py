@@ -19,7 +19,7 @@ from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.remedies import input as of_input
 from pytest_tfperf.remedies import keras as of_keras
 from pytest_tfperf.remedies import step as of_step
-from pytest_tfperf.remedies.remedy import Call, Remedy
+from pytest_tfperf.remedies.remedy import Call, DoesNotApply, Remedy
 from pytest_tfperf.remedies.results import (
     RANDOM,
     SAME,
@@ -234,7 +234,7 @@ class Trial:
             if perf_counter() + needed_s > self._deadline and found:
                 self._leave(remedy.name, LATE)
                 continue
-            found += self._candidate(remedy, self._call, remedy.name, remedy.write(self._call))
+            found += self._candidate(remedy, self._call)
         self._measure(found)
         together = self._together(found)
         if together and perf_counter() + NEEDED_ROUNDS * (self.turn_s + together.turn_s) < (
@@ -253,21 +253,32 @@ class Trial:
             notes=tuple(dict.fromkeys(self._notes)),
         )
 
-    def _candidate(self, remedy: Remedy, call: Call, name: str, write: str) -> list[_Candidate]:
+    def _candidate(
+        self, remedy: Remedy, call: Call, name: str = "", write: str = ""
+    ) -> list[_Candidate]:
         """Return a remedy that works, alone in a list; note why one does not."""
+        name = name or remedy.name
         self._announce(f"trying {name}")
         self._runs(name)
         try:
             changed = remedy.apply(call)
+            write = write or remedy.write(call)
             turns = _turns_of(changed)
-            outputs = UNCOMPARED if remedy.is_bound else self._compared(self._first(turns))
+            outputs = self._outputs(remedy, turns)
             turn_s = turns.warm_up()
+        except DoesNotApply:
+            return []
         except Exception as error:  # of the user's step under a change that it does not bear
             self._leave(name, f"could not be tried: {sentence(error)}")
             return []
         finally:
             self._restore()
         return [_Candidate(remedy, changed, turns, turn_s, outputs, name, write)]
+
+    def _outputs(self, remedy: Remedy, turns: Turns) -> str:
+        """Return how the outputs of a remedy compare; random ones hide what it changes."""
+        found = UNCOMPARED if remedy.is_bound else self._compared(self._first(turns))
+        return remedy.computes_differently or found if found == RANDOM else found
 
     def _first(self, turns: Turns) -> Leaves:
         """Return the outputs of the first steps, and the variables after them; put state back."""
@@ -279,7 +290,7 @@ class Trial:
                 for index, output in enumerate(outputs, 1)
                 for path, leaf in leaves_of(output).items()
             }
-            variables = variables_of(self._call.step)
+            variables = variables_of(turns.step)
             sizes = [one.shape.num_elements() or 0 for one in variables if hasattr(one, "value")]
             if 8 * sum(sizes) <= _MOST_STATE:
                 for index, one in enumerate(variables):

@@ -19,6 +19,7 @@ from pytest_tfperf.frameworks.in_use import UnfinishedCalls, least_block, synchr
 from pytest_tfperf.machine.cores import usable_cores
 from pytest_tfperf.remedies.input import is_dataset
 from pytest_tfperf.remedies.remedy import Call
+from pytest_tfperf.remedies.state import with_copies
 
 _TIMED_S = 0.2  # as in turns/rounds.py: several of the bursts that a pipeline delivers in
 _UNTIMED_S = 0.05  # refills what the turns of others have emptied
@@ -36,7 +37,7 @@ class Turns:
     def __init__(self, call: Call) -> None:
         self._call = call
         self._chance = random.SystemRandom()
-        self._step: Callable[[Any], Any] | None = None
+        self._calling: Callable[[Any], Any] | None = None
         self.timed, self.untimed = 1, 1
         self.waited_s = self.ran_s = 0.0
         """Seconds that timed steps waited for their data, and of all of them."""
@@ -47,9 +48,14 @@ class Turns:
         return None if self._call.data is None or not self.ran_s else self.waited_s / self.ran_s
 
     def first_outputs(self, n: int) -> list[Any]:
-        """Run the first steps, and return their outputs."""
-        iterator = self._begin()
-        return [self._run(element) for element in (self._next(iterator) for _ in range(n))]
+        """Run the first steps, and return their outputs, as they were when each step ended."""
+        outputs = []
+        with self._call.during():
+            iterator = self._begin()
+            for _ in range(n):
+                iterator, element, _ = self._fetch(iterator)
+                outputs.append(with_copies(self._run(element)))
+        return outputs
 
     def warm_up(self) -> float:
         """Run steps until it is known how many a turn has; return the seconds of a turn."""
@@ -68,8 +74,17 @@ class Turns:
         self.waited_s = self.ran_s = 0.0
         return step_s * (self.timed + 1.5 * self.untimed)
 
+    @property
+    def step(self) -> Callable[..., Any]:
+        """The step that takes turns."""
+        return self._call.step
+
     def turn(self) -> float:
         """Run a turn, and return the seconds of a step in it."""
+        with self._call.during():
+            return self._turn()
+
+    def _turn(self) -> float:
         iterator = self._begin()
         for _ in range(self.untimed + self._chance.randrange(self.untimed)):
             iterator, element, _ = self._fetch(iterator)
@@ -129,6 +144,6 @@ class Turns:
         call = self._call
         if call.data is None:
             return call.step()
-        if self._step is None:
-            self._step = calling(call.step, element, call.unpack)
-        return self._step(element)
+        if self._calling is None:
+            self._calling = calling(call.step, element, call.unpack)
+        return self._calling(element)
