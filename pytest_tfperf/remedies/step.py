@@ -1,28 +1,32 @@
-"""Remedies of the step: compiled functions of TensorFlow and JAX."""
+"""Remedies of the step of TensorFlow: its functions, their traces, and the types of their ops."""
 
 from __future__ import annotations
 
-import inspect
-import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
-from pytest_tfperf.frameworks.framework import JAX, TENSORFLOW
-from pytest_tfperf.frameworks.jax import loaded_jax
+from pytest_tfperf.frameworks.framework import TENSORFLOW
 from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
+from pytest_tfperf.remedies.functions import (
+    Use,
+    is_function,
+    like,
+    used,
+    uses_of,
+    where,
+    with_functions,
+    within,
+)
 from pytest_tfperf.remedies.remedy import Call, NotTried, Remedy
 
-
-def is_function(step: Any) -> bool:
-    """Return whether a step is a tf.function."""
-    tf = loaded_tensorflow()
-    return tf is not None and isinstance(step, tf.types.experimental.PolymorphicFunction)
+_MIXED = "auto_mixed_precision"  # tf.config.optimizer.set_experimental_options
 
 
-def _is_called(call: Call, framework: str) -> bool:
-    """Return whether it is a step of a framework that the loop calls, and not one of Keras."""
-    return call.framework == framework and call.keras is None
+def _is_called(call: Call) -> bool:
+    """Return whether it is a step of TensorFlow that the loop calls, and not one of Keras."""
+    return call.framework == TENSORFLOW and call.keras is None
 
 
 class OneFunction(Remedy):
@@ -33,7 +37,7 @@ class OneFunction(Remedy):
     def applies(self, call: Call) -> bool:
         """Return whether the step runs ops eagerly, or it is not known."""
         is_eager = call.number("eager_ops") != 0 and not is_function(call.step)
-        return _is_called(call, TENSORFLOW) and is_eager
+        return _is_called(call) and is_eager
 
     def apply(self, call: Call) -> Call:
         """Return the call with a tf.function."""
@@ -42,7 +46,7 @@ class OneFunction(Remedy):
 
     def write(self, call: Call) -> str:
         """Return the decorator."""
-        return f"{_where(call.step)}@tf.function"
+        return f"{where(call.step)}@tf.function"
 
 
 class JitCompile(Remedy):
@@ -55,126 +59,215 @@ class JitCompile(Remedy):
         # private: the argument of a tf.function (2.18 to 2.22)
         compiled = getattr(call.step, "_jit_compile", None)
         is_whole = compiled or call.number("xla_coverage") == 1
-        return _is_called(call, TENSORFLOW) and not is_whole
+        return _is_called(call) and not is_whole
 
     def apply(self, call: Call) -> Call:
         """Return the call with compiled functions."""
-        return replace(call, step=_rewrapped(call.step, jit_compile=True))
+        tf: Any = loaded_tensorflow()
+        try:
+            return with_functions(call, is_function, lambda one: rewrapped(one, jit_compile=True))
+        except NotTried:
+            return replace(call, step=like(call.step, tf.function(call.step, jit_compile=True)))
 
     def write(self, call: Call) -> str:
         """Return the decorator."""
-        return f"{_where(call.step)}@tf.function(jit_compile=True)"
+        return f"{where(call.step)}@tf.function(jit_compile=True)"
 
 
-class Tensors(Remedy):
-    """Tensors in place of Python's numbers, each of which is traced anew."""
+class _OfRetraces(Remedy):
+    """A remedy of functions that are traced again and again."""
 
-    name, kind = "tensors in place of Python's numbers", "step"
+    kind = "step"
 
     def applies(self, call: Call) -> bool:
-        """Return whether a function of TensorFlow is traced again and again."""
-        return _is_called(call, TENSORFLOW) and bool(call.number("retraces"))
+        """Return whether the profile has seen that."""
+        return _is_called(call) and bool(call.number("retraces"))
+
+
+class Tensors(_OfRetraces):
+    """Tensors in place of Python's numbers, each of which is traced anew."""
+
+    name = "tensors in place of Python's numbers"
 
     def apply(self, call: Call) -> Call:
         """Return the call with arguments made tensors."""
         tf: Any = loaded_tensorflow()
+        numbers = used(call, is_function, _changing_numbers)
 
-        def converted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def converted(function: Any) -> Callable[..., Any]:
+            if id(function) not in numbers:
+                return cast("Callable[..., Any]", function)
+
             def run(*args: Any, **kwargs: Any) -> Any:
                 given = tf.nest.map_structure(_as_tensor, (args, kwargs))
                 return function(*given[0], **given[1])
 
             return run
 
-        if is_function(call.step):
-            return replace(call, step=_like(call.step, converted(call.step)))
-        return replace(call, step=_with_functions(call.step, converted))
+        return with_functions(call, is_function, converted)
 
     def write(self, call: Call) -> str:
-        """Return how a number is passed."""
-        return f"{_where(call.step)}pass tf.constant(x) in place of a Python number x"
+        """Return how numbers are passed, where the function of them is."""
+        found = ((use.function, _changing_numbers(use)) for use in uses_of(call, is_function))
+        return "; ".join(
+            f"{where(one)}pass {', '.join(f'{name}=tf.constant({name})' for name in names)}"
+            for one, names in found
+            if names
+        )
 
 
-class OneJit(Remedy):
-    """One jax.jit around the step."""
+class Relaxed(_OfRetraces):
+    """Traces for sizes of any length, where two sizes were seen."""
 
-    name, kind = "@jax.jit", "step"
-
-    def applies(self, call: Call) -> bool:
-        """Return whether it is a step of JAX that is not one compiled function."""
-        return _is_called(call, JAX) and not hasattr(call.step, "lower")
+    name = "reduce_retracing=True"
 
     def apply(self, call: Call) -> Call:
-        """Return the call with a compiled function."""
-        jax: Any = loaded_jax()
-        return replace(call, step=_like(call.step, jax.jit(call.step)))
+        """Return the call with functions that relax their shapes."""
+        wanted = used(call, is_function, lambda use: _relaxes(use.function))
+
+        def relaxed(function: Any) -> Any:
+            is_it = id(function) in wanted
+            return rewrapped(function, reduce_retracing=True) if is_it else function
+
+        return with_functions(call, is_function, relaxed)
 
     def write(self, call: Call) -> str:
-        """Return the decorator."""
-        return f"{_where(call.step)}@jax.jit"
+        """Return the decorator of each function."""
+        found = [use.function for use in uses_of(call, is_function) if _relaxes(use.function)]
+        return "; ".join(f"{where(one)}@tf.function(reduce_retracing=True)" for one in found)
 
 
-REMEDIES: tuple[Remedy, ...] = (OneFunction(), JitCompile(), Tensors(), OneJit())
+class Signature(_OfRetraces):
+    """The input signature that would have held for all calls."""
+
+    name = "input_signature=[…]"
+
+    def apply(self, call: Call) -> Call:
+        """Return the call with functions of one signature."""
+        signatures = used(call, is_function, _signature)
+
+        def signed(function: Any) -> Any:
+            signature = signatures.get(id(function))
+            return rewrapped(function, input_signature=signature) if signature else function
+
+        return with_functions(call, is_function, signed)
+
+    def write(self, call: Call) -> str:
+        """Return the decorator of each function."""
+        found = ((use.function, _signature(use)) for use in uses_of(call, is_function))
+        return "; ".join(
+            f"{where(one)}@tf.function(input_signature=[{', '.join(map(_written, specs))}])"
+            for one, specs in found
+            if specs
+        )
 
 
-def _rewrapped(step: Any, **options: Any) -> Callable[..., Any]:
-    """Return a step whose tf.function has further options, or the functions that it calls."""
-    tf: Any = loaded_tensorflow()
+class MixedPrecision(Remedy):
+    """Grappler's rewrite of float32 ops to float16, which GPUs compute faster."""
 
-    def rewrapped(function: Any) -> Any:
-        signature = function.input_signature
-        return tf.function(function.python_function, input_signature=signature, **options)
-
-    if is_function(step):
-        return _like(step, rewrapped(step))
-    try:
-        return _with_functions(step, rewrapped)
-    except NotTried:
-        return _like(step, tf.function(step, **options))
-
-
-def _with_functions(step: Any, changed: Callable[[Any], Any]) -> Callable[..., Any]:
-    """
-    Return a copy of a Python step with its tf.functions changed.
-
-    Raises:
-        NotTried: If it calls none by a name of its own.
-    """
-    if not isinstance(step, types.FunctionType):
-        raise NotTried("the functions that the step calls cannot be reached")
-    code = step.__code__
-    named = {name: step.__globals__.get(name) for name in code.co_names}
-    globals_ = {name: changed(one) for name, one in named.items() if is_function(one)}
-    cells = dict(zip(code.co_freevars, step.__closure__ or (), strict=True))
-    closed = {name: one for name, cell in cells.items() if is_function(one := _content(cell))}
-    if not globals_ and not closed:
-        raise NotTried("the step calls no tf.function by a name of its own")
-    closure = tuple(
-        types.CellType(changed(closed[name])) if name in closed else cell
-        for name, cell in cells.items()
+    name, kind = "auto_mixed_precision", "step"
+    code = (
+        'tf.config.optimizer.set_experimental_options({"auto_mixed_precision": True}) before the '
+        "first step, with a LossScaleOptimizer where the step trains"
     )
-    scope = {**step.__globals__, **globals_} if globals_ else step.__globals__
-    copied = types.FunctionType(code, scope, step.__name__, step.__defaults__, closure)
-    copied.__kwdefaults__ = step.__kwdefaults__
-    return copied
+    computes_differently = "different: it computes in float16"
+
+    def applies(self, call: Call) -> bool:
+        """Return whether a GPU runs the step in functions that Grappler may change."""
+        tf: Any = loaded_tensorflow()
+        # Grappler leaves functions that XLA compiles whole to XLA.
+        is_whole = getattr(call.step, "_jit_compile", None) or call.number("xla_coverage") == 1
+        return (
+            call.framework == TENSORFLOW
+            and not is_whole
+            and bool(tf.config.list_logical_devices("GPU"))
+            and not tf.config.optimizer.get_experimental_options().get(_MIXED)
+        )
+
+    def apply(self, call: Call) -> Call:
+        """Return the call whose turns have the option."""
+        return within(call, _mixed_precision)
 
 
-def _content(cell: Any) -> Any:
-    """Return what a cell holds, None if it is empty."""
+REMEDIES: tuple[Remedy, ...] = (
+    OneFunction(),
+    JitCompile(),
+    Tensors(),
+    Relaxed(),
+    Signature(),
+    MixedPrecision(),
+)
+
+
+def rewrapped(function: Any, **options: Any) -> Any:
+    """Return a tf.function of the same Python function with other options."""
+    tf: Any = loaded_tensorflow()
+    # private: the arguments of a tf.function (2.18 to 2.22)
+    own = {
+        "input_signature": function.input_signature,
+        "autograph": getattr(function, "_autograph", True),
+        "jit_compile": getattr(function, "_jit_compile", None),
+        "reduce_retracing": getattr(function, "_reduce_retracing", False),
+    }
+    return tf.function(function.python_function, **{**own, **options})
+
+
+@contextmanager
+def _mixed_precision() -> Iterator[None]:
+    """Let Grappler rewrite what is called, as the user's options were behind it."""
+    options: Any = loaded_tensorflow().config.optimizer  # type: ignore[union-attr]
+    before = options.get_experimental_options().get(_MIXED, False)
+    options.set_experimental_options({_MIXED: True})
     try:
-        return cell.cell_contents
-    except ValueError:
-        return None
+        yield
+    finally:
+        options.set_experimental_options({_MIXED: before})
 
 
-def _like(step: Any, changed: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a changed step that takes elements as the first one does."""
+def _relaxes(function: Any) -> bool:
+    """Return whether a function does not relax its shapes yet."""
+    is_open = function.input_signature is None
+    return is_open and not getattr(function, "_reduce_retracing", False)  # private (2.18 to 2.22)
 
-    def run(*args: Any) -> Any:
-        return changed(*args)
 
-    run.python_function = getattr(step, "python_function", step)  # type: ignore[attr-defined]
-    return run
+def _changing_numbers(use: Use) -> list[str]:
+    """Return arguments that are another number of Python in some calls; bools choose branches."""
+    return [
+        name
+        for name in use.arguments
+        if len({tuple(leaves) for leaves in use.values(name)}) > 1
+        and all(
+            len(leaves) == 1 and type(leaves[0][0]) in (int, float) for leaves in use.values(name)
+        )
+    ]
+
+
+def _signature(use: Use) -> list[Any]:
+    """Return a specification of each argument that holds in all calls; empty if there is none."""
+    tf: Any = loaded_tensorflow()
+    if use.function.input_signature is not None or len({str(call) for call in use.calls}) < 2:
+        return []
+    found = []
+    for name in use.arguments:
+        leaves = [one[0] if len(one) == 1 else () for one in use.values(name)]
+        if len(leaves) < len(use.calls):
+            return []
+        if all(len(leaf) == 1 and type(leaf[0]) in (int, float) for leaf in leaves):
+            is_whole = all(type(leaf[0]) is int for leaf in leaves)
+            found.append(tf.TensorSpec([], tf.int32 if is_whole else tf.float32))
+        elif len({(len(leaf[0]), leaf[1]) if len(leaf) == 2 else None for leaf in leaves}) == 1:
+            if len(leaves[0]) != 2:
+                return []
+            sizes = [set(axis) for axis in zip(*(leaf[0] for leaf in leaves), strict=True)]
+            shape = [axis.pop() if len(axis) == 1 else None for axis in sizes]
+            found.append(tf.TensorSpec(shape, leaves[0][1]))
+        else:
+            return []
+    return found
+
+
+def _written(spec: Any) -> str:
+    return f"tf.TensorSpec({spec.shape.as_list()}, tf.{spec.dtype.name})"
 
 
 def _as_tensor(value: Any) -> Any:
@@ -182,12 +275,3 @@ def _as_tensor(value: Any) -> Any:
     tf: Any = loaded_tensorflow()
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return tf.constant(value) if is_number else value
-
-
-def _where(step: Any) -> str:
-    """Return the line of a step's function in the user's code, and two spaces."""
-    from pytest_tfperf.compiler.source_lines import line_of_code
-
-    function = inspect.unwrap(getattr(step, "python_function", step))
-    line = line_of_code(getattr(function, "__code__", None))
-    return f"{line}  " if line else ""

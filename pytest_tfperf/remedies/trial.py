@@ -17,6 +17,7 @@ from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone
 from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.remedies import input as of_input
+from pytest_tfperf.remedies import jax as of_jax
 from pytest_tfperf.remedies import keras as of_keras
 from pytest_tfperf.remedies import step as of_step
 from pytest_tfperf.remedies.remedy import Call, DoesNotApply, Remedy
@@ -40,6 +41,7 @@ __tracebackhide__ = True
 REMEDIES: tuple[Remedy, ...] = (
     *of_input.REMEDIES,
     *of_step.REMEDIES,
+    *of_jax.REMEDIES,
     *of_keras.REMEDIES,
 )
 UNCHANGED = "unchanged"

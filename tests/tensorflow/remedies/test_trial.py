@@ -192,26 +192,6 @@ def test_eager_steps_become_functions_and_inner_functions_are_compiled_in_a_copy
     assert inner._jit_compile is None
 
 
-def test_a_step_that_retraces_for_numbers_gets_tensors():
-    @tf.function
-    def scaled(x, by):
-        return x * by
-
-    calls = {"n": 0}
-
-    def step():
-        calls["n"] += 1
-        return scaled(tf.ones(3), calls["n"] / 7)
-
-    assert not of_step.Tensors().applies(call_of(step))  # nothing says that it retraces
-
-    changed = of_step.Tensors().apply(call_of(step)).step
-    before = scaled.experimental_get_tracing_count()
-    for _ in range(4):
-        changed()
-    assert scaled.experimental_get_tracing_count() <= before + 1
-
-
 def test_what_no_time_is_left_for_is_named():
     data = [np.float32(1)] * 8
 

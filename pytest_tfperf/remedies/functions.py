@@ -1,0 +1,284 @@
+"""The compiled functions that a step calls: found by their names, seen at work, and replaced."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pytest_tfperf.frameworks.jax import function_type, loaded_jax
+from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
+from pytest_tfperf.remedies.remedy import Call, DoesNotApply, NotTried
+from pytest_tfperf.remedies.state import all_names, is_of_library, is_users_object, kept_state
+from pytest_tfperf.remedies.turns import Turns
+
+_DEPTH = 4  # of functions, objects and containers that are looked through
+_MOST_ITEMS = 1000  # of a container
+_WATCHED = 6  # first steps whose calls are seen: enough for sizes that change in most steps
+
+IsOne = Callable[[Any], bool]
+Leaf = tuple[Any, ...]
+"""Shape and dtype name of an array, or the one value of another argument."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A name by which code reaches a function."""
+
+    function: Any
+    put: Callable[[Any], None]
+
+
+@dataclass(slots=True)
+class Use:
+    """What the calls of one function had as arguments in the first steps."""
+
+    function: Any
+    calls: list[Mapping[str, Sequence[Leaf]]] = field(default_factory=list)
+    """The leaves of each argument, by its name, in each call."""
+    flows: dict[str, bool] = field(default_factory=dict)
+    """Whether an argument is what the call before returned, in each call but the first."""
+
+    def values(self, argument: str) -> list[Sequence[Leaf]]:
+        """Return the leaves of an argument in each call that has it."""
+        return [call[argument] for call in self.calls if argument in call]
+
+    @property
+    def arguments(self) -> list[str]:
+        """The names of all arguments."""
+        return list(dict.fromkeys(name for call in self.calls for name in call))
+
+
+def is_function(value: Any) -> bool:
+    """Return whether a value is a tf.function of the user's."""
+    tf = loaded_tensorflow()
+    return (
+        tf is not None
+        and isinstance(value, tf.types.experimental.PolymorphicFunction)
+        and not is_of_library(value.python_function)
+    )
+
+
+def is_jitted(value: Any) -> bool:
+    """Return whether a value is a function of the user's that jax.jit compiles."""
+    is_one = loaded_jax() is not None and isinstance(value, function_type())
+    return is_one and not is_of_library(value)
+
+
+def with_functions(call: Call, is_one: IsOne, changed: Callable[[Any], Any]) -> Call:
+    """
+    Return the call with changed functions: its step, or those that it reaches while it runs.
+
+    Raises:
+        NotTried: If it calls none by a name that can be replaced.
+    """
+    if is_one(call.step):
+        return replace(call, step=like(call.step, changed(call.step)))
+    places = _places(call.step, is_one)
+    if not places:
+        raise NotTried("the step calls no compiled function by a name that can be replaced")
+    new = {id(place.function): changed(place.function) for place in places}
+
+    @contextmanager
+    def during() -> Iterator[None]:
+        with call.during():
+            try:
+                for place in places:
+                    place.put(new[id(place.function)])
+                yield
+            finally:
+                for place in places:
+                    place.put(place.function)
+
+    return replace(call, during=during)
+
+
+def uses_of(call: Call, is_one: IsOne) -> list[Use]:
+    """Return how the first steps call the functions that they reach; state is put back."""
+    found: list[Use] | None = call.seen.get("uses")
+    if found is None:
+        uses: dict[int, Use] = {}
+
+        def watched(function: Any) -> Callable[..., Any]:
+            return _watched(function, uses.setdefault(id(function), Use(function)))
+
+        try:
+            changed = with_functions(call, is_one, watched)
+            with kept_state(call.step, call.restore):
+                Turns(changed).first_outputs(_WATCHED)
+        except NotTried:
+            pass
+        found = call.seen["uses"] = [use for use in uses.values() if use.calls]
+    return found
+
+
+def used(call: Call, is_one: IsOne, has: Callable[[Use], Any]) -> dict[int, Any]:
+    """
+    Return what a remedy would change of each function, by its id.
+
+    Raises:
+        DoesNotApply: If it would change none.
+    """
+    found = {id(use.function): change for use in uses_of(call, is_one) if (change := has(use))}
+    if not found:
+        raise DoesNotApply("the functions that the step calls have nothing to change")
+    return found
+
+
+def like(step: Any, changed: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a changed step that takes elements as the first one does."""
+
+    def run(*args: Any) -> Any:
+        return changed(*args)
+
+    run.python_function = getattr(step, "python_function", step)  # type: ignore[attr-defined]
+    return run
+
+
+def code_of(function: Any) -> Any:
+    """Return the code object of a function below what wraps it, None without one."""
+    function = inspect.unwrap(getattr(function, "python_function", function))
+    return getattr(function, "__code__", None)
+
+
+def where(function: Any) -> str:
+    """Return the line of a function in the user's code, and two spaces."""
+    from pytest_tfperf.compiler.source_lines import line_of_code
+
+    line = line_of_code(code_of(function))
+    return f"{line}  " if line else ""
+
+
+def within(call: Call, context: Callable[[], AbstractContextManager[Any]]) -> Call:
+    """Return the call whose turns run in a further context."""
+
+    @contextmanager
+    def during() -> Iterator[None]:
+        with call.during(), context():
+            yield
+
+    return replace(call, during=during)
+
+
+def _watched(function: Any, use: Use) -> Callable[..., Any]:
+    """Return a function that notes the arguments of each call."""
+    names = _Names(function)
+    last: list[Any] = []
+
+    @functools.wraps(getattr(function, "python_function", function))
+    def run(*args: Any, **kwargs: Any) -> Any:
+        given = {name: _flat(value, function) for name, value in names.of(args, kwargs).items()}
+        if last:
+            before = {id(leaf) for leaf in last}
+            for name, leaves in given.items():
+                arrays = [leaf for leaf in leaves if hasattr(leaf, "shape")]
+                is_it = bool(arrays) and all(id(leaf) in before for leaf in arrays)
+                use.flows[name] = use.flows.get(name, True) and is_it
+        use.calls.append({name: [*map(_leaf, leaves)] for name, leaves in given.items()})
+        output = function(*args, **kwargs)
+        last[:] = _flat(output, function)
+        return output
+
+    return run
+
+
+class _Names:
+    """The parameters of a function, for arguments of its calls."""
+
+    def __init__(self, function: Any) -> None:
+        try:
+            function = getattr(function, "python_function", function)
+            self._signature: inspect.Signature | None = inspect.signature(function)
+        except (TypeError, ValueError):
+            self._signature = None
+
+    def of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments by name; those of `*args` by their place, as `args[0]`."""
+        if self._signature is None:
+            return {**{str(place): one for place, one in enumerate(args)}, **kwargs}
+        found: dict[str, Any] = {}
+        bound = self._signature.bind(*args, **kwargs).arguments
+        for name, value in bound.items():
+            kind = self._signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                found |= {f"{name}[{place}]": one for place, one in enumerate(value)}
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                found |= value
+            else:
+                found[name] = value
+        return found
+
+
+def _flat(value: Any, function: Any) -> list[Any]:
+    """Return the leaves of an argument or output, as the function's framework sees them."""
+    library: Any = loaded_tensorflow() if is_function(function) else loaded_jax()
+    flatten = library.nest.flatten if is_function(function) else library.tree_util.tree_leaves
+    return list(flatten(value))
+
+
+def _leaf(value: Any) -> Leaf:
+    """Return shape and dtype of an array, or a number or text itself, or the type of the rest."""
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if shape is not None and dtype is not None:
+        sizes = getattr(shape, "as_list", lambda: list(shape))()
+        return (tuple(sizes), getattr(dtype, "name", str(dtype)))
+    return (value if isinstance(value, (bool, int, float, str, type(None))) else type(value),)
+
+
+def _places(step: Any, is_one: IsOne) -> list[_Place]:
+    """Return the places in which the code of a step finds functions."""
+    found: list[_Place] = []
+    seen: set[int] = set()
+
+    def hold(value: Any, put: Callable[[Any], None], depth: int) -> None:
+        if is_one(value):
+            found.append(_Place(value, put))
+        else:
+            visit(value, depth)
+
+    def visit(value: Any, depth: int) -> None:
+        if id(value) in seen or depth > _DEPTH:
+            return
+        seen.add(id(value))
+        if isinstance(value, functools.partial):
+            for one in (value.func, *value.args, *value.keywords.values()):
+                visit(one, depth)
+        elif isinstance(value, types.MethodType):
+            visit(value.__func__, depth)
+            visit(value.__self__, depth)
+        elif isinstance(value, types.FunctionType):
+            for one, put in _names_in(value):
+                hold(one, put, depth + 1)
+        elif isinstance(value, (list, dict)) and len(value) <= _MOST_ITEMS:
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            for key, one in list(items):
+                hold(one, functools.partial(value.__setitem__, key), depth + 1)
+        elif is_users_object(value):
+            for owner in (value, type(value)):
+                for name, one in list(vars(owner).items()):
+                    hold(one, functools.partial(setattr, owner, name), depth + 1)
+
+    visit(step, 0)
+    return found
+
+
+def _names_in(function: types.FunctionType) -> Iterator[tuple[Any, Callable[[Any], None]]]:
+    """Yield what a function refers to outside of it, and how another thing takes its place."""
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents, functools.partial(setattr, cell, "cell_contents")
+        except ValueError:  # it is empty
+            continue
+    scope, names = function.__globals__, set(all_names(function.__code__))
+    for name in names & scope.keys():
+        value = scope[name]
+        if not isinstance(value, types.ModuleType):
+            yield value, functools.partial(scope.__setitem__, name)
+        elif not is_of_library(value):
+            for attribute in names & vars(value).keys():
+                put = functools.partial(setattr, value, attribute)
+                yield vars(value)[attribute], put
