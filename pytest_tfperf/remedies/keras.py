@@ -6,19 +6,27 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.capture.keras_data import KerasCall
 from pytest_tfperf.frameworks.framework import TENSORFLOW
 from pytest_tfperf.frameworks.in_use import synchronise
+from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 from pytest_tfperf.remedies.input import is_dataset
-from pytest_tfperf.remedies.remedy import Call, Remedy
+from pytest_tfperf.remedies.remedy import Call, NotTried, Remedy
+from pytest_tfperf.remedies.state import is_of_library
 from pytest_tfperf.remedies.turns import Turns
 
 _STEPS = {"fit": "steps_per_epoch", "evaluate": "steps", "predict": "steps"}
 _HOOKS = {"fit": "train", "evaluate": "test", "predict": "predict"}
 _OF_LOOP = ("history", "stop_training")
+_WIDE, _NARROW = "float32", "mixed_bfloat16"
+_AMPERE = (8, 0)  # the first compute capability with bfloat16 (CUDA C++ guide, "Arithmetic")
+_OF_CPU = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+"""Flags of CPUs that multiply in bfloat16 (arch/x86/include/asm/cpufeatures.h; arm64 hwcaps)."""
+_CPU = Path("/proc/cpuinfo")
 _TOGETHER = 8  # steps: enough that Keras' loop, of some 0.1 ms a step, takes a tenth of that
 
 
@@ -130,4 +138,74 @@ class Together(_OfKeras):
     settings: Mapping[str, Any] = {"steps_per_execution": _TOGETHER}
 
 
-REMEDIES: tuple[Remedy, ...] = (KerasJit(), Together())
+class Bfloat16(Remedy):
+    """Layers that compute in bfloat16, with weights in float32."""
+
+    name, kind = f"dtype policy {_NARROW!r}", "step"
+    code = (
+        f'keras.config.set_dtype_policy("{_NARROW}") before the model is made, and '
+        'dtype="float32" in its last layer'
+    )
+    computes_differently = "different: it computes in bfloat16"
+
+    def applies(self, call: Call) -> bool:
+        """Return whether Keras runs layers in float32 on a device that computes in bfloat16."""
+        if call.keras is None or not _has_bfloat16():
+            return False
+        layers = getattr(call.keras.model, "layers", ())
+        return any(getattr(one.dtype_policy, "name", "") == _WIDE for one in layers)
+
+    def apply(self, call: Call) -> Call:
+        """Return the call of a model made anew from its config, with its weights and optimizer."""
+        assert call.keras is not None
+        keras, model = call.keras.library, call.keras.model
+        if not is_of_library(type(model)):
+            raise NotTried("a subclassed model is not made anew from its config")
+        own = {type(one).__name__: type(one) for one in model.layers}
+        if function := getattr(getattr(model, "loss", None), "__name__", ""):
+            own[function] = model.loss
+        with keras.saving.custom_object_scope(own):
+            changed = type(model).from_config(_narrowed(model.get_config()))
+            if model.compiled:
+                changed.compile_from_config(model.get_compile_config())
+        _copy_variables(model, changed)
+        if model.compiled and model.optimizer is not None and model.optimizer.built:
+            changed.optimizer.build(changed.trainable_variables)
+            _copy_variables(model.optimizer, changed.optimizer)
+        bound = getattr(changed, call.keras.method)
+        return replace(call, step=bound, keras=replace(call.keras, model=changed, bound=bound))
+
+
+REMEDIES: tuple[Remedy, ...] = (KerasJit(), Together(), Bfloat16())
+
+
+def _has_bfloat16() -> bool:
+    """Return whether the GPU, or without one the CPU, has products of bfloat16."""
+    tf: Any = loaded_tensorflow()
+    if gpus := tf.config.list_physical_devices("GPU"):
+        details = tf.config.experimental.get_device_details(gpus[0])
+        capability = details.get("compute_capability")
+        return capability is not None and capability >= _AMPERE
+    try:
+        text = _CPU.read_text(encoding="utf-8")
+    except OSError:  # no Linux: it is not known
+        return False
+    return bool(_OF_CPU & set(text.split()))
+
+
+def _narrowed(config: Any) -> Any:
+    """Return a config of Keras 3 whose dtype policies of float32 compute in bfloat16."""
+    if isinstance(config, Mapping):
+        is_policy = config.get("class_name") == "DTypePolicy"
+        if is_policy and config.get("config") == {"name": _WIDE}:
+            return {**config, "config": {"name": _NARROW}}
+        return {name: _narrowed(value) for name, value in config.items()}
+    if isinstance(config, (list, tuple)):
+        return type(config)(_narrowed(one) for one in config)
+    return config
+
+
+def _copy_variables(source: Any, target: Any) -> None:
+    """Copy the values of all variables, which two models of one config have in one order."""
+    for one, other in zip(source.variables, target.variables, strict=True):
+        other.assign(one)

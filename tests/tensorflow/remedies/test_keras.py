@@ -1,5 +1,7 @@
 """Remedies of Keras' loops: of their data and of `compile`, with the model as it was behind them."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,6 +15,7 @@ from pytest_tfperf.remedies.trial import try_remedies
 from pytest_tfperf.results import Profile
 
 pytestmark = pytest.mark.full
+BESIDE = lambda _: nullcontext()  # noqa: E731 - no verdict here is of a time
 
 
 def model_and_data():
@@ -22,6 +25,17 @@ def model_and_data():
     model.compile("adam", "mse", jit_compile=False)
     data = tf.data.Dataset.range(40).map(lambda n: (tf.fill([4], tf.cast(n, tf.float32)), [1.0, 0]))
     return model, data.batch(4)
+
+
+def call_of(model, method, data):
+    keras_call = KerasCall.of(model, method, (data,), {})
+    return Call(
+        step=keras_call.bound,
+        data=data,
+        profile=Profile(name="", metrics={}),
+        framework=TENSORFLOW,
+        keras=keras_call,
+    )
 
 
 @pytest.mark.parametrize(
@@ -37,15 +51,8 @@ def test_a_loop_of_keras_is_tried_and_left_as_it_was(method):
     model.fit(data, verbose=0, shuffle=False)
     weights, function = [np.array(one) for one in model.get_weights()], model.train_function
     history = model.history
-    keras_call = KerasCall.of(model, method, (data,), {})
-    call = Call(
-        step=keras_call.bound,
-        data=data,
-        profile=Profile(name="", metrics={}),
-        framework=TENSORFLOW,
-        keras=keras_call,
-    )
-    assert of_keras.can_be_tried(keras_call)
+    call = call_of(model, method, data)
+    assert of_keras.can_be_tried(call.keras)
     wanted = (of_input.Parallel(), of_input.NoInput(), *of_keras.REMEDIES)
     found = {one.remedy: one for one in try_remedies(call, 120.0, remedies=wanted)}
     assert all(one.speedup is not None for one in found.values()), found
@@ -66,3 +73,61 @@ def test_arrays_and_other_backends_are_not_tried():
     model, _ = model_and_data()
     call = KerasCall.of(model, "fit", (np.zeros((4, 4)), np.zeros((4, 2))), {})
     assert not of_keras.can_be_tried(call)
+
+
+def test_layers_in_bfloat16_are_of_a_model_made_anew(monkeypatch, tmp_path):
+    import keras
+
+    def own_loss(wanted, found):
+        return keras.ops.mean(keras.ops.square(wanted - found))
+
+    inner = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, activation="relu")])
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), inner])
+    model.add(keras.layers.Dense(2))
+    model.compile("adam", own_loss, metrics=["mae"], jit_compile=False)
+    data = tf.data.Dataset.range(40).map(lambda n: (tf.fill([4], tf.cast(n, tf.float32)), [1.0, 0]))
+    model.fit(data.batch(4), verbose=0, shuffle=False)
+    weights = [np.array(one) for one in model.get_weights()]
+    call = call_of(model, "fit", data.batch(4))
+    flags = tmp_path / "cpuinfo"
+    flags.write_text("flags : fpu avx512_bf16")
+    monkeypatch.setattr(of_keras, "_CPU", flags)
+    assert of_keras.Bfloat16().applies(call)
+    changed = of_keras.Bfloat16().apply(call).keras.model
+    first, within, last = changed.layers
+    assert {one.compute_dtype for one in (first, within.layers[0], last)} == {"bfloat16"}
+    for one, before in zip(changed.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(one, before)
+    for one, before in zip(changed.optimizer.variables, model.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(one.numpy(), before.numpy())
+    [found] = try_remedies(call, 1.0, exclusive=BESIDE, remedies=[of_keras.Bfloat16()])
+    assert found.outputs.startswith("step 1: ")
+    assert "differs by" in found.outputs
+    assert not found.keeps_outputs
+    for one, before in zip(model.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(one, before)
+    flags.write_text("flags : fpu avx2")
+    assert not of_keras.Bfloat16().applies(call)
+
+
+def test_a_subclassed_model_is_not_made_anew(monkeypatch):
+    import keras
+
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = keras.layers.Dense(2)
+
+        def call(self, x):
+            return self.dense(x)
+
+    model = Own()
+    model.compile("sgd", "mse")
+    _, data = model_and_data()
+    model.fit(data, verbose=0, shuffle=False)
+    monkeypatch.setattr(of_keras, "_has_bfloat16", lambda: True)
+    call = call_of(model, "fit", data)
+    [found] = try_remedies(call, 1.0, exclusive=BESIDE, remedies=[of_keras.Bfloat16()])
+    assert found.why == (
+        "could not be tried: NotTried: a subclassed model is not made anew from its config"
+    )
