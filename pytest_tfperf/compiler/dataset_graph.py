@@ -8,7 +8,8 @@ inputs are those of tensorflow/core/ops/dataset_ops.cc in TensorFlow 2.18 to 2.2
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -16,12 +17,37 @@ from typing import Any
 from pytest_tfperf.compiler.functions import Unsupported
 from pytest_tfperf.compiler.source_lines import user_line_of
 from pytest_tfperf.frameworks.tensorflow import load_tensorflow
+from pytest_tfperf.op_types import PYTHON_OPS
 from pytest_tfperf.text import elide
 
 _MOST_BYTES = 2**31  # of a protocol buffer (protobuf.dev, "Encoding": size limit)
 _AUTOTUNE = -1
+PARALLEL = ", num_parallel_calls=tf.data.AUTOTUNE"
 _METHODS = {"_MapDataset": "map", "_InterleaveDataset": "interleave"}
 """Sequential stages that can be parallel, by the classes of their datasets."""
+_WAITS = PYTHON_OPS | {
+    *("ReadFile", "TFRecordDataset", "TFRecordDatasetV2", "TextLineDataset"),
+    *("FixedLengthRecordDataset", "FixedLengthRecordDatasetV2"),
+}
+"""Ops that may wait for something other than a core (io_ops.cc, dataset_ops.cc)."""
+_BATCHES = frozenset({"BatchDatasetV2"})
+_MOVABLE = {
+    "ShardDataset": "shard",
+    "SkipDataset": "skip",
+    "FilterDataset": "filter",
+    "BatchDatasetV2": "batch",
+}
+"""Stages that take fewer or larger elements to the map behind them, and their methods."""
+_STATE = re.compile(r"Random|Rng|Multinomial|Variable|Assign|Print|Call|If|While")
+"""Ops that give something else when they are called less often, or that hide ops in a function."""
+_ELEMENTWISE = frozenset(
+    {"Abs", "Add", "AddV2", "Cast", "Ceil", "Cos", "Div", "DivNoNan", "Equal", "Erf", "Exp"}
+    | {"Expm1", "Floor", "FloorDiv", "FloorMod", "Greater", "GreaterEqual", "Identity", "Less"}
+    | {"LessEqual", "Log", "Log1p", "LogicalAnd", "LogicalNot", "LogicalOr", "Maximum", "Minimum"}
+    | {"Mul", "Neg", "NotEqual", "Pow", "RealDiv", "Reciprocal", "Relu", "Round", "Rsqrt"}
+    | {"Sigmoid", "Sign", "Sin", "Sqrt", "Square", "SquaredDifference", "Sub", "Tanh"}
+)
+"""Ops of numbers at the same place of their inputs (math_ops.cc, nn_ops.cc)."""
 _SHOWN = 40  # characters of an argument in a line of code
 
 
@@ -41,43 +67,278 @@ def stage_names(dataset: Any) -> list[str]:
     return [type(stage).__name__ for stage in _chain(dataset)]
 
 
-def parallel(dataset: Any) -> Any:
+def parallel(dataset: Any, calls: int = _AUTOTUNE) -> Any:
     """
-    Return a dataset whose sequential maps and interleaves run in parallel, in the same order.
+    Return a dataset whose maps and interleaves run in parallel, in the same order.
+
+    Args:
+        dataset: The dataset.
+        calls: Parallel calls of each map; without a number of sequential ones, as tf.data chooses.
 
     Raises:
         Unsupported: If the graph of this dataset, or of this TensorFlow, cannot be changed.
     """
+
+    def change(graph: Any) -> None:
+        for node in list(graph.node):
+            if node.op == "MapDataset":
+                node.op = "ParallelMapDatasetV2"
+                node.input.append(_constant(graph, node, "calls", calls))
+                node.attr.pop("force_synchronous", None)
+            elif node.op == "InterleaveDataset":
+                node.op = "ParallelInterleaveDatasetV4"
+                for name in ("buffered", "prefetched", "calls"):  # as many as sources at most
+                    node.input.append(_constant(graph, node, name, _AUTOTUNE))
+            elif node.op == "ParallelMapDatasetV2" and calls != _AUTOTUNE:
+                node.input[-1] = _constant(graph, node, "calls", calls)
+                continue
+            else:
+                continue
+            node.attr["deterministic"].s = b"default"
+
+    return _changed(dataset, change)
+
+
+def with_parallel_batches(dataset: Any) -> Any:
+    """
+    Return a dataset that copies the elements of a batch in parallel.
+
+    Raises:
+        Unsupported: As in `parallel`.
+    """
+
+    def change(graph: Any) -> None:
+        for node in list(graph.node):
+            if node.op == "BatchDatasetV2":
+                node.op = "ParallelBatchDataset"
+                node.input.insert(2, _constant(graph, node, "calls", _AUTOTUNE))
+                node.attr["deterministic"].s = b"default"
+
+    return _changed(dataset, change)
+
+
+def bytes_of_batches(dataset: Any) -> list[int | None]:
+    """Return the bytes of each batch whose elements are copied one by one, None if unknown."""
+    tf = load_tensorflow()
+    found: list[int | None] = []
+    for stage in _chain(dataset):
+        if type(stage).__name__ == "_BatchDataset":
+            # private: its size and its input (2.18 to 2.22)
+            n = tf.get_static_value(getattr(stage, "_batch_size", None))
+            specs = tf.nest.flatten(stage._inputs()[0].element_spec)
+            parts = [_bytes_of(spec) for spec in specs]
+            known = [part for part in parts if part is not None]
+            is_known = n is not None and len(known) == len(parts)
+            found.append(int(n) * sum(known) if is_known else None)
+    return found
+
+
+def moved_before_maps(dataset: Any) -> Any:
+    """
+    Return a dataset that shards, skips and filters before its maps, and batches before elementwise.
+
+    Raises:
+        Unsupported: As in `parallel`.
+    """
+
+    def change(graph: Any) -> None:
+        functions = {one.signature.name: one for one in graph.library.function}
+        while any(_moved(graph, node, functions) for node in list(graph.node)):
+            pass
+
+    return _changed(dataset, change)
+
+
+def stages_to_move(dataset: Any) -> list[tuple[str, CodeType | None]]:
+    """Return each stage that belongs before the map in front of it, and the map's Python code."""
+    if _bytes_in(dataset) > _MOST_BYTES:
+        return []
+    try:
+        graph = _graph_of(dataset)
+    except Unsupported:
+        return []
+    functions = {one.signature.name: one for one in graph.library.function}
+    by_name = {node.name: node for node in graph.node}
+    codes = {}
+    for stage in _chain(dataset):
+        function = getattr(stage, "_map_func", None)  # private (2.18 to 2.22)
+        name = getattr(getattr(function, "function", None), "name", None)
+        code = getattr(getattr(function, "_func", None), "__code__", None)
+        codes[name.decode() if isinstance(name, bytes) else name] = code
+    return [
+        (_MOVABLE[node.op], codes.get(by_name[node.input[0]].attr["f"].func.name))
+        for node in graph.node
+        if _may_move(graph, node, functions)
+    ]
+
+
+def may_wait(dataset: Any) -> bool:
+    """Return whether a map or interleave calls Python or reads files, which it may wait for."""
+    for stage in _chain(dataset):
+        if type(stage).__name__.strip("_").removeprefix("Parallel").startswith(("Map", "Interl")):
+            for function in stage._functions():  # private (2.18 to 2.22)
+                graph = function.function.graph.as_graph_def()
+                nodes = [node for one in graph.library.function for node in one.node_def]
+                if any(node.op in _WAITS for node in (*graph.node, *nodes)):
+                    return True
+    return False
+
+
+def _moved(graph: Any, node: Any, functions: Mapping[str, Any]) -> bool:
+    """Let a stage change places with the map in front of it, if it may; return whether."""
+    if not _may_move(graph, node, functions):
+        return False
+    by_name = {one.name: one for one in graph.node}
+    upper = by_name[node.input[0]]
+    source = by_name[upper.input[0]]
+    if node.op == "FilterDataset":
+        predicate = functions[node.attr["predicate"].func.name]
+        own = _on_source(predicate, functions[upper.attr["f"].func.name], _n_parts(upper), source)
+        graph.library.function.append(own)
+        node.attr["predicate"].func.name = own.signature.name
+    for one in graph.node:
+        if one is not node:
+            one.input[:] = [upper.name if name == node.name else name for name in one.input]
+    node.input[0], upper.input[0] = source.name, node.name
+    upper.attr["output_shapes"].CopyFrom(node.attr["output_shapes"])
+    node.attr["output_types"].CopyFrom(source.attr["output_types"])
+    batch = node.attr["output_shapes"].list.shape[0].dim[0].size if node.op in _BATCHES else None
+    node.attr["output_shapes"].CopyFrom(source.attr["output_shapes"])
+    for shape in node.attr["output_shapes"].list.shape:
+        if batch is not None:
+            sizes = [batch, *(one.size for one in shape.dim)]
+            del shape.dim[:]
+            for size in sizes:
+                shape.dim.add().size = size
+    return True
+
+
+def _may_move(graph: Any, node: Any, functions: Mapping[str, Any]) -> bool:
+    """Return whether a stage gives the same elements before the map in front of it."""
+    if node.op not in _MOVABLE:
+        return False
+    by_name = {one.name: one for one in graph.node}
+    upper = by_name.get(node.input[0])
+    if upper is None or upper.op not in ("MapDataset", "ParallelMapDatasetV2"):
+        return False
+    source = by_name[upper.input[0]]
+    if sum(upper.name in one.input for one in graph.node) != 1 or "output_types" not in source.attr:
+        return False
+    function = functions[upper.attr["f"].func.name]
+    if any(_STATE.search(one.op) for one in function.node_def):
+        return False
+    if node.op in _BATCHES:
+        return _is_elementwise(function, source)
+    if node.op == "FilterDataset":
+        predicate = functions[node.attr["predicate"].func.name]
+        return _on_source(predicate, function, _n_parts(upper), source) is not None
+    return True
+
+
+def _n_parts(upper: Any) -> int:
+    return len(upper.attr["output_types"].list.type)
+
+
+def _on_source(predicate: Any, function: Any, n_parts: int, source: Any) -> Any:
+    """Return a predicate on what a map takes; None if it needs what the map computes."""
+    producers = {one.name: one for one in function.node_def}
+    taken = [arg.name for arg in function.signature.input_arg]
+    n_taken = len(source.attr["output_types"].list.type)
+    used = {name.partition(":")[0].lstrip("^") for one in predicate.node_def for name in one.input}
+    used |= {name.partition(":")[0] for name in predicate.ret.values()}
+    new = {}
+    for arg, result in zip(
+        predicate.signature.input_arg, function.signature.output_arg[:n_parts], strict=False
+    ):
+        name = function.ret[result.name]
+        while (one := producers.get(name.partition(":")[0])) and one.op == "Identity":
+            name = one.input[0]
+        if name in taken[:n_taken]:
+            new[arg.name] = f"element_{taken.index(name)}"
+        elif arg.name in used:
+            return None
+    made = type(predicate)()
+    made.CopyFrom(predicate)
+    made.signature.name = f"{predicate.signature.name}_before"
+    captured = list(predicate.signature.input_arg)[n_parts:]
+    del made.signature.input_arg[:]
+    made.arg_attr.clear()
+    for place, arg in enumerate(function.signature.input_arg[:n_taken]):
+        made.signature.input_arg.add(name=f"element_{place}", type=arg.type)
+    made.signature.input_arg.extend(captured)
+    for one in made.node_def:
+        one.input[:] = [new.get(name, name) for name in one.input]
+    for name, value in list(made.ret.items()):
+        made.ret[name] = new.get(value, value)
+    return made
+
+
+def _is_elementwise(function: Any, source: Any) -> bool:
+    """Return whether a map computes each number of its results from numbers at the same place."""
+    shapes = source.attr["output_shapes"].list.shape
+    args = [arg.name for arg in function.signature.input_arg]
+    if len(args) != len(shapes) or any(shape.unknown_rank for shape in shapes):
+        return False
+    ranks: dict[str, int | None] = {
+        name: len(shape.dim) for name, shape in zip(args, shapes, strict=True)
+    }
+    for node in function.node_def:  # in the order of their inputs
+        inputs = [name.partition(":")[0] for name in node.input if not name.startswith("^")]
+        if node.op == "Const":
+            if node.attr["value"].tensor.tensor_shape.dim:
+                return False
+            ranks[node.name] = None
+        elif node.op in _ELEMENTWISE and all(name in ranks for name in inputs):
+            own = {ranks[name] for name in inputs} - {None}
+            if len(own) > 1:
+                return False
+            ranks[node.name] = own.pop() if own else None
+        else:
+            return False
+    results = [ranks.get(name.partition(":")[0]) for name in function.ret.values()]
+    return None not in results
+
+
+def _graph_of(dataset: Any) -> Any:
+    """
+    Return the graph of a dataset.
+
+    Raises:
+        Unsupported: If it has none.
+    """
+    tf = load_tensorflow()
+    try:
+        # private (2.18 to 2.22)
+        return tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())
+    except Exception as error:
+        raise Unsupported(f"the dataset has no graph to change: {_first_line(error)}") from error
+
+
+def _changed(dataset: Any, change: Callable[[Any], None]) -> Any:
+    """
+    Return the dataset of a changed graph, with the same type of elements.
+
+    Raises:
+        Unsupported: As in `parallel`.
+    """
     tf = load_tensorflow()
     if _bytes_in(dataset) > _MOST_BYTES:
         raise Unsupported("the dataset holds arrays of more than 2 GB, which its graph would copy")
+    graph = _graph_of(dataset)
+    change(graph)
     try:
-        # private: the graph, and a dataset of an op (2.18 to 2.22)
+        # private: a dataset of an op (2.18 to 2.22)
         from tensorflow.python.data.ops.dataset_ops import _VariantDataset
 
-        graph = tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())
-    except Exception as error:
-        raise Unsupported(f"the dataset has no graph to change: {_first_line(error)}") from error
-    for node in list(graph.node):
-        if node.op == "MapDataset":
-            node.op = "ParallelMapDatasetV2"
-            node.input.append(_constant(graph, node, "calls", _AUTOTUNE))
-            node.attr.pop("force_synchronous", None)
-        elif node.op == "InterleaveDataset":
-            node.op = "ParallelInterleaveDatasetV4"
-            for name in ("buffered", "prefetched", "calls"):
-                node.input.append(_constant(graph, node, name, _AUTOTUNE))
-        else:
-            continue
-        node.attr["deterministic"].s = b"default"
-    try:
         variant = tf.raw_ops.DatasetFromGraph(graph_def=graph.SerializeToString())
     except Exception as error:
         raise Unsupported(f"the changed graph is no dataset: {_first_line(error)}") from error
     return _VariantDataset(variant, dataset.element_spec)
 
 
-def line_of_stage(method: str, code: CodeType | None, files: Iterable[str]) -> str:
+def line_of_stage(
+    method: str, code: CodeType | None, files: Iterable[str], more: str = PARALLEL
+) -> str:
     """
     Return where a stage is written and its parallel form: `pipeline.py:24  .map(load, …)`.
 
@@ -85,10 +346,10 @@ def line_of_stage(method: str, code: CodeType | None, files: Iterable[str]) -> s
         method: The method that makes the stage.
         code: Code of its Python function, if known.
         files: Further files that may call the method.
+        more: Further arguments, with a comma and blank before them.
     """
-    parallel = "num_parallel_calls=tf.data.AUTOTUNE"
     if code is None:
-        return f".{method}(…, {parallel})"
+        return f".{method}(…{more})"
     calls = {
         (file, line, text)
         for file in dict.fromkeys([code.co_filename, *files])
@@ -96,10 +357,10 @@ def line_of_stage(method: str, code: CodeType | None, files: Iterable[str]) -> s
     }
     name = "lambda" if code.co_name == "<lambda>" else code.co_name
     if len(calls) != 1:
-        return f".{method}({name}, {parallel})"
+        return f".{method}({name}{more})"
     file, line, text = calls.pop()
     where = user_line_of(file, line)
-    written = f".{method}({elide(text, _SHOWN)}, {parallel})"
+    written = f".{method}({elide(text, _SHOWN)}{more})"
     return f"{where}  {written}" if where else written
 
 
@@ -150,6 +411,13 @@ def _bytes_in(dataset: Any) -> int:
         )
     ]
     return sum((one.shape.num_elements() or 0) * one.dtype.size for one in tensors)
+
+
+def _bytes_of(spec: Any) -> int | None:
+    """Return the bytes of a tensor, None if they are not known before it is there."""
+    is_plain = type(spec) is load_tensorflow().TensorSpec and spec.dtype.size
+    size = spec.shape.num_elements() if is_plain else None
+    return None if size is None else int(size * spec.dtype.size)
 
 
 def _constant(graph: Any, node: Any, name: str, value: int) -> str:

@@ -11,22 +11,36 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_tfperf.compiler.dataset_graph import (
+    PARALLEL,
+    bytes_of_batches,
     line_of_stage,
+    may_wait,
+    moved_before_maps,
     parallel,
     stage_names,
+    stages_to_move,
     stages_to_parallelise,
+    with_parallel_batches,
 )
 from pytest_tfperf.compiler.datasets import pipeline_stages
 from pytest_tfperf.compiler.functions import Unsupported
 from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
-from pytest_tfperf.recording import ENDLESS
+from pytest_tfperf.machine.cores import usable_cores
+from pytest_tfperf.recording import ENDLESS, PipelineStage
 from pytest_tfperf.remedies.remedy import Call, NotTried, Remedy
 
 _LEAST_WAIT = 0.01  # share of a step below which no remedy of the input can be seen
 _KEPT = 16  # elements that are made ready: the steps of a turn, and few enough to wait for
 _KEPT_BYTES = 2**28  # that they may take
 _AHEAD = 2  # elements of a queue: one is taken while the next is made
+_CALLS = max(16, 2 * len(usable_cores()))
+"""Calls at a time of what waits: several on each core, and few enough for disks and memory."""
+_COPIED = 2**20  # bytes of a batch; copying less takes some 0.1 ms, at 10 GB/s
 _PREFETCH = ".prefetch(tf.data.AUTOTUNE)"
+
+
+def _options(setting: str) -> str:
+    return f"options = tf.data.Options(); {setting}; .with_options(options)"
 
 
 def is_dataset(data: Any) -> bool:
@@ -69,13 +83,104 @@ class Parallel(_OfInput):
 
     def write(self, call: Call) -> str:
         """Return the parallel form of each sequential stage."""
-        code = getattr(inspect.unwrap(call.step), "__code__", None)
-        files = [code.co_filename] if code else []
-        lines = [
-            line_of_stage(method, function, files)
-            for method, function in stages_to_parallelise(call.data)
-        ]
-        return "; ".join(dict.fromkeys(lines))
+        return _lines(call, stages_to_parallelise(call.data), PARALLEL)
+
+
+class ManyCalls(_OfInput):
+    """More calls at a time than there are cores, of stages that wait for Python or files."""
+
+    name = f"num_parallel_calls={_CALLS} in a thread pool of its own"
+
+    def is_of(self, data: Any) -> bool:
+        """Return whether a stage may wait, and has not that many threads."""
+        if not is_dataset(data) or not may_wait(data):
+            return False
+        own = data.options().threading.private_threadpool_size
+        return own is None or own < _CALLS
+
+    def apply(self, call: Call) -> Call:
+        """Return the call with as many calls, and threads for them."""
+        tf: Any = loaded_tensorflow()
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = _CALLS
+        try:
+            data = parallel(call.data, _CALLS)
+        except Unsupported as error:
+            raise NotTried(str(error)) from error
+        return replace(call, data=data.with_options(options))
+
+    def write(self, call: Call) -> str:
+        """Return each stage with its calls, and the option."""
+        calls = f", num_parallel_calls={_CALLS}"
+        found = stages_to_parallelise(call.data)
+        stages = [_lines(call, [one], calls if one[0] == "map" else PARALLEL) for one in found]
+        option = f"options.threading.private_threadpool_size = {_CALLS}"
+        return "; ".join([*(dict.fromkeys(stages) or [calls[2:]]), _options(option)])
+
+
+class ParallelFilter(_OfInput):
+    """Filters that test several elements at a time."""
+
+    name = "filter_parallelization=True"
+    code = _options("options.experimental_optimization.filter_parallelization = True")
+
+    def is_of(self, data: Any) -> bool:
+        """Return whether a filter runs without Python and state, as the option wants it."""
+        return is_dataset(data) and any(
+            stage.stage == "Filter" and not stage.python and not stage.random
+            for stage in _stages(data)
+        )
+
+    def apply(self, call: Call) -> Call:
+        """Return the call with the option."""
+        tf: Any = loaded_tensorflow()
+        data: Any = call.data
+        options = tf.data.Options()
+        options.experimental_optimization.filter_parallelization = True
+        return replace(call, data=data.with_options(options))
+
+
+class ParallelBatch(_OfInput):
+    """Batches whose elements are copied in parallel."""
+
+    name = f".batch(…{PARALLEL})"
+
+    def is_of(self, data: Any) -> bool:
+        """Return whether copies of a batch may take time: it is large, or of unknown size."""
+        return is_dataset(data) and any(
+            size is None or size >= _COPIED for size in bytes_of_batches(data)
+        )
+
+    def apply(self, call: Call) -> Call:
+        """Return the call with parallel batches, by the graph of the dataset."""
+        try:
+            return replace(call, data=with_parallel_batches(call.data))
+        except Unsupported as error:
+            raise NotTried(str(error)) from error
+
+
+class Order(_OfInput):
+    """Stages that take fewer or larger elements before maps that work on each."""
+
+    name = "what throws away or batches before map"
+
+    def is_of(self, data: Any) -> bool:
+        """Return whether a stage gives the same before the map in front of it."""
+        return is_dataset(data) and bool(stages_to_move(data))
+
+    def apply(self, call: Call) -> Call:
+        """Return the call with the stages in another order, by the graph of the dataset."""
+        try:
+            return replace(call, data=moved_before_maps(call.data))
+        except Unsupported as error:
+            raise NotTried(str(error)) from error
+
+    def write(self, call: Call) -> str:
+        """Return which stage goes before which."""
+        moves = stages_to_move(call.data)
+        return "; ".join(
+            f".{method}(…) before {_lines(call, [('map', code)], '')}" for method, code in moves
+        )
 
 
 class Prefetch(_OfInput):
@@ -116,7 +221,7 @@ class AnyOrder(_OfInput):
     """Elements in the order in which parallel calls end."""
 
     name = "deterministic=False"
-    code = "options = tf.data.Options(); options.deterministic = False; .with_options(options)"
+    code = _options("options.deterministic = False")
 
     def is_of(self, data: Any) -> bool:
         """Return whether a stage is parallel."""
@@ -203,7 +308,11 @@ class NoInput(_OfInput):
 REMEDIES: tuple[Remedy, ...] = (
     ParallelAhead(),
     Parallel(),
+    ManyCalls(),
+    Order(),
     Prefetch(),
+    ParallelFilter(),
+    ParallelBatch(),
     Cache(),
     Ready(),
     AnyOrder(),
@@ -263,14 +372,28 @@ class _Ahead:
             stopped.set()
 
 
+def _lines(call: Call, stages: Iterable[tuple[str, Any]], more: str) -> str:
+    """Return the lines of stages with further arguments, each once."""
+    code = getattr(inspect.unwrap(call.step), "__code__", None)
+    files = [code.co_filename] if code else []
+    return "; ".join(
+        dict.fromkeys(line_of_stage(method, function, files, more) for method, function in stages)
+    )
+
+
+def _stages(data: Any) -> tuple[PipelineStage, ...]:
+    """Return the stages of a dataset, none where they are not visible."""
+    try:
+        return pipeline_stages(data)
+    except Unsupported:
+        return ()
+
+
 def _may_be_cached(data: Any) -> bool:
     """Return whether a dataset ends, has no cache, and nothing random or unknown in it."""
     if not is_dataset(data) or any("Cache" in name for name in stage_names(data)):
         return False
-    try:
-        stages = pipeline_stages(data)
-    except Unsupported:
-        return False
+    stages = _stages(data)
     if not stages or any(stage.elements == ENDLESS for stage in stages):
         return False
     return not any(stage.random or stage.python for stage in stages)
