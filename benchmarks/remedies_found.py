@@ -19,6 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from pytest_tfperf.frameworks.framework import JAX, TENSORFLOW
+from pytest_tfperf.remedies.input import CALLS, ManyCalls
+from pytest_tfperf.remedies.jax import PaddedToPowers
 from pytest_tfperf.remedies.remedy import Call, Remedy
 from pytest_tfperf.remedies.results import Tried
 from pytest_tfperf.remedies.trial import REMEDIES, try_remedies
@@ -57,9 +59,10 @@ def sequential_map_with_python() -> Planted:
     """Python that waits in a sequential map."""
     numbers, step = tf.data.Dataset.range(320), tf.function(tf.reduce_sum)
     slow = numbers.map(_read).batch(8)
-    fast = numbers.map(_read, num_parallel_calls=tf.data.AUTOTUNE).batch(8)
-    name = "num_parallel_calls=tf.data.AUTOTUNE"
-    return Planted(_call(step, slow), _call(step, fast), name)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = CALLS
+    fast = numbers.map(_read, num_parallel_calls=CALLS).batch(8).with_options(options)
+    return Planted(_call(step, slow), _call(step, fast), ManyCalls.name)
 
 
 def _work(number: Any) -> Any:
@@ -152,6 +155,33 @@ def unjitted_jax() -> Planted:
     return Planted(_call(step, framework=JAX), _call(jax.jit(step), framework=JAX), "@jax.jit")
 
 
+def changing_shapes_in_jax() -> Planted:
+    """Batches of another size in each step, and a program of XLA for each size."""
+    import jax
+    import jax.numpy as jnp
+
+    count, weights = [0], jnp.ones((8, 8))
+    summed = jax.jit(lambda x: jnp.tanh(x @ weights).sum())
+
+    def batch() -> Any:
+        count[0] += 1
+        return np.ones((997 * count[0] % 4093 + 1, 8), "float32")  # primes: 4093 sizes
+
+    def step() -> Any:
+        return summed(batch())
+
+    def by_hand() -> Any:
+        x = batch()
+        padded = np.zeros((1 << (len(x) - 1).bit_length(), 8), "float32")
+        padded[: len(x)] = x
+        return summed(padded)
+
+    compiles = Value.of("xla_compiles", 60, Source.COUNTED)
+    profile = Profile(name="", metrics={"xla_compiles": compiles})
+    slow = replace(_call(step, framework=JAX), profile=profile)
+    return Planted(slow, _call(by_hand, framework=JAX), PaddedToPowers.name)
+
+
 def python_iterable() -> Planted:
     """A Python iterable that waits while the step could work."""
 
@@ -181,6 +211,7 @@ PLANTED = {
         lost_jit,
         numbers_that_retrace,
         unjitted_jax,
+        changing_shapes_in_jax,
         python_iterable,
     )
 }

@@ -54,19 +54,14 @@ class Use:
 
 
 def is_function(value: Any) -> bool:
-    """Return whether a value is a tf.function of the user's."""
+    """Return whether a value is a tf.function."""
     tf = loaded_tensorflow()
-    return (
-        tf is not None
-        and isinstance(value, tf.types.experimental.PolymorphicFunction)
-        and not is_of_library(value.python_function)
-    )
+    return tf is not None and isinstance(value, tf.types.experimental.PolymorphicFunction)
 
 
 def is_jitted(value: Any) -> bool:
-    """Return whether a value is a function of the user's that jax.jit compiles."""
-    is_one = loaded_jax() is not None and isinstance(value, function_type())
-    return is_one and not is_of_library(value)
+    """Return whether a value is a function that jax.jit compiles."""
+    return loaded_jax() is not None and isinstance(value, function_type())
 
 
 def with_functions(call: Call, is_one: IsOne, changed: Callable[[Any], Any]) -> Call:
@@ -235,7 +230,8 @@ def _places(step: Any, is_one: IsOne) -> list[_Place]:
     seen: set[int] = set()
 
     def hold(value: Any, put: Callable[[Any], None], depth: int) -> None:
-        if is_one(value):
+        """Note a function of the user's, as jax.nn.relu is none; look through other values."""
+        if is_one(value) and not is_of_library(getattr(value, "python_function", value)):
             found.append(_Place(value, put))
         else:
             visit(value, depth)

@@ -33,7 +33,7 @@ _LEAST_WAIT = 0.01  # share of a step below which no remedy of the input can be 
 _KEPT = 16  # elements that are made ready: the steps of a turn, and few enough to wait for
 _KEPT_BYTES = 2**28  # that they may take
 _AHEAD = 2  # elements of a queue: one is taken while the next is made
-_CALLS = max(16, 2 * len(usable_cores()))
+CALLS = max(16, 2 * len(usable_cores()))
 """Calls at a time of what waits: several on each core, and few enough for disks and memory."""
 _COPIED = 2**20  # bytes of a batch; copying less takes some 0.1 ms, at 10 GB/s
 _PREFETCH = ".prefetch(tf.data.AUTOTUNE)"
@@ -89,32 +89,32 @@ class Parallel(_OfInput):
 class ManyCalls(_OfInput):
     """More calls at a time than there are cores, of stages that wait for Python or files."""
 
-    name = f"num_parallel_calls={_CALLS} in a thread pool of its own"
+    name = f"num_parallel_calls={CALLS} in a thread pool of its own"
 
     def is_of(self, data: Any) -> bool:
         """Return whether a stage may wait, and has not that many threads."""
         if not is_dataset(data) or not may_wait(data):
             return False
         own = data.options().threading.private_threadpool_size
-        return own is None or own < _CALLS
+        return own is None or own < CALLS
 
     def apply(self, call: Call) -> Call:
         """Return the call with as many calls, and threads for them."""
         tf: Any = loaded_tensorflow()
         options = tf.data.Options()
-        options.threading.private_threadpool_size = _CALLS
+        options.threading.private_threadpool_size = CALLS
         try:
-            data = parallel(call.data, _CALLS)
+            data = parallel(call.data, CALLS)
         except Unsupported as error:
             raise NotTried(str(error)) from error
         return replace(call, data=data.with_options(options))
 
     def write(self, call: Call) -> str:
         """Return each stage with its calls, and the option."""
-        calls = f", num_parallel_calls={_CALLS}"
+        calls = f", num_parallel_calls={CALLS}"
         found = stages_to_parallelise(call.data)
         stages = [_lines(call, [one], calls if one[0] == "map" else PARALLEL) for one in found]
-        option = f"options.threading.private_threadpool_size = {_CALLS}"
+        option = f"options.threading.private_threadpool_size = {CALLS}"
         return "; ".join([*(dict.fromkeys(stages) or [calls[2:]]), _options(option)])
 
 

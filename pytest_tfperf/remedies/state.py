@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import random
 import types
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -31,7 +32,8 @@ def kept_state(step: Any, named: Any) -> Iterator[Callable[[], None]]:
     Keep the state that a step reaches; put it back at the end, also after an error.
 
     That is: variables, models, optimizers and random generators, containers, arrays of NumPy, and
-    the names outside of its functions that these set.
+    the names outside of its functions that these set. The global generators of Python and NumPy
+    belong to it.
 
     Args:
         step: The step.
@@ -79,7 +81,10 @@ def variables_of(step: Any) -> list[Any]:
 def _reached(step: Any) -> tuple[list[Any], list[Undo]]:
     """Return what has variables, and what puts names, containers and arrays back."""
     things: dict[int, Any] = {}
-    undos: list[Undo] = []
+    undos: list[Undo] = [
+        functools.partial(random.setstate, random.getstate()),
+        functools.partial(np.random.set_state, np.random.get_state()),  # noqa: NPY002 - what users call
+    ]
     seen: set[int] = set()
 
     def visit(value: Any, depth: int) -> None:
@@ -88,6 +93,11 @@ def _reached(step: Any) -> tuple[list[Any], list[Undo]]:
         seen.add(id(value))
         if is_restorable(value):
             things[id(value)] = value
+        elif hasattr(getattr(value, "state", None), "assign"):  # tf.random.Generator, of Keras
+            visit(value.state, depth)
+        elif isinstance(value, np.random.Generator):
+            bits = value.bit_generator
+            undos.append(functools.partial(setattr, bits, "state", bits.state))
         elif isinstance(value, np.ndarray):
             undos.extend(_undo_array(value))
         elif isinstance(value, (list, dict)) and len(value) <= _MOST_ITEMS:

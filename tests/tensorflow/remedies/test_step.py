@@ -142,3 +142,8 @@ def test_the_option_of_mixed_precision_holds_during_turns_alone():
         assert options()["auto_mixed_precision"] is True
         changed.step()
     assert not options().get("auto_mixed_precision")
+
+
+def test_a_compiled_step_is_one_function_also_of_a_library():
+    for step in (tf.function(lambda x: x), tf.function(tf.reduce_sum)):
+        assert not of_step.OneFunction().applies(call_of(step))
