@@ -261,14 +261,15 @@ class Precision(_OfJax):
 
 
 REMEDIES: tuple[Remedy, ...] = (
-    OneJit(),
     Traced(),
-    Static(),
     PaddedToPowers(),
     PaddedToLargest(),
+    OneJit(),
     Donated(),
+    Static(),
     Precision(),
 )
+"""Those of a cause that the profile has seen come first."""
 
 
 def _precision(jax: Any) -> AbstractContextManager[None]:

@@ -190,13 +190,14 @@ class MixedPrecision(Remedy):
 
 
 REMEDIES: tuple[Remedy, ...] = (
-    OneFunction(),
-    JitCompile(),
     Tensors(),
     Relaxed(),
     Signature(),
+    OneFunction(),
+    JitCompile(),
     MixedPrecision(),
 )
+"""Those of a cause that the profile has seen come first."""
 
 
 def rewrapped(function: Any, **options: Any) -> Any:

@@ -89,3 +89,40 @@ test_waits = test_without_limits = None
 """,
         passed=1,
     )
+
+
+CHANGING_SIZES = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+count, weights = [0], jnp.ones((8, 8))
+
+@jax.jit
+def summed(x):
+    return jnp.tanh(x @ weights).sum()
+
+def step():
+    count[0] += 1
+    return summed(np.ones((997 * count[0] % 4093 + 1, 8), "float32"))
+
+@pytest.mark.tfperf(max_xla_compiles=0)
+def test_sizes(tf_profile):
+    tf_profile(step, warmup=2, steps=5, trace_steps=5)
+    assert count == [6]  # as many as the profile has run: those of remedies are put back
+"""
+
+
+@pytest.mark.full
+@pytest.mark.imports("jax")
+def test_sizes_that_recompile_are_padded_as_the_profile_asks(suite, processes):
+    suite.write(CHANGING_SIZES)
+    result = suite("--tfperf-try", "--tfperf-report=run.json")
+    result.assert_outcomes(failed=1)
+    [test] = json.loads((suite.path / "run.json").read_text())["tests"]
+    table = test["profiles"][0]["tables"]["remedies"]
+    keys = [column["key"] for column in table["columns"]]
+    rows = {row[0]: dict(zip(keys, row, strict=True)) for row in table["rows"]}
+    padded = rows["sizes padded to powers of two"]
+    assert padded["outputs"] == "same" or "no time" in padded["why"]
+    assert padded["write"].endswith("pad axis 0 of x to powers of two") or padded["why"]
