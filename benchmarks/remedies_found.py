@@ -244,7 +244,7 @@ def main(names: list[str]) -> int:
         remedies = try_remedies(planted.slow, SECONDS, remedies=(ByHand(planted), *REMEDIES))
         by_name = {one.remedy: one for one in remedies}
         hand, one = by_name[ByHand.name], by_name.get(planted.remedy)
-        others = [o for o in remedies if o is not hand and not o.is_bound and o.keeps_outputs]
+        others = [o for o in remedies if o is not hand and o.is_fair]
         best = next((o for o in others if o.speedup), None)
         costs = hand.helps and bool(hand.speedup) and hand.speedup.ratio >= LEAST_COST
         found = one is not None and best is not None and one.helps and _are_equal(one, best)

@@ -42,7 +42,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "Ratio": "low high",
         "Interval": "",
     },
-    "Remedies": {"Remedies": "best records table lines", "Tried": "keeps_outputs helps"},
+    "Remedies": {"Remedies": "best records table lines", "Tried": "keeps_outputs is_fair helps"},
     "Custom metrics": {"Registry": "add rows", "Metric": ""},
     "Many traces": {"analyze_traces": "", "FleetSummary": "", "AlignedRun": ""},
 }

@@ -15,9 +15,10 @@ from pytest_tfperf.frameworks.framework import TENSORFLOW
 from pytest_tfperf.frameworks.in_use import synchronise
 from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 from pytest_tfperf.remedies.input import is_dataset
+from pytest_tfperf.remedies.python_work import work_of
 from pytest_tfperf.remedies.remedy import Call, NotTried, Remedy
 from pytest_tfperf.remedies.state import is_of_library
-from pytest_tfperf.remedies.turns import Turns
+from pytest_tfperf.remedies.turns import WATCHED, Turns
 
 _STEPS = {"fit": "steps_per_epoch", "evaluate": "steps", "predict": "steps"}
 _HOOKS = {"fit": "train", "evaluate": "test", "predict": "predict"}
@@ -51,6 +52,12 @@ class KerasTurns(Turns):
         """Run the first steps, and return what Keras returns of them."""
         returned = self._loop(n, [])
         return [getattr(returned, "history", returned)]
+
+    def python_work(self) -> frozenset[str]:
+        """Return what Python of the model does in some steps."""
+        size = int(self._call.settings.get("steps_per_execution", 1))
+        n = size * math.ceil(WATCHED / size)
+        return work_of(self._keras.model, lambda: self._loop(n, []))
 
     def turn(self) -> float:
         """Run a turn, and return the seconds of a step in it."""

@@ -15,6 +15,8 @@ __tracebackhide__ = True
 
 SAME, WITHIN, RANDOM, UNCOMPARED = "same", "within tolerance", "random", "–"
 """Outputs bit for bit, but for rounding, that differ without a change too, or unknown."""
+FROZEN = "the same in each run, and random without it"
+"""Outputs whose random numbers are drawn once, when the step is traced."""
 _WORTH = 1.05
 """Speed-up from which an interval that holds 1x leaves a question."""
 _COLUMNS = (
@@ -25,6 +27,7 @@ _COLUMNS = (
     Column("step_time", "step", SECONDS),
     Column("input_share", "waits for input", RATIO),
     Column("outputs", "outputs"),
+    Column("dropped", "leaves out"),
     Column("is_bound", "bound only"),
     Column("write", "write"),
     Column("why", "not tried"),
@@ -45,6 +48,8 @@ class Tried:
     """Share of a step that waits for its data; None without data, or where devices may work."""
     outputs: str = UNCOMPARED
     """`same`, `within tolerance`, `random`, `–`, or how they differ."""
+    dropped: str = ""
+    """Work of Python in each unchanged step that the remedy leaves out, empty without any."""
     is_bound: bool = False
     """True if nobody can type it: it tells what remedies of its kind give at most."""
     write: str = ""
@@ -58,11 +63,16 @@ class Tried:
         return self.outputs in (SAME, WITHIN, RANDOM)
 
     @property
+    def is_fair(self) -> bool:
+        """True if it can be typed, keeps the outputs, and leaves no work of Python out."""
+        return self.keeps_outputs and not self.is_bound and not self.dropped
+
+    @property
     def helps(self) -> bool:
-        """True if it is faster for sure, can be typed, and keeps the outputs."""
+        """True if it is fair, and faster for sure."""
         ratio = self.speedup
         is_faster = ratio is not None and ratio.interval is not None and ratio.interval.low > 1
-        return is_faster and self.keeps_outputs and not self.is_bound
+        return is_faster and self.is_fair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -86,13 +96,15 @@ class Remedies:
     @property
     def best(self) -> Tried:
         """
-        The fastest remedy that can be typed and keeps the outputs; it may be slower than without.
+        The fastest fair remedy: one that can be typed, keeps the outputs and does the same work.
+
+        It may be slower than the unchanged step.
 
         Raises:
             UnknownMetric: If no such remedy was measured.
         """
         for one in self.tried:
-            if one.speedup is not None and not one.is_bound and one.keeps_outputs:
+            if one.speedup is not None and one.is_fair:
                 return one
         raise UnknownMetric("no remedy was measured that can be typed and keeps the outputs")
 
@@ -113,16 +125,17 @@ class Remedies:
         found.append(self._conclusion())
         different = (one for one in measured if one.outputs not in _SHORT)
         found += [f"  outputs of {one.remedy} differ: {one.outputs}" for one in different]
+        found += [
+            f"  {one.remedy} leaves out what Python does in each step: {one.dropped}"
+            for one in measured
+            if one.dropped
+        ]
         found += [f"  {one.remedy}: {one.why}" for one in self.tried if one.why]
         return [*found, *(f"  {note}" for note in self.notes)]
 
     def _conclusion(self) -> str:
         """Return the code to type, or what is known if nothing is faster for sure."""
-        own = [
-            (one, one.speedup)
-            for one in self.tried
-            if one.speedup is not None and one.keeps_outputs and not one.is_bound
-        ]
+        own = [(one, one.speedup) for one in self.tried if one.speedup is not None and one.is_fair]
         if helping := [one for one, _ in own if one.helps]:
             return f"write: {helping[0].write}"
         if not own:
@@ -159,6 +172,7 @@ def _row(one: Tried) -> tuple[str | float | bool | None, ...]:
         one.step_time,
         one.input_share,
         one.outputs,
+        one.dropped,
         one.is_bound,
         one.write,
         one.why,

@@ -20,8 +20,10 @@ from pytest_tfperf.remedies import input as of_input
 from pytest_tfperf.remedies import jax as of_jax
 from pytest_tfperf.remedies import keras as of_keras
 from pytest_tfperf.remedies import step as of_step
+from pytest_tfperf.remedies.python_work import said
 from pytest_tfperf.remedies.remedy import Call, DoesNotApply, Remedy
 from pytest_tfperf.remedies.results import (
+    FROZEN,
     RANDOM,
     SAME,
     UNCOMPARED,
@@ -62,6 +64,7 @@ class _Candidate:
     turns: Turns
     turn_s: float
     outputs: str
+    dropped: str
     name: str
     write: str
 
@@ -214,6 +217,7 @@ class Trial:
         """Outputs of its first steps."""
         self.is_random = False
         """True if they are others the second time."""
+        self._work: frozenset[str] = frozenset()
 
     def begin(self) -> None:
         """Run the unchanged step."""
@@ -221,6 +225,7 @@ class Trial:
         self.expected = self._first(self.unchanged)
         self.is_random = not keeps(compared(self.expected, self._first(self.unchanged)))
         self.turn_s = self.unchanged.warm_up()
+        self._work = self.unchanged.python_work()
         self._restore()
 
     def turn(self) -> float:
@@ -268,6 +273,8 @@ class Trial:
             turns = _turns_of(changed)
             outputs = self._outputs(remedy, turns)
             turn_s = turns.warm_up()
+            is_of_step = self._work and remedy.kind == "step"
+            dropped = said(self._work - turns.python_work()) if is_of_step else ""
         except DoesNotApply:
             return []
         except Exception as error:  # of the user's step under a change that it does not bear
@@ -275,11 +282,16 @@ class Trial:
             return []
         finally:
             self._restore()
-        return [_Candidate(remedy, changed, turns, turn_s, outputs, name, write)]
+        return [_Candidate(remedy, changed, turns, turn_s, outputs, dropped, name, write)]
 
     def _outputs(self, remedy: Remedy, turns: Turns) -> str:
         """Return how the outputs of a remedy compare; random ones hide what it changes."""
-        found = UNCOMPARED if remedy.is_bound else self._compared(self._first(turns))
+        if remedy.is_bound:
+            return UNCOMPARED
+        first = self._first(turns)
+        found = self._compared(first)
+        if found == RANDOM and compared(first, self._first(turns)) == SAME:
+            return FROZEN
         return remedy.computes_differently or found if found == RANDOM else found
 
     def _first(self, turns: Turns) -> Leaves:
@@ -340,6 +352,7 @@ class Trial:
                     step_time=comparison.step_time(one.name),
                     input_share=share,
                     outputs=one.outputs,
+                    dropped=one.dropped,
                     is_bound=one.remedy.is_bound,
                     write=one.write,
                 )

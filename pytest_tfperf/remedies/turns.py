@@ -18,12 +18,14 @@ from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.in_use import UnfinishedCalls, least_block, synchronise
 from pytest_tfperf.machine.cores import usable_cores
 from pytest_tfperf.remedies.input import is_dataset
+from pytest_tfperf.remedies.python_work import work_of
 from pytest_tfperf.remedies.remedy import Call
 from pytest_tfperf.remedies.state import with_copies
 
 _TIMED_S = 0.2  # as in turns/rounds.py: several of the bursts that a pipeline delivers in
 _UNTIMED_S = 0.05  # refills what the turns of others have emptied
 _MOST_STEPS = 10_000  # of a turn
+WATCHED = 8  # steps whose calls in Python are looked at
 
 
 class Turns:
@@ -56,6 +58,14 @@ class Turns:
                 iterator, element, _ = self._fetch(iterator)
                 outputs.append(with_copies(self._run(element)))
         return outputs
+
+    def python_work(self) -> frozenset[str]:
+        """Return what Python does in some steps behind the warm-up (see `python_work`)."""
+        iterator, elements = self._begin(), []
+        for _ in range(WATCHED):
+            iterator, element, _ = self._fetch(iterator)
+            elements.append(element)
+        return work_of(self._call.step, lambda: [self._run(one) for one in elements])
 
     def warm_up(self) -> float:
         """Run steps until it is known how many a turn has; return the seconds of a turn."""

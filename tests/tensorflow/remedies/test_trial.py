@@ -174,8 +174,13 @@ def test_outputs_are_the_same_different_or_random():
     def draws():
         return tf.random.uniform(())
 
-    found, _ = tried(draws, remedies=[Faulty(lambda call: call_of(lambda: tf.constant(3.0)))])
-    assert found["faulty"].outputs == "random"
+    def of_draws(change):
+        return tried(draws, remedies=[Faulty(lambda call: call_of(change))])[0]["faulty"]
+
+    assert of_draws(lambda: 1 - tf.random.uniform(())).outputs == "random"
+    frozen = of_draws(lambda: tf.constant(3.0))
+    assert frozen.outputs == "the same in each run, and random without it"
+    assert not frozen.keeps_outputs
 
 
 @pytest.mark.full
