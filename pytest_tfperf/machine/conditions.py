@@ -305,10 +305,8 @@ def _started() -> subprocess.Popen[bytes] | None:
 
 def _loaded(before: Conditions, after: Conditions) -> str | None:
     if after.load is not None and after.load > _LOAD * len(after.cores):
-        return (
-            f"the load average was {after.load:.1f} on {len(after.cores)} cores in the timed window: "
-            f"{_QUIET}"
-        )
+        load = f"the load average was {after.load:.1f} on {len(after.cores)} cores"
+        return f"{load} in the timed window: {_QUIET}"
     share = other_load(before, after)
     if share is None:
         return None

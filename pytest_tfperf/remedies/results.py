@@ -7,18 +7,22 @@ from dataclasses import dataclass
 
 from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
-from pytest_tfperf.text import aligned
+from pytest_tfperf.report.remedies import (
+    HERE,
+    RANDOM,
+    SAME,
+    UNCOMPARED,
+    WITHIN,
+    is_fair,
+    lines_of,
+)
 from pytest_tfperf.values import Column, Json, Table
 from pytest_tfperf.variants.comparison import Ratio
 
 __tracebackhide__ = True
 
-SAME, WITHIN, RANDOM, UNCOMPARED = "same", "within tolerance", "random", "–"
-"""Outputs bit for bit, but for rounding, that differ without a change too, or unknown."""
 FROZEN = "the same in each run, and random without it"
 """Outputs whose random numbers are drawn once, when the step is traced."""
-_WORTH = 1.05
-"""Speed-up from which an interval that holds 1x leaves a question."""
 _COLUMNS = (
     Column("remedy", "remedy"),
     Column("speedup", "times as fast"),
@@ -65,7 +69,7 @@ class Tried:
     @property
     def is_fair(self) -> bool:
         """True if it can be typed, keeps the outputs, and leaves no work of Python out."""
-        return self.keeps_outputs and not self.is_bound and not self.dropped
+        return is_fair(self.outputs, self.is_bound, self.dropped)
 
     @property
     def helps(self) -> bool:
@@ -117,36 +121,9 @@ class Remedies:
         return Table.of("remedies that were tried", _COLUMNS, [_row(one) for one in self.tried])
 
     def lines(self) -> list[str]:
-        """Return the table and the code to type as lines of text."""
-        took = f"tried here, {format_quantity(self.seconds, SECONDS)}:"
-        measured = [one for one in self.tried if one.speedup is not None]
-        rows = [("faster", "step", "input", "outputs", "remedy"), *map(_cells, measured)]
-        found = [took, *(f"  {line}" for line in aligned(rows))] if measured else [took]
-        found.append(self._conclusion())
-        different = (one for one in measured if one.outputs not in _SHORT)
-        found += [f"  outputs of {one.remedy} differ: {one.outputs}" for one in different]
-        found += [
-            f"  {one.remedy} leaves out what Python does in each step: {one.dropped}"
-            for one in measured
-            if one.dropped
-        ]
-        found += [f"  {one.remedy}: {one.why}" for one in self.tried if one.why]
-        return [*found, *(f"  {note}" for note in self.notes)]
-
-    def _conclusion(self) -> str:
-        """Return the code to type, or what is known if nothing is faster for sure."""
-        own = [(one, one.speedup) for one in self.tried if one.speedup is not None and one.is_fair]
-        if helping := [one for one, _ in own if one.helps]:
-            return f"write: {helping[0].write}"
-        if not own:
-            return "  nothing could be measured that can be typed and keeps the outputs"
-        unclear = [one for one, ratio in own if ratio.interval is None or ratio.interval.high > 1]
-        if unclear and unclear[0].speedup is not None and unclear[0].speedup.ratio > _WORTH:
-            return (
-                f"  none is known to be faster: the interval of {unclear[0].remedy} holds 1x; try "
-                "again while nothing else runs, or with a larger tfperf_try_seconds"
-            )
-        return "  nothing that was tried helps"
+        """Return the table, the code to type and remarks as lines of text."""
+        took = f"{HERE}{format_quantity(self.seconds, SECONDS)}:"
+        return [took, *lines_of(self.table()), *(f"  {note}" for note in self.notes)]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -156,9 +133,6 @@ class Remedies:
 
     def __iter__(self) -> Iterator[Tried]:
         return iter(self.tried)
-
-
-_SHORT = (SAME, WITHIN, RANDOM, UNCOMPARED)
 
 
 def _row(one: Tried) -> tuple[str | float | bool | None, ...]:
@@ -176,20 +150,4 @@ def _row(one: Tried) -> tuple[str | float | bool | None, ...]:
         one.is_bound,
         one.write,
         one.why,
-    )
-
-
-def _cells(one: Tried) -> tuple[str, str, str, str, str]:
-    ratio, share = one.speedup, one.input_share
-    assert ratio is not None
-    assert one.step_time is not None
-    interval = ratio.interval
-    bounds = f" ({interval.low:.3g}–{interval.high:.3g})" if interval else ""
-    outputs = one.outputs if one.outputs in _SHORT else "different"
-    return (
-        f"{ratio.ratio:.3g}x{bounds}",
-        format_quantity(one.step_time, SECONDS),
-        "" if share is None else format_quantity(share, RATIO),
-        outputs,
-        f"(bound: {one.remedy})" if one.is_bound else one.remedy,
     )

@@ -22,17 +22,10 @@ from pytest_tfperf.remedies import keras as of_keras
 from pytest_tfperf.remedies import step as of_step
 from pytest_tfperf.remedies.python_work import said
 from pytest_tfperf.remedies.remedy import Call, DoesNotApply, Remedy
-from pytest_tfperf.remedies.results import (
-    FROZEN,
-    RANDOM,
-    SAME,
-    UNCOMPARED,
-    WITHIN,
-    Remedies,
-    Tried,
-)
+from pytest_tfperf.remedies.results import FROZEN, Remedies, Tried
 from pytest_tfperf.remedies.state import kept_state, variables_of
 from pytest_tfperf.remedies.turns import Turns
+from pytest_tfperf.report.remedies import RANDOM, SAME, UNCOMPARED, WITHIN
 from pytest_tfperf.text import elide
 from pytest_tfperf.variants.comparison import NEEDED_ROUNDS, Comparison
 from pytest_tfperf.variants.outputs import Leaves, Tolerance, check_outputs, leaves_of

@@ -10,6 +10,15 @@ from itertools import accumulate, islice
 from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.differences.difference import Difference
 from pytest_tfperf.metric_registry import METRICS, shown_unit
+from pytest_tfperf.report.remedies import (
+    TITLES,
+    cells,
+    conclusion,
+    measured,
+    remarks,
+    tables,
+    without_remedies,
+)
 from pytest_tfperf.report.run_text import counted, describe_other_python
 from pytest_tfperf.report.text_table import compared_cells
 from pytest_tfperf.results import (
@@ -82,6 +91,7 @@ def render_markdown(run: Run, most: int = MOST) -> str:
         _changed(compared),
         _why(compared, own),
         _limits(found, own),
+        _remedies(run),
         _undecided(found),
         _measured(run),
         _noise(run),
@@ -157,7 +167,7 @@ def _why(compared: Sequence[_Found], own: Container[int]) -> _Section:
             blocks.append(_message(test, check) + _differences(check))
         elif differences:  # the message is that of the cause
             blocks.append(f"{_name(test, check.profile)} {check.metric}\n{_differences(check)}")
-    return _Section(title="Why", share=0.35, blocks=tuple(blocks))
+    return _Section(title="Why", share=0.25, blocks=tuple(blocks))
 
 
 def _differences(check: Check) -> str:
@@ -179,7 +189,28 @@ def _limits(found: Sequence[_Found], own: Container[int]) -> _Section:
 
 
 def _message(test: ProfiledTest, check: Check) -> str:
-    return f"{_verdict(check)} {_name(test, check.profile)}\n\n{_fenced(check.message)}\n"
+    message = without_remedies(check).message
+    return f"{_verdict(check)} {_name(test, check.profile)}\n\n{_fenced(message)}\n"
+
+
+def _remedies(run: Run) -> _Section:
+    """Return a table for each profile whose remedies were tried, and the code to type."""
+    blocks = []
+    for test in run.tests:
+        for profile, table in tables(test):
+            rows = [
+                _row(*map(_cell_of, cells(one)[:-1]), _code(cells(one)[-1]))
+                for one in measured(table)
+            ]
+            head = [_table(*TITLES), *rows] if rows else []
+            said = [conclusion(table).strip(), *map(str.strip, remarks(table))]
+            below = _fenced("\n".join(said))
+            blocks.append("\n".join([f"{_name(test, profile)}\n", *head, "", below, ""]))
+    return _Section(title="Remedies that were tried", share=0.1, blocks=tuple(blocks))
+
+
+def _cell_of(text: str) -> str:
+    return _code(text) if text else ""
 
 
 def _undecided(found: Sequence[_Found]) -> _Section:

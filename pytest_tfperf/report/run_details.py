@@ -14,7 +14,7 @@ import msgspec
 
 from pytest_tfperf.results import Profile
 from pytest_tfperf.runs import ProfiledTest, Run
-from pytest_tfperf.values import Number, Seconds, Table, Workload
+from pytest_tfperf.values import REMEDIES, Number, Seconds, Table, Workload
 
 _Try = TypedDict("_Try", {"try": str}, total=False)  # a keyword, which a class cannot name
 
@@ -158,6 +158,9 @@ _COLUMNS: Mapping[str, _Kinds] = {
         "op",
         maybe_texts="bound_by",
         maybe="self_s flop_rate bandwidth flop_per_byte share_of_the_roof",
+    ),
+    REMEDIES: _columns(
+        "remedy outputs dropped write why", maybe="speedup low high step_time input_share"
     ),
     "memory_over_step": _columns(numbers="into_step_s", maybe="held"),
 }

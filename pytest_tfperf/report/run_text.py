@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 from pytest_tfperf.alike import alike, named
 from pytest_tfperf.checks.roots import causes
 from pytest_tfperf.quantities import SECONDS, SHARE, format_quantity
+from pytest_tfperf.report.remedies import best_of, conclusion, faster, lines_of, without_remedies
+from pytest_tfperf.report.remedies import tables as remedy_tables
 from pytest_tfperf.report.results_table import n_left_out, profile_title, results_table
 from pytest_tfperf.report.step_verdict import parts_of
 from pytest_tfperf.results import (
@@ -74,6 +76,12 @@ def render(
     brief = verbosity == 0 and width < BOUNDLESS
     lines = [TextLine(*line) for line in results_table(tests, width, brief)]
     lines += [TextLine(text) for test in tests for text in _comparisons(test)]
+    lines += [
+        TextLine(text)
+        for test in tests
+        if not _shown_by_pytest(test, failures_shown)
+        for text in _remedies(test, verbosity > 0)
+    ]
     if verbosity == 0:
         lines += _checks(tests, BROKEN | _OPEN, failures_shown)
     for test in tests if verbosity > 0 else ():
@@ -110,6 +118,19 @@ def _comparisons(test: ProfiledTest) -> Iterator[str]:
             if titles[1:] and row[0] == f"against {titles[1]}":
                 for name, ratio in zip(titles[2:], row[2:], strict=True):
                     yield f"{test.key}: {name} is {ratio}, against {titles[1]}"
+
+
+def _remedies(test: ProfiledTest, verbose: bool) -> Iterator[str]:
+    """Render what remedies gave: in a line for each profile, or all of them."""
+    for profile, table in remedy_tables(test):
+        title = profile_title(test, profile)
+        if verbose:
+            yield f"{title}: remedies that were tried"
+            yield from (f"  {line}" for line in lines_of(table))
+        else:
+            best = best_of(table)
+            gain = f"{faster(best)} as fast; " if best else ""
+            yield f"{title}: {gain}{conclusion(table).strip()}"
 
 
 def _checks(
@@ -161,7 +182,7 @@ def _steps(test: ProfiledTest) -> Iterator[TextLine]:
 
 
 def _all_checks(test: ProfiledTest) -> Iterator[TextLine]:
-    for check in test.checks:
+    for check in map(without_remedies, test.checks):
         yield _check_line(check, profile_title(test, check.profile), _headline(check))
         for line in check.message.splitlines()[1:]:
             yield TextLine(f"{'':<12} {line}", colour(check))

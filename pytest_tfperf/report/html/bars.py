@@ -6,6 +6,7 @@ Parts of the step have a hatching each, so that no two differ by their colour al
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -30,6 +31,14 @@ from pytest_tfperf.report.html.svg import (
     short,
     text,
     time_text,
+)
+from pytest_tfperf.report.remedies import (
+    cells,
+    conclusion,
+    faster,
+    is_fair,
+    measured,
+    remarks,
 )
 from pytest_tfperf.text import elide, plural
 from pytest_tfperf.values import PARTS, Table
@@ -380,3 +389,78 @@ def _groups(timed: _Timed, level: int, left: float, whole: float) -> Iterator[_G
             if level + 1 < len(_LEVELS):
                 yield from _groups(found[name], level + 1, left, whole)
         left += width
+
+
+# remedies that were tried
+
+
+def remedy_bars(table: Table | None) -> Markup | None:
+    """
+    Draw how many times as fast each remedy is, from 1x on a logarithmic scale; None without any.
+
+    Bars go right where a remedy is faster. Those of remedies that cannot be typed, or that do
+    other work than the step, are hollow. Below stand the code to type and the remarks.
+    """
+    if table is None:
+        return None
+    found = measured(table)
+    ends = [one[key] or one["speedup"] for one in found for key in ("low", "high", "speedup")]
+    low, high = (math.log(max(end, _SLOWEST)) for end in (min([1.0, *ends]), max([1.0, *ends])))
+    rows = [_remedy(one, low, high) for one in found]
+    written, said = conclusion(table).strip(), remarks(table)
+    code = written.removeprefix("write: ")
+    shown = [written] if code == written else ["write: ", element("code", code)]
+    return figure(
+        (
+            "remedies that were tried: times as fast as the unchanged step, on a logarithmic scale",
+            "line: 99 % interval",
+            "hollow: cannot be typed, or does other work",
+        ),
+        element("ul", *rows, class_="changes") if rows else Markup(),
+        element("p", *shown),
+        *(element("p", elide(one.strip(), _REMARK_WIDTH), class_="faint") for one in said),
+        class_="tried",
+    )
+
+
+_SLOWEST = 1e-3  # times as fast, below which a bar does not grow
+
+
+def _remedy(one: _Record, low: float, high: float) -> Markup:
+    """Return the row of a remedy: its bar from 1x, its interval, and what is known of it."""
+
+    def place(ratio: float) -> float:
+        return 100 * (math.log(max(ratio, _SLOWEST)) - low) / (high - low or 1.0)
+
+    zero, end = place(1.0), place(one["speedup"])
+    ends = [place(one[key]) for key in ("low", "high") if one[key] is not None]
+    is_own = is_fair(one["outputs"], one["is_bound"], one["dropped"])
+    kind = "hollow" if not is_own else "faster" if one["speedup"] > 1 else "slower"
+    bar = _small(
+        f"bar {kind}",
+        element("rect", x=min(zero, end), width=abs(end - zero), y=1, height=8),
+        path("zero", f"M{short(zero)},0V10"),
+        path("span", f"M{short(ends[0])},5H{short(ends[1])}") if len(ends) == 2 else Markup(),
+    )
+    _, step, waits, outputs, name = cells(one)
+    facts = (
+        f"{step} a step" if step else "",
+        f"waits {waits} for input" if waits else "",
+        "" if one["is_bound"] else f"outputs {outputs}",
+        "leaves work out" if one["dropped"] else "",
+    )
+    words = ", ".join(filter(None, facts))
+    label = element("b", faster(one).partition(" ")[0])
+    interval = faster(one).partition(" ")[2]
+    return element(
+        "li",
+        bar,
+        element(
+            "span",
+            label,
+            f" {interval} " if interval else " ",
+            elide(name, NAME_WIDTH),
+            " ",
+            element("span", words, class_="faint"),
+        ),
+    )

@@ -29,6 +29,7 @@ from pytest_tfperf.report.html.bars import (
     mini_bar,
     padding_bars,
     pipeline_bars,
+    remedy_bars,
 )
 from pytest_tfperf.report.html.charts import (
     History,
@@ -42,6 +43,7 @@ from pytest_tfperf.report.html.charts import (
 )
 from pytest_tfperf.report.html.svg import element, hatched
 from pytest_tfperf.report.html.timeline import WATERFALL, waterfall
+from pytest_tfperf.report.remedies import without_remedies
 from pytest_tfperf.report.step_verdict import parts_of, verdict
 from pytest_tfperf.report.text_table import TextTable, compared_cells, text_table
 from pytest_tfperf.results import (
@@ -59,7 +61,7 @@ from pytest_tfperf.results import (
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.summary import shown_value
 from pytest_tfperf.text import and_more, elide
-from pytest_tfperf.values import PARTS, Table, Value
+from pytest_tfperf.values import PARTS, REMEDIES, Table, Value
 
 _MESSAGE, _REMARK, _WHERE, CELL = 2000, 180, 400, 60  # characters
 _MOST_IN_FULL, _FEW = 6, 3  # profiles
@@ -248,7 +250,7 @@ def _profile(test: ProfiledTest, profile: Profile, folder: Path | None, n_rows: 
     return ProfileView(
         profile=profile,
         in_full=in_full,
-        messages=_messages(checks),
+        messages=_messages(checks, leaves_remedies_out=in_full),
         compared=_compared(profile, compared, timed),
         change=before_after(found.get("parts_before") or {}, parts_s, changes, titles),
         bottleneck=verdict(profile) if profile.steps else "",
@@ -270,8 +272,11 @@ def _profile(test: ProfiledTest, profile: Profile, folder: Path | None, n_rows: 
     )
 
 
-def _messages(checks: Sequence[Check]) -> list[tuple[Check, str]]:
+def _messages(
+    checks: Sequence[Check], leaves_remedies_out: bool = False
+) -> list[tuple[Check, str]]:
     own = worst_first(causes(checks))
+    own = [without_remedies(check) for check in own] if leaves_remedies_out else own
     failed = [check for check in own if check.verdict is not Verdict.PASS]
     return [(check, elide(check.message, _MESSAGE)) for check in failed]
 
@@ -293,6 +298,7 @@ def _pictures(profile: Profile, n_rows: int, titles: Mapping[str, str]) -> list[
     """Return the pictures as wide as the page, of as many boxes as it has room for."""
     tables, n_boxes = profile.tables, max(n_rows // 2, 4)
     found = (
+        remedy_bars(tables.get(REMEDIES)),
         waterfall(tables.get(WATERFALL), n_boxes, titles),
         pipeline_bars(tables.get("stages")),
         padding_bars(tables.get("padding")),
@@ -484,7 +490,7 @@ def table_groups(tables: Mapping[str, Table], n_rows: int) -> TableGroups:
     """Return the tables by subject, at most `n_rows` rows of each, and their charts."""
     grouped = {key for _, keys in _GROUPS for key in keys}
     groups = (*_GROUPS, ("More", tuple(key for key in tables if key not in grouped)))
-    left_out = {WATERFALL} if n_rows < _MANY_ROWS else set()
+    left_out = {REMEDIES, *([WATERFALL] if n_rows < _MANY_ROWS else [])}  # of which are pictures
     shown = tables.keys() - left_out
     return [
         (

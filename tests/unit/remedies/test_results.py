@@ -1,17 +1,10 @@
 """What users read of remedies that were tried: the best, and what is said where none helps."""
 
 import pytest
+from helpers.sample_run import tried
 
 from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.remedies.results import Remedies, Tried
-from pytest_tfperf.stats.signed_rank import Interval
-from pytest_tfperf.variants.comparison import Ratio
-
-
-def tried(remedy, ratio, low, high, **fields):
-    interval = Interval(ratio=ratio, low=low, high=high, confidence=0.99, n=8)
-    own = {"outputs": "same", "write": f"model.py:3  {remedy}", "step_time": 0.01, **fields}
-    return Tried(remedy=remedy, speedup=Ratio(ratio=ratio, interval=interval), **own)
 
 
 def remedies(*found):
@@ -23,13 +16,14 @@ DIFFERENT = tried("deterministic=False", 4.0, 3.9, 4.1, outputs="step 1 differs 
 GOOD = tried(".prefetch()", 3.2, 3.0, 3.4, input_share=0.61)
 SLOWER = tried("jit_compile=True", 0.5, 0.4, 0.6, outputs="within tolerance")
 OPEN = tried("@tf.function", 1.8, 0.9, 2.4)
+IDLE = tried("@tf.function", 6.0, 5.9, 6.1, dropped="time.sleep at model.py:7")
 FAILED = Tried(remedy="@jax.jit", why="could not be tried: TypeError: no")
 
 
 def test_the_best_is_no_bound_and_changes_no_outputs():
-    assert remedies(BOUND, DIFFERENT, GOOD, SLOWER).best is GOOD
+    assert remedies(BOUND, IDLE, DIFFERENT, GOOD, SLOWER).best is GOOD
     assert remedies(SLOWER).best is SLOWER  # for a limit on what is left on the table
-    for one in (BOUND, DIFFERENT, FAILED):
+    for one in (BOUND, IDLE, DIFFERENT, FAILED):
         with pytest.raises(UnknownMetric):
             _ = remedies(one).best
 
@@ -53,6 +47,13 @@ def test_nothing_helps_is_an_answer_and_not_known_is_another():
         remedies(OPEN, SLOWER)
     )
     assert "nothing could be measured" in str(remedies(FAILED))
+
+
+def test_work_of_python_that_is_left_out_is_named_and_nothing_to_type():
+    lines = str(remedies(IDLE, SLOWER)).splitlines()
+    assert "  nothing that was tried helps" in lines
+    named = "@tf.function leaves out what Python does in each step: time.sleep at model.py:7"
+    assert f"  {named}" in lines
 
 
 def test_records_have_numbers_and_none():

@@ -346,3 +346,12 @@ def test_the_count_is_over_all_tests():
 
 def test_the_whole_terminal_output():
     assert_golden("terminal_80_plain.txt", shown(shown_run(), 80, 0))
+
+
+def test_remedies_of_steps_that_pytest_does_not_show_have_a_line_and_all_of_them_with_verbosity():
+    run = Run(created="now", tests=(record_of(shown_run().tests[0].profiles[0], key="test_step"),))
+    line = "test_step: 3.2x (3–3.4) as fast; write: model.py:3  num_parallel_calls=tf.data.AUTOTUNE"
+    assert line in [one.text for one in render(run, 100, 0)]
+    text = "\n".join(one.text for one in render(run, 100, 1))
+    assert "test_step: remedies that were tried\n    faster " in text
+    assert "@tf.function leaves out what Python does in each step: time.sleep at" in text

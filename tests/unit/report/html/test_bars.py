@@ -1,6 +1,10 @@
 """Bars of pages: the numbers that they show, counted by hand, and what is not drawn."""
 
+import math
+
+import pytest
 from helpers.pictures import Picture
+from helpers.sample_run import TRAIN
 
 from pytest_tfperf.differences.difference import Difference
 from pytest_tfperf.report.html.bars import (
@@ -10,9 +14,10 @@ from pytest_tfperf.report.html.bars import (
     mini_bar,
     padding_bars,
     pipeline_bars,
+    remedy_bars,
 )
 from pytest_tfperf.report.html.timeline import waterfall as drawn
-from pytest_tfperf.values import PART_TITLES, Column, Table
+from pytest_tfperf.values import PART_TITLES, REMEDIES, Column, Table
 
 
 def table(keys, *rows, title="table", n_more=0):
@@ -283,3 +288,21 @@ def test_without_a_table_or_a_step_there_is_no_timeline():
     keys = ("lane", "name", "part", "start_s", "length_s")
     assert drawn(table(keys), 5, PART_TITLES) is None
     assert drawn(table(keys, ("step", "", "input", 0.0, 0.0)), 5, PART_TITLES) is None
+
+
+def test_remedies_go_right_where_they_are_faster_and_are_hollow_where_they_are_no_remedy():
+    shown = remedy_bars(TRAIN.tables[REMEDIES])
+    picture = Picture(shown)
+    bars = picture.all("svg", **{"class": "bar hollow"})
+    assert len(bars) == 3  # a bound, work that is left out, and other outputs
+    [good] = picture.all("svg", **{"class": "bar faster"})
+    [bad] = picture.all("svg", **{"class": "bar slower"})
+    zero = 100 * math.log(1 / 0.4) / math.log(10 / 0.4)
+    [right], [left] = list(good.iter("rect")), list(bad.iter("rect"))
+    assert float(right.get("x")) == pytest.approx(zero, abs=0.06)
+    assert float(left.get("x")) < zero
+    assert "write: <code>model.py:3  num_parallel_calls=tf.data.AUTOTUNE</code>" in shown
+    assert "deterministic=False: no time was left for it" in shown
+    nothing = Table.of("remedies", TRAIN.tables[REMEDIES].columns, [])
+    assert "nothing could be measured" in remedy_bars(nothing)
+    assert remedy_bars(None) is None

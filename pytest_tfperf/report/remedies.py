@@ -1,0 +1,121 @@
+"""What remedies gave, as text that every report shows: rows, the code to type, and remarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
+from pytest_tfperf.results import Check
+from pytest_tfperf.runs import ProfiledTest
+from pytest_tfperf.text import aligned
+from pytest_tfperf.values import REMEDIES, Table
+
+TITLES = ("faster", "step", "input", "outputs", "remedy")
+HERE = "tried here, "
+"""Start of the first line about remedies below the message of a check."""
+SAME, WITHIN, RANDOM, UNCOMPARED = "same", "within tolerance", "random", "–"
+"""Outputs bit for bit, but for rounding, that differ without a change too, or unknown."""
+_WORTH = 1.05
+"""Speed-up from which an interval that holds 1x leaves a question."""
+Tried = Mapping[str, Any]
+"""A row of the table of remedies."""
+_UNKNOWN = dict.fromkeys(("speedup", "low", "high", "step_time", "input_share", "is_bound"))
+"""Cells that a run file of another version may lack."""
+
+
+def is_fair(outputs: str, is_bound: bool, dropped: str) -> bool:
+    """Return whether a remedy can be typed, keeps the outputs, and leaves no work of Python out."""
+    return outputs in (SAME, WITHIN, RANDOM) and not is_bound and not dropped
+
+
+def measured(table: Table) -> list[Tried]:
+    """Return the remedies that took turns, the fastest first."""
+    return [one for one in _records(table) if one["speedup"] is not None]
+
+
+def _records(table: Table) -> list[Tried]:
+    return [{**_UNKNOWN, **record} for record in table.records()]
+
+
+def cells(one: Tried) -> tuple[str, str, str, str, str]:
+    """Return the cells of a remedy below `TITLES`."""
+    share, step_s, outputs = one["input_share"], one["step_time"], one["outputs"]
+    return (
+        faster(one),
+        "" if step_s is None else format_quantity(step_s, SECONDS),
+        "" if share is None else format_quantity(share, RATIO),
+        outputs if outputs in (SAME, WITHIN, RANDOM, UNCOMPARED) else "different",
+        f"(bound: {one['remedy']})" if one["is_bound"] else one["remedy"],
+    )
+
+
+def faster(one: Tried) -> str:
+    """Write how many times as fast a remedy is: `3.2x (3–3.4)`."""
+    low, high = one["low"], one["high"]
+    bounds = "" if low is None or high is None else f" ({low:.3g}–{high:.3g})"
+    return f"{one['speedup']:.3g}x{bounds}"
+
+
+def lines_of(table: Table) -> list[str]:
+    """Return the table, the code to type, and the remarks as lines."""
+    found = measured(table)
+    rows = aligned([TITLES, *map(cells, found)]) if found else ()
+    return [*(f"  {row}" for row in rows), conclusion(table), *remarks(table)]
+
+
+def best_of(table: Table) -> Tried | None:
+    """Return the fastest remedy that is fair and faster for sure, None if none is."""
+    return next((one for one in _fair(table) if (one["low"] or 0.0) > 1), None)
+
+
+def _fair(table: Table) -> list[Tried]:
+    return [
+        one for one in measured(table) if is_fair(one["outputs"], one["is_bound"], one["dropped"])
+    ]
+
+
+def conclusion(table: Table) -> str:
+    """Return the code to type, or what is known if nothing is faster for sure."""
+    own = _fair(table)
+    if best := best_of(table):
+        return f"write: {best['write']}"
+    if not own:
+        return "  nothing could be measured that can be typed and keeps the outputs"
+    unclear = [one for one in own if one["high"] is None or one["high"] > 1]
+    if unclear and unclear[0]["speedup"] > _WORTH:
+        return (
+            f"  none is known to be faster: the interval of {unclear[0]['remedy']} holds 1x; try "
+            "again while nothing else runs, or with a larger tfperf_try_seconds"
+        )
+    return "  nothing that was tried helps"
+
+
+def remarks(table: Table) -> list[str]:
+    """Return what differs with a remedy, and why others were not tried."""
+    found = measured(table)
+    different = [one for one in found if cells(one)[3] == "different"]
+    return [
+        *(f"  outputs of {one['remedy']} differ: {one['outputs']}" for one in different),
+        *(
+            f"  {one['remedy']} leaves out what Python does in each step: {one['dropped']}"
+            for one in found
+            if one["dropped"]
+        ),
+        *(f"  {one['remedy']}: {one['why']}" for one in _records(table) if one["why"]),
+    ]
+
+
+def tables(test: ProfiledTest) -> Iterator[tuple[str, Table]]:
+    """Yield the remedies of each profile of a test that has any, with its name."""
+    for profile in test.profiles:
+        if table := profile.tables.get(REMEDIES):
+            yield profile.name, table
+
+
+def without_remedies(check: Check) -> Check:
+    """Return a check whose message leaves remedies out, for reports that show their table."""
+    texts = [text for _, text in check.advice]
+    place = next((n for n, text in enumerate(texts) if text.startswith(HERE)), len(texts))
+    return replace(check, advice=check.advice[:place])
