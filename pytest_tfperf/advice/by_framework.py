@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pytest_tfperf.advice.changes import PREFETCH
 from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
 
 ANY = ""
@@ -87,7 +88,7 @@ UNROLLED = {
 
 # of the input
 LOAD_AHEAD = {
-    TENSORFLOW: "feed the step from a tf.data.Dataset that ends in .prefetch(tf.data.AUTOTUNE)",
+    TENSORFLOW: f"feed the step from a tf.data.Dataset that ends in .{PREFETCH}",
     JAX: "load ahead: Grain's DataLoader with workers and a read buffer, then device_put",
 }
 COPY_AHEAD = {

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytest_tfperf.advice.changes import PARALLEL, PREFETCH
 from pytest_tfperf.facts.stages import ASYNC, Stage, asynchronous_above, nearest_above, stage_type
 from pytest_tfperf.quantities import BYTES, SHARE, format_quantity
 from pytest_tfperf.recording import ENDLESS, UNSEEN, PipelineStage
@@ -46,7 +47,6 @@ class Pipeline:
 def remedies(stage: Stage, pipeline: Pipeline) -> list[str]:
     """Return what makes a pipeline faster that a stage slows down."""
     stages, found = pipeline.stages, []
-    parallel = "num_parallel_calls=tf.data.AUTOTUNE"
     if kept := _kept_of(stage, stages):
         share = format_quantity(kept, SHARE)
         found.append(f"filter before it: the filter behind it keeps {share} of its elements")
@@ -63,26 +63,26 @@ def remedies(stage: Stage, pipeline: Pipeline) -> list[str]:
         found.append("batch before map, so that one call of the function maps a whole batch")
     opener = sequential_opener(stage)
     if opener == "Interleave":
-        found.append(f"interleave(..., {parallel}), which runs several inputs at once")
+        found.append(f"interleave(..., {PARALLEL}), which runs several inputs at once")
     elif stage.name in _MAPS and stage.parallel_calls == 1:
         first = f"{found.pop()}, then " if stage.python and found else ""
-        found.append(f"{first}map(..., {parallel})")
+        found.append(f"{first}map(..., {PARALLEL})")
     elif stage.name == "FlatMap" and stage.parallel_calls == 1:
         found.append(
             "each call makes a dataset of its own: make the elements by a map on tensors "
             "(tf.gather, tf.signal.frame for windows), or fewer and larger datasets in "
-            f"interleave(..., {parallel})"
+            f"interleave(..., {PARALLEL})"
         )
     elif opener:
-        found.append(f"interleave(..., {parallel}) in place of flat_map()")
+        found.append(f"interleave(..., {PARALLEL}) in place of flat_map()")
     elif stage.reads_files and stage.parallel_calls == 1:
-        found.append(f"read several files at once: interleave(..., {parallel})")
+        found.append(f"read several files at once: interleave(..., {PARALLEL})")
     if stage.name.startswith("Shuffle"):
         found.append("a smaller shuffle buffer")
     elif not opener and (cache := cache_behind(stage, pipeline)):
         found.append(cache)
     if not _runs_ahead(stages):
-        found.append("end the pipeline with prefetch(tf.data.AUTOTUNE)")
+        found.append(f"end the pipeline with {PREFETCH}")
     return found or ["do less work an element in this stage, or give it more cores"]
 
 

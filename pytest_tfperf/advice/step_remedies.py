@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from pytest_tfperf.advice.by_framework import LESS_PYTHON, MORE_IN_EACH_CALL, ONE_FUNCTION, text_for
+from pytest_tfperf.advice.changes import PARALLEL
 from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
 from pytest_tfperf.quantities import COUNT, SECONDS, SHARE, format_quantity
 from pytest_tfperf.recording import BetweenEpochs, PythonFunction, Recording, StackTime
@@ -114,7 +115,7 @@ _OPS = (
     (r"Print(V2)?|StringFormat", "print once in many steps, or outside of the step"),
     (
         r"String\w+|(Static)?Regex\w+|\w*Tokeniz\w*|LookupTable\w+|Decode\w+|ParseExample\w*",
-        "do it in the input pipeline: dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE)",
+        f"do it in the input pipeline: dataset.map(..., {PARALLEL})",
     ),
     (
         r"Svd|SelfAdjointEig\w*|Eig|Qr|Cholesky|Matrix\w+|LogMatrix\w+|Lu|BatchSvd",
@@ -130,7 +131,7 @@ _OPS = (
     ),
     (
         r"Resize\w+|CropAndResize|ImageProjectiveTransform\w*|Adjust\w+|RGBToHSV|HSVToRGB|Encode\w+",
-        "do it in the input pipeline: dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE), on "
+        f"do it in the input pipeline: dataset.map(..., {PARALLEL}), on "
         "smaller images or of 8 bits",
     ),
     (

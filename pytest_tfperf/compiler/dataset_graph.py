@@ -22,7 +22,7 @@ from pytest_tfperf.text import elide
 
 _MOST_BYTES = 2**31  # of a protocol buffer (protobuf.dev, "Encoding": size limit)
 _AUTOTUNE = -1
-PARALLEL = ", num_parallel_calls=tf.data.AUTOTUNE"
+IN_PARALLEL = ", num_parallel_calls=tf.data.AUTOTUNE"
 _METHODS = {"_MapDataset": "map", "_InterleaveDataset": "interleave"}
 """Sequential stages that can be parallel, by the classes of their datasets."""
 _WAITS = PYTHON_OPS | {
@@ -337,7 +337,7 @@ def _changed(dataset: Any, change: Callable[[Any], None]) -> Any:
 
 
 def line_of_stage(
-    method: str, code: CodeType | None, files: Iterable[str], more: str = PARALLEL
+    method: str, code: CodeType | None, files: Iterable[str], more: str = IN_PARALLEL
 ) -> str:
     """
     Return where a stage is written and its parallel form: `pipeline.py:24  .map(load, …)`.

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pytest_tfperf.advice.by_framework import LOAD_AHEAD, NO_PYTHON_STAGE, text_for
+from pytest_tfperf.advice.changes import PREFETCH
 from pytest_tfperf.advice.input_remedies import (
     MOST_CALL_S,
     Pipeline,
@@ -107,7 +108,7 @@ _FOR_PY_DATASET = (
 # six shapes and batches on two cores, 2026-11-25.
 _FOR_ARRAYS = (
     "larger batches (batch_size=); without shuffling, a tf.data.Dataset of the arrays: "
-    "from_tensor_slices(...).batch(...).prefetch(tf.data.AUTOTUNE)"
+    f"from_tensor_slices(...).batch(...).{PREFETCH}"
 )
 _FOR_ARRAYS_WITHOUT_TF_DATA = "larger batches (batch_size=)"
 _NO_STAGE = "no tf.data stage ran"
@@ -527,7 +528,7 @@ def _device_waits(end: Stage, waiting: Waiting) -> dict[str, str]:
             ),
             "try": (
                 "trace more steps, for the host's pipeline to show; end it with "
-                "prefetch(tf.data.AUTOTUNE), and copy ahead"
+                f"{PREFETCH}, and copy ahead"
             ),
         }
     before = (

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_tfperf.advice import guides
+from pytest_tfperf.advice.changes import PARALLEL
 from pytest_tfperf.advice.input_remedies import Pipeline, is_drawn_anew
 from pytest_tfperf.advice.thresholds import THRESHOLDS, Thresholds
 from pytest_tfperf.facts.stages import (
@@ -206,10 +207,7 @@ def _files(pipeline: LimitingPipeline, _: Thresholds) -> Iterable[Advice]:
     records = openings.n_records / openings.n_files
     yield _advice(
         pipeline,
-        what=(
-            "fewer and larger files, several open at once: interleave(..., "
-            "num_parallel_calls=tf.data.AUTOTUNE)"
-        ),
+        what=(f"fewer and larger files, several open at once: interleave(..., {PARALLEL})"),
         because=(
             f"opening {plural(openings.n_files, 'file')} of {records:.0f} records takes "
             f"{format_quantity(opening_s, 's')} a step"

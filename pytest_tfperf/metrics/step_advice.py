@@ -22,6 +22,7 @@ from pytest_tfperf.advice.by_framework import (
     REDUCE_LESS,
     text_for,
 )
+from pytest_tfperf.advice.changes import PREFETCH
 from pytest_tfperf.advice.thresholds import THRESHOLDS, Thresholds
 from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
 from pytest_tfperf.metric_registry import METRICS
@@ -97,7 +98,7 @@ def _input(case: _Case) -> Iterable[Advice]:
     if bound.number is not None and bound.number >= case.at.input:
         what = bound.detail.get(
             "try",
-            "feed the steps from a tf.data pipeline that ends in prefetch(tf.data.AUTOTUNE)",
+            f"feed the steps from a tf.data pipeline that ends in {PREFETCH}",
         )
         yield Advice(
             what=what,

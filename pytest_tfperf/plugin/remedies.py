@@ -68,6 +68,8 @@ def tried(test: ProfiledItem, name: str, seconds: float) -> Remedies:
     call = replace(test.calls[name], profile=profile, framework=framework)
     found = _found(test, name, call, seconds)
     test.add_table(name, REMEDIES, found.table())
+    profile, limits = test.results[name]
+    test.results[name] = replace(profile, advice=found.ordered(profile.advice)), limits
     test.tried[name] = found
     return found
 

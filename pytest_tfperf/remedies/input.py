@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from pytest_tfperf.advice.changes import PARALLEL, PREFETCH
 from pytest_tfperf.compiler.dataset_graph import (
-    PARALLEL,
+    IN_PARALLEL,
     bytes_of_batches,
     line_of_stage,
     may_wait,
@@ -36,7 +37,7 @@ _AHEAD = 2  # elements of a queue: one is taken while the next is made
 CALLS = max(16, 2 * len(usable_cores()))
 """Calls at a time of what waits: several on each core, and few enough for disks and memory."""
 _COPIED = 2**20  # bytes of a batch; copying less takes some 0.1 ms, at 10 GB/s
-_PREFETCH = ".prefetch(tf.data.AUTOTUNE)"
+_PREFETCH = f".{PREFETCH}"
 
 
 def _options(setting: str) -> str:
@@ -68,7 +69,7 @@ class _OfInput(Remedy):
 class Parallel(_OfInput):
     """Sequential maps and interleaves in parallel."""
 
-    name = "num_parallel_calls=tf.data.AUTOTUNE"
+    name = PARALLEL
 
     def is_of(self, data: Any) -> bool:
         """Return whether a stage is sequential."""
@@ -83,7 +84,7 @@ class Parallel(_OfInput):
 
     def write(self, call: Call) -> str:
         """Return the parallel form of each sequential stage."""
-        return _lines(call, stages_to_parallelise(call.data), PARALLEL)
+        return _lines(call, stages_to_parallelise(call.data), IN_PARALLEL)
 
 
 class ManyCalls(_OfInput):
@@ -113,7 +114,7 @@ class ManyCalls(_OfInput):
         """Return each stage with its calls, and the option."""
         calls = f", num_parallel_calls={CALLS}"
         found = stages_to_parallelise(call.data)
-        stages = [_lines(call, [one], calls if one[0] == "map" else PARALLEL) for one in found]
+        stages = [_lines(call, [one], calls if one[0] == "map" else IN_PARALLEL) for one in found]
         option = f"options.threading.private_threadpool_size = {CALLS}"
         return "; ".join([*(dict.fromkeys(stages) or [calls[2:]]), _options(option)])
 
@@ -143,7 +144,7 @@ class ParallelFilter(_OfInput):
 class ParallelBatch(_OfInput):
     """Batches whose elements are copied in parallel."""
 
-    name = f".batch(…{PARALLEL})"
+    name = f".batch(…{IN_PARALLEL})"
 
     def is_of(self, data: Any) -> bool:
         """Return whether copies of a batch may take time: it is large, or of unknown size."""

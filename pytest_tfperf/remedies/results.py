@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 
+from pytest_tfperf.advice.changes import changes_in
 from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.report.remedies import (
@@ -13,10 +15,12 @@ from pytest_tfperf.report.remedies import (
     SAME,
     UNCOMPARED,
     WITHIN,
+    faster,
     is_fair,
     lines_of,
+    measured,
 )
-from pytest_tfperf.values import Column, Json, Table
+from pytest_tfperf.values import Advice, Column, Json, Table
 from pytest_tfperf.variants.comparison import Ratio
 
 __tracebackhide__ = True
@@ -71,6 +75,11 @@ class Tried:
         """True if it can be typed, keeps the outputs, and leaves no work of Python out."""
         return is_fair(self.outputs, self.is_bound, self.dropped)
 
+    def is_change(self, named: AbstractSet[str]) -> bool:
+        """Return whether it is one change, and one of those that advice names."""
+        own = changes_in(self.remedy)
+        return len(own) == 1 and own <= named and not self.is_bound
+
     @property
     def helps(self) -> bool:
         """True if it is fair, and faster for sure."""
@@ -111,6 +120,27 @@ class Remedies:
             if one.speedup is not None and one.is_fair:
                 return one
         raise UnknownMetric("no remedy was measured that can be typed and keeps the outputs")
+
+    def ordered(self, advice: Sequence[Advice]) -> tuple[Advice, ...]:
+        """
+        Return advice with what it gave: what helps first, then what was not tried, then the rest.
+
+        Args:
+            advice: Advice of the profile.
+        """
+        shown = {record["remedy"]: faster(record) for record in measured(self.table())}
+        found = []
+        for one in advice:
+            known = changes_in(one.what)
+            tried = next((own for own in self.tried if own.speedup and own.is_change(known)), None)
+            if tried is None or tried.speedup is None:
+                found.append((1, 0.0, one))
+                continue
+            said = "" if tried.is_fair else ", but no remedy"
+            because = f"tried here: {shown[tried.remedy]}{said}; {one.because}"
+            rank = 0 if tried.helps else 2
+            found.append((rank, -tried.speedup.ratio, replace(one, because=because)))
+        return tuple(one for *_, one in sorted(found, key=lambda each: each[:2]))
 
     def records(self) -> list[Json]:
         """Return each remedy as a dict of text, numbers and None."""

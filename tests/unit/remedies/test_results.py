@@ -3,8 +3,11 @@
 import pytest
 from helpers.sample_run import tried
 
+from pytest_tfperf.advice.changes import CHANGES, changes_in
 from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.remedies.results import Remedies, Tried
+from pytest_tfperf.remedies.trial import REMEDIES
+from pytest_tfperf.values import Advice
 
 
 def remedies(*found):
@@ -60,3 +63,33 @@ def test_records_have_numbers_and_none():
     first, last = remedies(GOOD, FAILED).records()
     assert (first["speedup"], first["low"], first["input_share"]) == (3.2, 3.0, 0.61)
     assert (last["speedup"], last["why"]) == (None, "could not be tried: TypeError: no")
+
+
+def test_advice_that_was_tried_tells_what_it_gave_and_is_ordered_by_it():
+    def advised(what):
+        return Advice(what=what, because="60 % waits", win_s=0.01, look="stages")
+
+    found = remedies(
+        BOUND,
+        tried("num_parallel_calls=tf.data.AUTOTUNE", 4.0, 3.8, 4.2),
+        IDLE,
+        tried(".prefetch(tf.data.AUTOTUNE)", 1.2, 1.1, 1.3),
+        SLOWER,
+    ).ordered(
+        [
+            advised("compile with jit_compile=True"),
+            advised("a larger batch"),
+            advised("put the step into one tf.function"),
+            advised("end the pipeline with prefetch(tf.data.AUTOTUNE)"),
+            advised("map(..., num_parallel_calls=tf.data.AUTOTUNE)"),
+        ]
+    )
+    assert [one.what.split()[0] for one in found] == ["map(...,", "end", "a", "put", "compile"]
+    assert found[0].because == "tried here: 4x (3.8–4.2); 60 % waits"
+    assert found[2].because == "60 % waits"
+    assert found[3].because.startswith("tried here: 6x (5.9–6.1), but no remedy; ")
+
+
+def test_each_change_that_advice_names_is_one_that_a_remedy_tries():
+    named = {change for one in REMEDIES for change in changes_in(one.name)}
+    assert named == set(CHANGES)
