@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 from pytest_tfperf.capture.keras_data import KerasCall
 from pytest_tfperf.capture.keras_loop import run_one_batch
@@ -322,25 +322,66 @@ class TfProfile:
             self._profiles, self, build, data, batch_size, backends, name, options
         )
 
-    def fit(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
+    @overload
+    def fit(
+        self, model: Any, *args: Any, try_remedies: Literal[False] = ..., **kwargs: Any
+    ) -> Profile: ...
+
+    @overload
+    def fit(
+        self, model: Any, *args: Any, try_remedies: Literal[True], **kwargs: Any
+    ) -> Remedies: ...
+
+    def fit(
+        self, model: Any, *args: Any, try_remedies: bool = False, **kwargs: Any
+    ) -> Profile | Remedies:
         """
         Run `model.fit` until its windows are full, and return the profile of a batch.
 
         Args:
             model: A compiled Keras model.
             args: Positional arguments of `model.fit`.
+            try_remedies: True to try the remedies that the profile suggests, as `try_remedies`
+                does, and to return what they gave; `profile` has the profile then.
             kwargs: Its keyword arguments, and `name`, `limits`, `restore`, `warmup`, `trace_steps`
                 and `examples_per_step` of the profile.
+
+        Raises:
+            CaptureError: If remedies of this model or these data cannot be tried.
         """
-        return self._keras(model, "fit", args, kwargs)
+        return self._keras(model, "fit", args, kwargs, try_remedies)
 
-    def evaluate(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
-        """Run `model.evaluate` as `fit` does, and return its profile."""
-        return self._keras(model, "evaluate", args, kwargs)
+    @overload
+    def evaluate(
+        self, model: Any, *args: Any, try_remedies: Literal[False] = ..., **kwargs: Any
+    ) -> Profile: ...
 
-    def predict(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
-        """Run `model.predict` as `fit` does, and return its profile."""
-        return self._keras(model, "predict", args, kwargs)
+    @overload
+    def evaluate(
+        self, model: Any, *args: Any, try_remedies: Literal[True], **kwargs: Any
+    ) -> Remedies: ...
+
+    def evaluate(
+        self, model: Any, *args: Any, try_remedies: bool = False, **kwargs: Any
+    ) -> Profile | Remedies:
+        """Run `model.evaluate` as `fit` does, and return its profile, or its remedies."""
+        return self._keras(model, "evaluate", args, kwargs, try_remedies)
+
+    @overload
+    def predict(
+        self, model: Any, *args: Any, try_remedies: Literal[False] = ..., **kwargs: Any
+    ) -> Profile: ...
+
+    @overload
+    def predict(
+        self, model: Any, *args: Any, try_remedies: Literal[True], **kwargs: Any
+    ) -> Remedies: ...
+
+    def predict(
+        self, model: Any, *args: Any, try_remedies: bool = False, **kwargs: Any
+    ) -> Profile | Remedies:
+        """Run `model.predict` as `fit` does, and return its profile, or its remedies."""
+        return self._keras(model, "predict", args, kwargs, try_remedies)
 
     def trace(
         self, name: str | None = None, *, limits: Mapping[str, Any] | None = None
@@ -462,8 +503,13 @@ class TfProfile:
         self._profiles.close()
 
     def _keras(
-        self, model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Profile:
+        self,
+        model: Any,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        try_remedies: bool,
+    ) -> Profile | Remedies:
         own = {key: kwargs.pop(key, None) for key in _OF_KERAS_FORMS}
         wanted = self._profiles.wanted(
             own["limits"], warmup=own["warmup"], trace_steps=own["trace_steps"]
@@ -482,6 +528,8 @@ class TfProfile:
             profile = profile_keras_loop(self._profiles, call, taken, wanted, stop=True)
         if tried_call:
             self._test.calls[taken] = tried_call
+        if try_remedies:
+            return tried(self._test, taken, self._test.options.try_seconds)
         return profile
 
 

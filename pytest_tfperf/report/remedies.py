@@ -17,8 +17,8 @@ HERE = "tried here, "
 """Start of the first line about remedies below the message of a check."""
 SAME, WITHIN, RANDOM, UNCOMPARED = "same", "within tolerance", "random", "–"
 """Outputs bit for bit, but for rounding, that differ without a change too, or unknown."""
-_WORTH = 1.05
-"""Speed-up from which an interval that holds 1x leaves a question."""
+_WORTH, _REACH = 1.05, 1.2
+"""Speed-up, and upper end of an interval, from which one that holds 1x leaves a question."""
 Tried = Mapping[str, Any]
 """A row of the table of remedies."""
 _UNKNOWN = dict.fromkeys(("speedup", "low", "high", "step_time", "input_share", "is_bound"))
@@ -83,13 +83,21 @@ def conclusion(table: Table) -> str:
         return f"write: {best['write']}"
     if not own:
         return "  nothing could be measured that can be typed and keeps the outputs"
-    unclear = [one for one in own if one["high"] is None or one["high"] > 1]
-    if unclear and unclear[0]["speedup"] > _WORTH:
+    unclear = [one for one in own if _may_help(one)]
+    if unclear:
+        name, high = unclear[0]["remedy"], unclear[0]["high"]
+        reach = "has no interval" if high is None else f"may be {high:.3g}x as fast"
         return (
-            f"  none is known to be faster: the interval of {unclear[0]['remedy']} holds 1x; try "
-            "again while nothing else runs, or with a larger tfperf_try_seconds"
+            f"  none is known to be faster: {name} {reach}; try again while nothing else runs, or "
+            "with a larger tfperf_try_seconds"
         )
     return "  nothing that was tried helps"
+
+
+def _may_help(one: Tried) -> bool:
+    """Return whether the interval of a remedy that is not known to be faster leaves a question."""
+    high = one["high"]
+    return high is None or (high > 1 and (one["speedup"] > _WORTH or high > _REACH))
 
 
 def remarks(table: Table) -> list[str]:

@@ -128,3 +128,25 @@ def test_sizes_that_recompile_are_padded_as_the_profile_asks(suite, processes):
     padded = rows["sizes padded to powers of two"]
     assert padded["outputs"] == "same" or "no time" in padded["why"]
     assert padded["write"].endswith("pad axis 0 of x to powers of two") or padded["why"]
+
+
+@pytest.mark.full
+def test_loops_of_keras_return_what_remedies_gave_on_request(suite, processes):
+    suite.gives(
+        """
+import keras
+import numpy as np
+from pytest_tfperf import CaptureError
+
+def test_asks(tf_profile):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    model.compile("adam", "mse")
+    data = tf.data.Dataset.from_tensor_slices((np.zeros((40, 4)), np.zeros((40, 2)))).batch(4)
+    remedies = tf_profile.evaluate(model, data, try_remedies=True)
+    assert tf_profile.profile.tables["remedies"].records() == remedies.records()
+    assert list(tf_profile.profiles) == [""]
+    with pytest.raises(CaptureError, match="they are tried of"):
+        tf_profile.predict(model, np.zeros((40, 4)), try_remedies=True)
+""",
+        passed=1,
+    )

@@ -46,9 +46,12 @@ def test_the_table_names_speedups_bounds_changed_outputs_and_failures():
 
 def test_nothing_helps_is_an_answer_and_not_known_is_another():
     assert "nothing that was tried helps" in str(remedies(BOUND, SLOWER))
-    assert "none is known to be faster: the interval of @tf.function holds 1x" in str(
+    assert "none is known to be faster: @tf.function may be 2.4x as fast; try again" in str(
         remedies(OPEN, SLOWER)
     )
+    wide = tried("jit_compile=True", 0.81, 0.49, 1.76)
+    assert "jit_compile=True may be 1.76x as fast" in str(remedies(wide))
+    assert "nothing that was tried helps" in str(remedies(tried("x", 1.0, 0.97, 1.02)))
     assert "nothing could be measured" in str(remedies(FAILED))
 
 
