@@ -98,7 +98,7 @@ def suggested(call: Call, remedies: Iterable[Remedy] = REMEDIES) -> list[Remedy]
     """Return the remedies that a profile suggests: bounds, then what saves most."""
     return sorted(
         (one for one in remedies if one.applies(call)),
-        key=lambda one: (not one.is_bound, -(one.saving_s(call) or 0.0)),
+        key=lambda one: (-(one.saving_s(call) or 0.0), not one.is_bound),
     )
 
 
