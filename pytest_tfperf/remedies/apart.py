@@ -28,8 +28,9 @@ from pytest_tfperf.remedies import process as of_process
 from pytest_tfperf.remedies import trial as of_trial
 from pytest_tfperf.remedies.process import OfProcess
 from pytest_tfperf.remedies.remedy import Call
-from pytest_tfperf.remedies.results import RANDOM, UNCOMPARED, Remedies, Tried
+from pytest_tfperf.remedies.results import Remedies, Tried
 from pytest_tfperf.remedies.trial import LATE, UNCHANGED
+from pytest_tfperf.report.remedies import RANDOM, UNCOMPARED
 from pytest_tfperf.stats.process_spread import constant_spread
 from pytest_tfperf.turn import Turn
 from pytest_tfperf.turns.child_plugin import CoordinatedServer
