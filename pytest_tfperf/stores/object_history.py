@@ -135,8 +135,9 @@ class ObjectStore:
             paths = self._find(selection)
             files = self._objects.local(paths)
             projects = {path: self._project(path) for path in paths}
-            asked = {"project", *columns, *(column for column, _, _ in selection.conditions)}
-            table = TableOfFiles(files, _TYPES, _condition(selection), projects, asked)
+            conditions = [one for one in selection.conditions if one[0] != "project"]  # a folder
+            asked = {*columns, *(column for column, _, _ in conditions)}
+            table = TableOfFiles(files, _TYPES, _condition(conditions), projects, asked)
             with closing(table):
                 self.unread = tuple(table.unread.values())
                 self._objects.forget(table.unread)
@@ -169,10 +170,10 @@ def _ended(path: str) -> str:
     return found[0] if found else f"{_month(path)}-99"
 
 
-def _condition(selection: Selection) -> tuple[str, dict[str, Any]]:
-    """Return the condition of a selection in SQL, and its values."""
+def _condition(conditions: Sequence[tuple[str, str, Any]]) -> tuple[str, dict[str, Any]]:
+    """Return the conditions of a selection in SQL, and their values."""
     terms, values = [], {}
-    for number, (column, operator, value) in enumerate(selection.conditions):
+    for number, (column, operator, value) in enumerate(conditions):
         is_list = operator == "IN"
         one = f"{column} {operator} $v{number}"
         terms.append(f"list_contains($v{number}, {column})" if is_list else one)

@@ -60,9 +60,9 @@ class TableOfFiles:
     Args:
         files: The local file of each object.
         types: Type of each column in SQL.
-        where: Condition on rows in SQL, and its values.
+        where: Condition on rows in SQL, and its values; it is on columns that are read.
         projects: Project of each object, None where its rows name it.
-        texts: Columns of text that are read, None for all; the others are empty.
+        columns: Columns that are read, None for all; the others are empty.
 
     Raises:
         StoreError: If the temporary file cannot be written.
@@ -79,13 +79,14 @@ class TableOfFiles:
         types: Mapping[str, str],
         where: tuple[str, Mapping[str, Any]],
         projects: Mapping[str, str | None] | None = None,
-        texts: Collection[str] | None = None,
+        columns: Collection[str] | None = None,
     ) -> None:
-        self._files, self._where, self._projects = files, where, projects
-        self._texts = types if texts is None else texts
+        is_asked = columns is None or "project" in columns
+        self._files, self._where, self._projects = files, where, projects if is_asked else None
         self._folder = TemporaryFolder()
         self._first = str(self._folder.path / "types.parquet")
-        self._columns = ", ".join(self._column(*one) for one in types.items())
+        read = types if columns is None else columns
+        self._columns = ", ".join(self._column(*one, one[0] in read) for one in types.items())
         self.base = _connect()
         try:
             self._load(types)
@@ -164,16 +165,15 @@ class TableOfFiles:
             self.base.execute("SET preserve_insertion_order = true")
             self.base.execute(f"SET memory_limit = '{MEMORY_MB}MB'")
 
-    def _column(self, name: str, kind: str) -> str:
+    def _column(self, name: str, kind: str, is_read: bool) -> str:
         """Return the SQL of a column; only some may be empty."""
-        if name in _OPTIONAL:
-            return name
-        if kind == "VARCHAR" and name not in self._texts:
-            return f"'' AS {name}"
+        absent = f"NULL::{kind}" if name in _OPTIONAL else _ABSENT.get(kind, "0")
+        if not is_read or name in _OPTIONAL:
+            return f"{name if is_read else absent} AS {name}"
         # the folder names the project, also after it was renamed; files have their places from 0
         known = "($projects::VARCHAR[])[file_index::BIGINT], "
         is_known = name == "project" and self._projects is not None
-        return f"coalesce({known if is_known else ''}{name}, {_ABSENT.get(kind, '0')}) AS {name}"
+        return f"coalesce({known if is_known else ''}{name}, {absent}) AS {name}"
 
 
 def columns_of(query: str, types: Mapping[str, str]) -> Collection[str]:

@@ -199,6 +199,15 @@ class TestReading:
         )
         assert row == tuple(getattr(step_times[0], name) for name in ROW_COLUMNS)
 
+    def test_sql_does_not_read_what_it_does_not_need(self, address):
+        for path in Path(address).rglob("*.parquet"):
+            rows = duckdb.read_parquet(str(path)).project("* EXCLUDE (project, ratio, created)")
+            rows.write_parquet(str(path))
+        for query, answer, n_unread in ((COUNT, 3, 0), ("SELECT count(ratio) FROM runs", 0, 3)):
+            store = open_store(address)
+            assert store.sql(query, "demo").rows == ((answer,),), query
+            assert len(store.unread) == n_unread, query
+
     def test_sql_that_is_wrong_is_refused_before_a_run_is_read(self, tmp_path):
         with pytest.raises(StoreError, match=r'SQL: Binder Error: .*"valu" not found'):
             open_store(str(tmp_path / "none")).sql("SELECT valu FROM runs", "demo")
