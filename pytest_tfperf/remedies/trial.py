@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -335,7 +336,9 @@ class Trial:
             self._restore()
         comparison = Comparison(turns=rounds)
         self._unchanged_s = self._unchanged_s or comparison.step_time(UNCHANGED)
-        self._notes += [*(note for note in notes if not note.startswith("order")), *self._doubt()]
+        # those on the order of players and on `tfperf_max_seconds` are of comparisons
+        own = (note for note in notes if not re.search("^order|tfperf_max_seconds", note))
+        self._notes += [*own, *self._doubt()]
         for one in kept:
             share = None if has_accelerators() else one.turns.input_share
             self._measured.append(
