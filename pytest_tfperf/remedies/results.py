@@ -119,7 +119,9 @@ class Remedies:
         for one in self.tried:
             if one.speedup is not None and one.is_fair:
                 return one
-        raise UnknownMetric("no remedy was measured that can be typed and keeps the outputs")
+        raise UnknownMetric(
+            "no remedy was measured that can be typed, keeps the outputs and does the same work"
+        )
 
     def ordered(self, advice: Sequence[Advice]) -> tuple[Advice, ...]:
         """

@@ -82,7 +82,7 @@ def conclusion(table: Table) -> str:
     if best := best_of(table):
         return f"write: {best['write']}"
     if not own:
-        return "  nothing could be measured that can be typed and keeps the outputs"
+        return "  nothing was measured that can be typed, keeps the outputs and does the same work"
     unclear = [one for one in own if _may_help(one)]
     if unclear:
         name, high = unclear[0]["remedy"], unclear[0]["high"]

@@ -135,7 +135,7 @@ def test_state_is_put_back_after_each_remedy_and_after_errors():
 
     found, remedies = tried(step, remedies=[Faulty(fails)])
     assert found["faulty"].why == "could not be tried: ValueError: no such thing at all"
-    assert "nothing could be measured" in str(remedies)
+    assert "nothing was measured" in str(remedies)
     with pytest.raises(UnknownMetric):
         _ = remedies.best
     with pytest.raises(KeyboardInterrupt), kept_state(step, None):

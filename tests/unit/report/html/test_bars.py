@@ -304,5 +304,5 @@ def test_remedies_go_right_where_they_are_faster_and_are_hollow_where_they_are_n
     assert "write: <code>model.py:3  num_parallel_calls=tf.data.AUTOTUNE</code>" in shown
     assert "deterministic=False: no time was left for it" in shown
     nothing = Table.of("remedies", TRAIN.tables[REMEDIES].columns, [])
-    assert "nothing could be measured" in remedy_bars(nothing)
+    assert "nothing was measured" in remedy_bars(nothing)
     assert remedy_bars(None) is None
