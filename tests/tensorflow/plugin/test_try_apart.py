@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers.git_repository import commit, git
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("processes")]
 
@@ -124,3 +125,43 @@ def test_step(tf_profile):
     result = suite("--tfperf-try", "-o", "tfperf_try_seconds=5")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*above the limit*", "*the unchanged step was stopped after*"])
+
+
+ONE_REMEDY = PLANTED + 'trial.REMEDIES = (Planted("good", tf.function(harmless)),)\n'
+ONE_THREAD = PLANTED.replace("process.REMEDIES = ()", "process.REMEDIES = (process.AllCores(),)")
+
+
+@pytest.mark.nightly
+def test_pools_that_code_makes_small_have_a_thread_for_each_core_in_a_process_of_their_own(
+    suite, pytester
+):
+    suite.write(ONE_THREAD + "trial.REMEDIES = ()")
+    pytester.makeconftest(
+        "import tensorflow as tf; tf.config.threading.set_inter_op_parallelism_threads(1)"
+    )
+    options = "-p", "no:cacheprovider", "-W", "ignore", "--tfperf-report=run.json"
+    pytester.runpytest_subprocess("--tfperf-try", "-otfperf_try_seconds=600", *options)
+    row = rows_of(suite)["thread pools with a thread for each core"]
+    assert row["outputs"] in ("same", "within tolerance"), row
+    assert row["write"] == "without tf.config.threading.set_inter_op_parallelism_threads"
+
+
+@pytest.mark.nightly
+def test_workers_try_remedies_too(suite, pytester):
+    suite.write(ONE_REMEDY)
+    options = "-p", "no:cacheprovider", "-W", "ignore", "--tfperf-report=run.json"
+    pytester.runpytest_subprocess("-n2", "--tfperf-try", "-otfperf_try_seconds=600", *options)
+    assert rows_of(suite)["good"]["outputs"] in ("same", "within tolerance")
+
+
+@pytest.mark.nightly
+def test_the_working_tree_is_tried_after_its_verdict_against_a_ref(suite, pytester):
+    suite.write(ONE_REMEDY)
+    git(suite.path, "init", "-q")
+    commit(suite.path, "first", {})
+    options = "-p", "no:cacheprovider", "-W", "ignore", "--tfperf-report=run.json"
+    result = pytester.runpytest_subprocess(
+        "--tfperf-against=HEAD", "--tfperf-try", "-otfperf_try_seconds=600", *options
+    )
+    result.assert_outcomes(failed=1)
+    assert rows_of(suite)["good"]["outputs"] in ("same", "within tolerance")
