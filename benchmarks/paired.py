@@ -89,6 +89,7 @@ class ProcessPair:
     logs: np.ndarray
     cpu_logs: np.ndarray | None
     a_first: np.ndarray
+    is_busy: bool
 
 
 def read(path):
@@ -111,6 +112,7 @@ def process_pair(line):
         logs=np.log(seconds[:, 1] / seconds[:, 0]),
         cpu_logs=cpu_logs(line.get("cpu_turns")),
         a_first=np.array([bool(turn[2]) for turn in line["turns"]]),
+        is_busy=bool(line.get("busy")),
     )
 
 
@@ -206,9 +208,14 @@ def show_case(pairs, case, spread, n_tests=1):
     terms = Terms(ref="", n_tests=n_tests, constant=constant, budget_s=budget_s)
     random, counts, seconds, used = np.random.default_rng(0), Counter(), [], []
     turns = [turns_of(pair, terms.rule(tolerance), budget_s / n_pairs) for pair in pairs]
-    estimates = list(map(pair_estimate, turns))
+    estimates = [
+        replace(pair_estimate(of_pair), is_busy=pair.is_busy)
+        for pair, of_pair in zip(pairs, turns, strict=True)
+    ]
     by_cpu = [
-        None if pair.cpu_logs is None else pair_estimate(pair.cpu_logs[: len(of_pair)].tolist())
+        None
+        if pair.cpu_logs is None
+        else replace(pair_estimate(pair.cpu_logs[: len(of_pair)].tolist()), is_busy=pair.is_busy)
         for pair, of_pair in zip(pairs, turns, strict=True)
     ]
     for _ in range(DRAWS):

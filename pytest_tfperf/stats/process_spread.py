@@ -23,6 +23,13 @@ with more cores, or a GPU.
 """
 UNPINNED_PROCESS_SD = 0.027
 """The same where processes cannot be pinned. Source: benchmarks/paired.py."""
+BUSY_PROCESS_SD = 0.017
+"""
+The same beside other processes, which take the caches of one side for as long as it lives.
+
+Source: benchmarks/paired.py with benchmarks/data/turns_beside_others.jsonl.gz. It is 0 to 1.2 % for
+a small product of matrices, and 1.4 to 1.7 % for convolutions, by the clock and by processor time.
+"""
 ENOUGH_IN_RUN = 4
 """Degrees of freedom of a run that count: five process pairs of one test."""
 ENOUGH_STORED = 20
@@ -72,6 +79,12 @@ def constant_spread(pinned: bool) -> ProcessSpread:
     if pinned:
         return ProcessSpread(sd=PINNED_PROCESS_SD, source="the constant for pinned processes")
     return ProcessSpread(sd=UNPINNED_PROCESS_SD, source="the constant for unpinned processes")
+
+
+def busy_spread(constant: ProcessSpread) -> ProcessSpread:
+    """Return the spread beside other processes, where it is `constant` without them."""
+    sd = max(constant.sd, BUSY_PROCESS_SD)
+    return ProcessSpread(sd=sd, source="the constant for busy machines")
 
 
 def residuals(

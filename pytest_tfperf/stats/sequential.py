@@ -258,6 +258,8 @@ class PairEstimate:
 
     ratio: float
     """Estimated time in the working tree ÷ time on the ref."""
+    is_busy: bool = False
+    """True if other processes used enough of the cores meanwhile to matter."""
     error: float | None
     """Standard error of its logarithm, by the turns; None for too few of them."""
     least: float

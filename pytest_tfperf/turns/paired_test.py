@@ -321,7 +321,7 @@ class LaterTurns:
 
 def pair_estimates(first: PairedTurns, later: LaterTurns) -> list[PairEstimate]:
     """Return the estimate of each process pair."""
-    return [pair_estimate(turns.log_ratios) for turns in (first, *later.turns)]
+    return [_estimate(turns, turns.log_ratios) for turns in (first, *later.turns)]
 
 
 def cpu_estimates(first: PairedTurns, later: LaterTurns) -> list[PairEstimate]:
@@ -329,7 +329,11 @@ def cpu_estimates(first: PairedTurns, later: LaterTurns) -> list[PairEstimate]:
     every = (first, *later.turns)
     if not all(turns.cpu_pairs for turns in every):
         return []
-    return [pair_estimate(turns.cpu_log_ratios) for turns in every]
+    return [_estimate(turns, turns.cpu_log_ratios) for turns in every]
+
+
+def _estimate(turns: PairedTurns, log_ratios: Sequence[float]) -> PairEstimate:
+    return replace(pair_estimate(log_ratios), is_busy=turns.other_load is not None)
 
 
 def next_time(

@@ -32,6 +32,7 @@ from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.stats.process_spread import (
     ProcessSpread,
     Residuals,
+    busy_spread,
     process_spread,
     residuals,
 )
@@ -130,6 +131,9 @@ class Terms:
 
     def spread(self, pairs: Sequence[PairEstimate] = ()) -> ProcessSpread:
         """Return the spread that is assumed for a test with these process pairs."""
+        if any(pair.is_busy for pair in pairs):  # quiet runs and tests tell nothing of it
+            constant = busy_spread(self.constant)
+            return process_spread(constant, Residuals(), [residuals(pairs, constant)])
         return process_spread(
             self.constant, self.stored, (self.earlier, residuals(pairs, self.constant))
         )

@@ -10,9 +10,15 @@ from helpers.builders import profile, value
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.plugin.profiled_item import undecided as shown_as
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.stats.process_spread import Residuals, constant_spread
+from pytest_tfperf.stats.process_spread import BUSY_PROCESS_SD, Residuals, constant_spread
 from pytest_tfperf.turn import Ready
-from pytest_tfperf.turns.paired_test import LaterTurns, PairedTest, PairedTurns, ReadyPair
+from pytest_tfperf.turns.paired_test import (
+    LaterTurns,
+    PairedTest,
+    PairedTurns,
+    ReadyPair,
+    pair_estimates,
+)
 from pytest_tfperf.turns.verdicts import Terms, absent_check, undecided, verdicts
 from pytest_tfperf.values import PARTS, Step, Value
 
@@ -490,3 +496,20 @@ def test_trace_differences_are_in_the_detail_and_in_a_regression_s_message(ratio
         {"what": "input, of the traced step 10 ms → 30 ms", "seconds": pytest.approx(0.02)}
     ]
     assert ("\n  +20 ms: input, of the traced step 10 ms → 30 ms" in check.message) is said
+
+
+def test_beside_others_processes_are_taken_to_differ_as_they_do_there():
+    """A slow-down that a quiet machine shows in two process pairs may be that of two processes."""
+    enough = Residuals(total=20 * PINNED.sd**2, degrees=20)
+    for terms in (TERMS, replace(TERMS, stored=enough), replace(TERMS, earlier=enough)):
+        for load, spread in [(None, PINNED.sd), (0.4, BUSY_PROCESS_SD)]:
+            turns = turns_of(1.0, other_load=load)
+            pairs = pair_estimates(turns, LaterTurns(turns=(turns_of(1.0),)))
+            assert terms.spread(pairs).sd == pytest.approx(spread, rel=0.03), load
+    found = {}
+    for load in (None, 0.4):
+        turns = turns_of(1.07, other_load=load)
+        later = {"": LaterTurns(turns=(turns, turns))}
+        [check] = verdicts(paired_of([profile()], [profile()], turns), later, TERMS, None)
+        found[load] = check.verdict
+    assert found == {None: Verdict.REGRESSION, 0.4: Verdict.INCONCLUSIVE}
