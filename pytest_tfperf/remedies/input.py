@@ -37,6 +37,16 @@ _AHEAD = 2  # elements of a queue: one is taken while the next is made
 CALLS = max(16, 2 * len(usable_cores()))
 """Calls at a time of what waits: several on each core, and few enough for disks and memory."""
 _COPIED = 2**20  # bytes of a batch; copying less takes some 0.1 ms, at 10 GB/s
+_LOADS_AHEAD = {
+    "torch": "DataLoader(…, num_workers=2, persistent_workers=True), with prefetch_factor=2",
+    "grain": "grain.DataLoader(…, worker_count=2), or .to_iter_dataset(grain.ReadOptions(…)) and "
+    ".mp_prefetch(grain.MultiprocessingOptions(num_workers=2))",
+}
+"""How libraries load the next elements beside the step (PyTorch 2.13; Grain 0.2.18)."""
+_FROM_PYTHON = (
+    "load the next elements in a thread or process, as "
+    "tf.data.Dataset.from_generator(…).prefetch(2) does"
+)
 _PREFETCH = f".{PREFETCH}"
 
 
@@ -271,10 +281,6 @@ class Ahead(_OfInput):
     """A thread that makes the next elements of a Python iterable."""
 
     name = "a thread that loads ahead"
-    code = (
-        "load the next elements in a thread or process: grain's read_options or mp_prefetch, or "
-        "tf.data.Dataset.from_generator(…).prefetch(2)"
-    )
 
     def is_of(self, data: Any) -> bool:
         """Return whether Python makes the data."""
@@ -284,6 +290,10 @@ class Ahead(_OfInput):
         """Return the call with data from a thread."""
         assert call.data is not None
         return replace(call, data=_Ahead(call.data))
+
+    def write(self, call: Call) -> str:
+        """Return how the library of the data loads ahead."""
+        return _LOADS_AHEAD.get(type(call.data).__module__.partition(".")[0], _FROM_PYTHON)
 
 
 class NoInput(_OfInput):

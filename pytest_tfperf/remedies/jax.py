@@ -124,7 +124,15 @@ class Traced(_OfCompilations):
         return f"take {_quoted(change)} out of static_argnames"
 
 
-class Static(_OfFunctions):
+class _OfCalls(_OfFunctions):
+    """A remedy of functions whose arguments the step chooses."""
+
+    def applies(self, call: Call) -> bool:
+        """Return whether the step calls such functions: one that is one takes what data give."""
+        return super().applies(call) and not is_jitted(call.step)
+
+
+class Static(_OfCalls):
     """Static arguments for Python's numbers that never change."""
 
     name = "static arguments for numbers that do not change"
@@ -149,7 +157,7 @@ class Static(_OfFunctions):
         return f"jax.jit(…, static_argnames=({_quoted(change)},))"
 
 
-class Donated(_OfFunctions):
+class Donated(_OfCalls):
     """Buffers of arguments that take results, where each call gets what the last one returned."""
 
     name = "donate_argnums"

@@ -193,3 +193,30 @@ def test_shuffled_elements_are_random():
     )
     assert found.outputs == "random"
     assert not of_input.Cache().is_of(data)
+
+
+def test_loaders_of_other_libraries_are_loaded_ahead_and_told_their_own_way():
+    for module, written in (
+        ("torch.utils.data.dataloader", "DataLoader(…, num_workers=2"),
+        ("grain._src.python.data_loader", "worker_count=2"),
+        ("project.pipeline", "from_generator"),
+    ):
+        loader = type("Loader", (), {"__module__": module, "__iter__": lambda _: iter(range(5))})()
+        call = call_of(loader, lambda x: x)
+        assert [one for one in of_input.REMEDIES if one.applies(call)] == [
+            one for one in of_input.REMEDIES if isinstance(one, (of_input.Ahead, of_input.NoInput))
+        ]
+        assert list(of_input.Ahead().apply(call).data) == list(range(5))
+        assert written in of_input.Ahead().write(call)
+
+
+@pytest.mark.nightly
+def test_a_data_loader_of_pytorch_is_tried():
+    torch = pytest.importorskip("torch")
+    data = torch.utils.data.DataLoader(torch.arange(24.0), batch_size=4)
+    wanted = [of_input.Ahead(), of_input.NoInput()]
+    found = try_remedies(call_of(data, lambda x: x + 1), 9.0, exclusive=BESIDE, remedies=wanted)
+    assert {one.remedy: one.outputs for one in found} == {
+        "a thread that loads ahead": "same",
+        "no input at all": "–",
+    }

@@ -137,8 +137,14 @@ def test_a_mean_over_a_padded_batch_is_told_as_different():
 
 
 def test_what_does_not_apply_has_no_row():
-    step = jax.jit(lambda x: jnp.tanh(x))
-    assert tried(step, [np.ones(3, "float32")] * 4) == {}
+    data, jitted = [np.ones(3, "float32")] * 4, jax.jit(lambda x: jnp.tanh(x))
+    assert tried(jitted, data) == {}
+
+    def step(x):
+        return jitted(x) + 1
+
+    for remedy in of_jax.REMEDIES:
+        assert remedy.name == "@jax.jit" or tried(step, data, [remedy]) == {}, remedy
 
 
 def test_results_of_the_call_before_are_donated_and_the_users_arrays_live():
