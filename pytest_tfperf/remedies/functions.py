@@ -19,6 +19,7 @@ from pytest_tfperf.remedies.turns import Turns
 _DEPTH = 4  # of functions, objects and containers that are looked through
 _MOST_ITEMS = 1000  # of a container
 _WATCHED = 6  # first steps whose calls are seen: enough for sizes that change in most steps
+_NOT_REACHED = "the step calls no compiled function by a name that can be replaced"
 
 IsOne = Callable[[Any], bool]
 Leaf = tuple[Any, ...]
@@ -75,7 +76,7 @@ def with_functions(call: Call, is_one: IsOne, changed: Callable[[Any], Any]) -> 
         return replace(call, step=like(call.step, changed(call.step)))
     places = _places(call.step, is_one)
     if not places:
-        raise NotTried("the step calls no compiled function by a name that can be replaced")
+        raise NotTried(_NOT_REACHED)
     new = {id(place.function): changed(place.function) for place in places}
 
     @contextmanager
@@ -111,14 +112,26 @@ def uses_of(call: Call, is_one: IsOne) -> list[Use]:
     return found
 
 
-def used(call: Call, is_one: IsOne, has: Callable[[Use], Any]) -> dict[int, Any]:
+def used(
+    call: Call, is_one: IsOne, has: Callable[[Use], Any], is_seen: bool = True
+) -> dict[int, Any]:
     """
     Return what a remedy would change of each function, by its id.
 
+    Args:
+        call: The call.
+        is_one: Whether a value is such a function.
+        has: What would be changed of one; something empty if nothing.
+        is_seen: Whether the profile has seen such functions at work.
+
     Raises:
         DoesNotApply: If it would change none.
+        NotTried: If the functions that were seen cannot be reached.
     """
-    found = {id(use.function): change for use in uses_of(call, is_one) if (change := has(use))}
+    uses = uses_of(call, is_one)
+    if not uses and is_seen:
+        raise NotTried(_NOT_REACHED)
+    found = {id(use.function): change for use in uses if (change := has(use))}
     if not found:
         raise DoesNotApply("the functions that the step calls have nothing to change")
     return found

@@ -44,6 +44,9 @@ class _OfJax(Remedy):
 class _OfFunctions(_OfJax):
     """A remedy of functions of jax.jit, by what their arguments are in the first steps."""
 
+    is_seen = False
+    """Whether the profile has seen the functions at work."""
+
     def change(self, use: Use) -> Any:
         """Return what would be changed of a function; something empty if nothing."""
         raise NotImplementedError
@@ -58,7 +61,7 @@ class _OfFunctions(_OfJax):
 
     def apply(self, call: Call) -> Call:
         """Return the call with those functions changed."""
-        changes = used(call, is_jitted, self.change)
+        changes = used(call, is_jitted, self.change, self.is_seen)
 
         def changed(function: Any) -> Any:
             change = changes.get(id(function))
@@ -93,6 +96,8 @@ class OneJit(_OfJax):
 
 class _OfCompilations(_OfFunctions):
     """A remedy of functions that are compiled again and again."""
+
+    is_seen = True
 
     def applies(self, call: Call) -> bool:
         """Return whether the profile has seen that."""

@@ -9,10 +9,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
-from typing import Any
 
 from pytest_tfperf.capture.blocks import garbage_held_off
-from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.errors import CaptureError, TfperfError
 from pytest_tfperf.frameworks.in_use import has_accelerators, start_devices, synchronise
 from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone
@@ -391,5 +390,5 @@ def fastest_first(measured: Iterable[Tried]) -> list[Tried]:
 
 def sentence(error: Exception) -> str:
     """Return an error in one line."""
-    text: Any = str(error).strip() or type(error).__name__
-    return f"{type(error).__name__}: {elide(' '.join(text.split()), _WIDTH)}"
+    text = elide(" ".join(str(error).split()) or type(error).__name__, _WIDTH)
+    return text if isinstance(error, TfperfError) else f"{type(error).__name__}: {text}"

@@ -208,3 +208,16 @@ def test_matrices_in_bfloat16_are_never_the_same_result(monkeypatch):
     with changed.during():
         assert jax.config.jax_default_matmul_precision == "BF16_BF16_F32"
     assert jax.config.jax_default_matmul_precision is None
+
+
+def test_functions_that_cannot_be_reached_could_not_be_tried():
+    jitted = {jax.jit(lambda x: x + 1)}  # a set, which is not looked through
+
+    def step():
+        return [one(jnp.ones(3)) for one in jitted]
+
+    why = tried(step, remedies=[of_jax.PaddedToPowers()])["sizes padded to powers of two"].why
+    assert why == (
+        "could not be tried: the step calls no compiled function by a name that can be replaced"
+    )
+    assert tried(step, remedies=[of_jax.Donated()]) == {}

@@ -128,6 +128,4 @@ def test_a_subclassed_model_is_not_made_anew(monkeypatch):
     monkeypatch.setattr(of_keras, "_has_bfloat16", lambda: True)
     call = call_of(model, "fit", data)
     [found] = try_remedies(call, 1.0, exclusive=BESIDE, remedies=[of_keras.Bfloat16()])
-    assert found.why == (
-        "could not be tried: NotTried: a subclassed model is not made anew from its config"
-    )
+    assert found.why == ("could not be tried: a subclassed model is not made anew from its config")

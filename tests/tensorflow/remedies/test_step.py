@@ -147,3 +147,12 @@ def test_the_option_of_mixed_precision_holds_during_turns_alone():
 def test_a_compiled_step_is_one_function_also_of_a_library():
     for step in (tf.function(lambda x: x), tf.function(tf.reduce_sum)):
         assert not of_step.OneFunction().applies(call_of(step))
+
+
+def test_a_step_that_is_the_function_gets_the_signature_of_its_data():
+    step = tf.function(lambda x: tf.reduce_sum(x))
+    data = tf.data.Dataset.range(1, 9).map(lambda n: tf.ones([n % 5 + 1, 4]))
+    call = call_of(step, data)
+    changed = of_step.Signature().apply(call)
+    assert "tf.TensorSpec([None, 4], tf.float32)" in of_step.Signature().write(call)
+    assert [float(changed.step(x)) for x in data] == [float(step(x)) for x in data]
