@@ -78,6 +78,7 @@ def test_a_static_argument_that_python_branches_on_could_not_be_tried():
     assert found["arrays in place of static arguments"].why.startswith("could not be tried: Tracer")
 
 
+@pytest.mark.full
 def test_numbers_that_do_not_change_become_static():
     @jax.jit
     def total(x, n, by):
@@ -93,7 +94,10 @@ def test_numbers_that_do_not_change_become_static():
     assert found["static arguments for numbers that do not change"].outputs == "same"
 
 
-@pytest.mark.parametrize("remedy", [of_jax.PaddedToPowers(), of_jax.PaddedToLargest()])
+@pytest.mark.parametrize(
+    "remedy",
+    [of_jax.PaddedToPowers(), pytest.param(of_jax.PaddedToLargest(), marks=pytest.mark.full)],
+)
 def test_sizes_that_change_are_padded_and_results_cut(remedy):
     traced = []
 
@@ -128,6 +132,7 @@ def test_sizes_that_change_are_padded_and_results_cut(remedy):
     assert "axis 0 of batch" in remedy.write(call)
 
 
+@pytest.mark.full
 def test_a_mean_over_a_padded_batch_is_told_as_different():
     step = jax.jit(lambda batch: jnp.mean(batch[0]))
     found = tried(step, Batches(), [of_jax.PaddedToPowers()])
@@ -177,6 +182,7 @@ def test_results_of_the_call_before_are_donated_and_the_users_arrays_live():
     assert why.startswith("could not be tried: ")
 
 
+@pytest.mark.full
 def test_functions_are_reached_in_objects_and_classes():
     class Trainer:
         def __init__(self):
@@ -210,6 +216,7 @@ def test_matrices_in_bfloat16_are_never_the_same_result(monkeypatch):
     assert jax.config.jax_default_matmul_precision is None
 
 
+@pytest.mark.full
 def test_functions_that_cannot_be_reached_could_not_be_tried():
     jitted = {jax.jit(lambda x: x + 1)}  # a set, which is not looked through
 
