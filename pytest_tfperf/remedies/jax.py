@@ -389,8 +389,12 @@ class _Padded:
 def _padded(leaf: Any, sizes: Mapping[int, int]) -> Any:
     """Return an array of these sizes; by NumPy, since JAX compiles a padding for each size."""
     array = np.asarray(leaf)
-    widths = [(0, sizes.get(axis, size) - size) for axis, size in enumerate(array.shape)]
-    return np.pad(array, widths) if any(after for _, after in widths) else leaf
+    shape = tuple(sizes.get(axis, size) for axis, size in enumerate(array.shape))
+    if shape == array.shape:
+        return leaf
+    found = np.zeros(shape, array.dtype)
+    found[tuple(map(slice, array.shape))] = array
+    return found
 
 
 def _side_by_side(calls: Sequence[Sequence[Any]]) -> Iterator[list[Any]]:
