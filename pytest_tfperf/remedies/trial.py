@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
+from typing import Any
 
 from pytest_tfperf.capture.blocks import garbage_held_off
 from pytest_tfperf.errors import CaptureError, TfperfError
@@ -40,6 +41,7 @@ REMEDIES: tuple[Remedy, ...] = (
     *of_keras.REMEDIES,
 )
 UNCHANGED = "unchanged"
+_LIKELY = 3  # remedies that time is kept for while others are tried
 _COMPARED = 3  # first steps whose outputs are compared: a lost update shows in the second
 _MOST_STATE = 2**26  # bytes of variables that are compared with them
 _WIDTH = 200  # characters of an error
@@ -230,19 +232,25 @@ class Trial:
         """Try remedies, and then the best of each kind together."""
         found: list[_Candidate] = []
         for remedy in remedies:
-            needed_s = NEEDED_ROUNDS * (self.turn_s + sum(one.turn_s for one in found))
-            if perf_counter() + needed_s > self._deadline and found:
+            likely = sorted(found, key=self._unlikely)[:_LIKELY]
+            if found and perf_counter() + self._needed_s(likely) > self._deadline:
                 self._leave(remedy.name, LATE)
                 continue
             found += self._candidate(remedy, self._call)
         self._measure(found)
         together = self._together(found)
-        if together and perf_counter() + NEEDED_ROUNDS * (self.turn_s + together.turn_s) < (
-            self._deadline
-        ):
+        if together and perf_counter() + self._needed_s([together]) < self._deadline:
             self._measure([together])
         elif together:
             self._leave(together.name, LATE)
+
+    def _needed_s(self, found: Iterable[_Candidate]) -> float:
+        """Return the seconds that an interval of each takes."""
+        return NEEDED_ROUNDS * (self.turn_s + sum(one.turn_s for one in found))
+
+    def _unlikely(self, one: _Candidate) -> tuple[bool, bool, float]:
+        """Return the order in which remedies keep their turns: those first that seem to help."""
+        return one.turns.step_s > self.unchanged.step_s, one.remedy.is_bound, one.turns.step_s
 
     def found(self) -> Remedies:
         """Return what they gave."""
@@ -313,13 +321,9 @@ class Trial:
     def _measure(self, found: Sequence[_Candidate]) -> None:
         """Let the unchanged step and remedies take turns, as many of them as there is time for."""
         left_s = self._deadline - perf_counter()
-        kept = list(found)
-        while len(kept) > 1 and (
-            NEEDED_ROUNDS * (self.turn_s + sum(k.turn_s for k in kept)) > left_s
-        ):
-            slowest = max(kept, key=lambda one: one.turn_s)
-            kept.remove(slowest)
-            self._leave(slowest.name, "no time was left to measure it")
+        kept = sorted(found, key=self._unlikely)
+        while len(kept) > 1 and self._needed_s(kept) > left_s:
+            self._leave(kept.pop().name, "no time was left to measure it")
         if not kept:
             return
         self._announce(f"comparing {len(kept)} remedies, {max(left_s, 1):.0f} s at most")

@@ -43,6 +43,8 @@ class Turns:
         self.timed, self.untimed = 1, 1
         self.waited_s = self.ran_s = 0.0
         """Seconds that timed steps waited for their data, and of all of them."""
+        self.step_s = 0.0
+        """Seconds of a step when it was warmed up."""
 
     @property
     def input_share(self) -> float | None:
@@ -61,11 +63,12 @@ class Turns:
 
     def python_work(self) -> frozenset[str]:
         """Return what Python does in some steps behind the warm-up (see `python_work`)."""
-        iterator, elements = self._begin(), []
-        for _ in range(WATCHED):
-            iterator, element, _ = self._fetch(iterator)
-            elements.append(element)
-        return work_of(self._call.step, lambda: [self._run(one) for one in elements])
+        with self._call.during():
+            iterator, elements = self._begin(), []
+            for _ in range(WATCHED):
+                iterator, element, _ = self._fetch(iterator)
+                elements.append(element)
+            return work_of(self._call.step, lambda: [self._run(one) for one in elements])
 
     def warm_up(self) -> float:
         """Run steps until it is known how many a turn has; return the seconds of a turn."""
@@ -82,6 +85,7 @@ class Turns:
             self.untimed = min(self.untimed, size)
             step_s = self.turn()
         self.waited_s = self.ran_s = 0.0
+        self.step_s = step_s
         return step_s * (self.timed + 1.5 * self.untimed)
 
     @property
