@@ -121,15 +121,15 @@ def test_a_wait_that_a_function_leaves_out_is_no_speedup():
 
 @pytest.mark.full
 def test_random_numbers_that_are_drawn_once_are_other_outputs():
-    numbers = np.random.default_rng()
-
-    def step():
-        return X * numbers.normal()
-
-    remedies, found = tried(step, [of_step.OneFunction()])
-    assert found["@tf.function"].outputs.startswith("the same in each run")
-    assert not found["@tf.function"].helps
-    assert "write:" not in str(remedies)
+    numbers = {
+        np.random.default_rng().normal: "step 2: output",  # its state is put back
+        random.SystemRandom().random: "the same in each run",  # which has none
+    }
+    for number, outputs in numbers.items():
+        remedies, found = tried(lambda: X * number(), [of_step.OneFunction()])  # noqa: B023
+        assert found["@tf.function"].outputs.startswith(outputs)
+        assert not found["@tf.function"].helps
+        assert "write:" not in str(remedies)
 
     def draws():
         return tf.random.normal(())
