@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pytest_tfperf.capture.keras_data import KerasCall
 from pytest_tfperf.frameworks.framework import JAX, TENSORFLOW
 from pytest_tfperf.remedies.input import CALLS, ManyCalls
 from pytest_tfperf.remedies.jax import PaddedToPowers
@@ -166,6 +167,21 @@ def numbers_that_retrace() -> Planted:
     return Planted(replace(_call(step), profile=profile), _call(by_hand), name)
 
 
+def small_steps_of_keras() -> Planted:
+    import keras
+
+    def fit(**compiled: Any) -> Call:
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4)])
+        model.compile("sgd", "mse", jit_compile=False, **compiled)
+        arrays = np.ones((4096, 8), "float32"), np.ones((4096, 4), "float32")
+        data = tf.data.Dataset.from_tensor_slices(arrays).batch(8).cache()
+        loop = KerasCall.of(model, "fit", (data,), {}, None)
+        return replace(_call(loop.bound, loop.data()), keras=loop, settings=compiled)
+
+    return Planted(fit(), fit(steps_per_execution=8), "compile(steps_per_execution=8)")
+
+
 def unjitted_jax() -> Planted:
     """Ops of JAX that Python runs one by one."""
     import jax
@@ -238,6 +254,7 @@ PLANTED = {
         eager_loop,
         lost_jit,
         numbers_that_retrace,
+        small_steps_of_keras,
         unjitted_jax,
         changing_shapes_in_jax,
         python_iterable,

@@ -49,8 +49,8 @@ class KerasTurns(Turns):
         return None
 
     def first_outputs(self, n: int) -> list[Any]:
-        """Run the first steps, and return what Keras returns of them."""
-        returned = self._loop(n, [])
+        """Run the first steps, as many as remedies run together, and return what Keras does."""
+        returned = self._loop(_TOGETHER * math.ceil(n / _TOGETHER), [])
         return [getattr(returned, "history", returned)]
 
     def python_work(self) -> frozenset[str]:

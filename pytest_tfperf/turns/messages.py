@@ -74,10 +74,10 @@ class Task(Message):
     """True if profiles take turns and are judged by the parent."""
     version: Version | None
     """The version that the process is in a paired run; None in others."""
-    frees_threads: bool
-    """True if code of the test that sets thread pools of TensorFlow has no effect."""
     scratch: str
     """A folder that is removed even if the process crashes."""
+    frees_threads: bool = False
+    """True if code of the test that sets thread pools of TensorFlow has no effect."""
 
 
 class Run(Message):

@@ -172,12 +172,13 @@ def test_ragged_and_sparse_elements_stay_what_they_are():
             assert elements([first]) == elements([next(iter(data))]), remedy
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "data",
     [
         NUMBERS.take(2),
-        pytest.param(NUMBERS.repeat(), marks=pytest.mark.full),
-        pytest.param(NUMBERS.map(halved).take(1), marks=pytest.mark.full),
+        NUMBERS.repeat(),
+        NUMBERS.map(halved).take(1),
     ],
     ids=["shorter than what is compared", "infinite", "one element"],
 )

@@ -78,6 +78,7 @@ def test_arrays_of_jax_live_on_after_they_were_donated():
         assert (weights.tolist(), rest["bias"].tolist()) == ([1, 1, 1], [0, 0])
 
 
+@pytest.mark.imports("keras")
 def test_random_generators_draw_the_same_numbers_again():
     import random
 
