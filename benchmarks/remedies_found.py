@@ -175,7 +175,7 @@ def small_steps_of_keras() -> Planted:
         model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4)])
         model.compile("sgd", "mse", jit_compile=False, **compiled)
         arrays = np.ones((4096, 8), "float32"), np.ones((4096, 4), "float32")
-        data = tf.data.Dataset.from_tensor_slices(arrays).batch(8).cache()
+        data = tf.data.Dataset.from_tensor_slices(arrays).batch(8)
         loop = KerasCall.of(model, "fit", (data,), {}, None)
         return replace(_call(loop.bound, loop.data()), keras=loop, settings=compiled)
 
