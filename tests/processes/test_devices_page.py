@@ -64,7 +64,7 @@ def nasty_page(folder):
 
 def test_64_of_80_devices_are_drawn_the_worst_first(browser, job_page):
     page = Page(browser, job_page)
-    rows = page.js(BARS)
+    rows = page.js(BARS.replace("All('.devices li')", "('.devices').querySelectorAll('li')"))
     assert (len(rows), rows[0][0]) == (64, "host_7/TPU:3")
     caption = page.js("document.querySelector('.devices').closest('figure').textContent")
     assert "16 more are not drawn" in caption

@@ -66,7 +66,7 @@ def test_what_no_time_was_left_for_is_named_under_the_message(suite, processes):
     result.stdout.fnmatch_lines(["  tried here, *", "*no time was left*"])
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_every_step_is_tried_on_request_and_in_the_reports(suite, processes):
     suite.write(SLOW_INPUT)
     suite("--tfperf-try-all", "-k", "without", "--tfperf-report=run.json").assert_outcomes(passed=1)
@@ -75,7 +75,7 @@ def test_every_step_is_tried_on_request_and_in_the_reports(suite, processes):
     assert {"@tf.function", "jit_compile=True"} <= {row[0] for row in rows}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_test_may_ask_what_is_left_on_the_table(suite, processes):
     suite.gives(
         SLOW_INPUT
@@ -131,7 +131,7 @@ def test_sizes_that_recompile_are_padded_as_the_profile_asks(suite, processes):
     assert padded["write"].endswith("pad axis 0 of x to powers of two") or padded["why"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_loops_of_keras_return_what_remedies_gave_on_request(suite, processes):
     suite.gives(
         """
