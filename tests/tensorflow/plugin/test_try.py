@@ -58,7 +58,7 @@ def test_a_broken_limit_shows_what_remedies_gave_and_stays_broken(suite, process
     assert page.count("tried here") == 0  # the table stands once, not in the message too
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_no_time_was_left_for_is_named_under_the_message(suite, processes):
     suite.write(SLOW_INPUT)
     result = suite("--tfperf-try", "-o", "tfperf_try_seconds=0.01", "-k", "waits")
@@ -116,7 +116,7 @@ def test_sizes(tf_profile):
 """
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.imports("jax")
 def test_sizes_that_recompile_are_padded_as_the_profile_asks(suite, processes):
     suite.write(CHANGING_SIZES)

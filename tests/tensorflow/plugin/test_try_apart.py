@@ -85,7 +85,7 @@ def short_limit(suite, monkeypatch):
     [
         pytest.param("hangs", "was stopped after 10 s", marks=pytest.mark.nightly),
         ("deadlock", "was stopped after 10 s"),
-        ("dies", "ended its process with SIGABRT"),
+        pytest.param("dies", "ended its process with SIGABRT", marks=pytest.mark.nightly),
         pytest.param(
             "takes_all_memory",
             "was stopped as the memory of the machine ran short",

@@ -119,7 +119,7 @@ def test_a_wait_that_a_function_leaves_out_is_no_speedup():
     assert "leaves out what Python does in each step: time.sleep at" in str(remedies)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_random_numbers_that_are_drawn_once_are_other_outputs():
     numbers = {
         np.random.default_rng().normal: "step 2: output",  # its state is put back
