@@ -29,7 +29,7 @@ from pytest_tfperf.remedies import trial as of_trial
 from pytest_tfperf.remedies.process import OfProcess
 from pytest_tfperf.remedies.remedy import Call
 from pytest_tfperf.remedies.results import Remedies, Tried
-from pytest_tfperf.remedies.trial import LATE, UNCHANGED
+from pytest_tfperf.remedies.trial import LATE, ROUNDS, UNCHANGED
 from pytest_tfperf.report.remedies import RANDOM, UNCOMPARED
 from pytest_tfperf.stats.process_spread import constant_spread
 from pytest_tfperf.turn import Turn
@@ -41,7 +41,7 @@ from pytest_tfperf.turns.pytest_child import (
     ProcessLost,
     can_start_processes,
 )
-from pytest_tfperf.variants.comparison import NEEDED_ROUNDS, Comparison, Ratio
+from pytest_tfperf.variants.comparison import Comparison, Ratio
 from pytest_tfperf.variants.outputs import leaves_from_json, leaves_to_json
 from pytest_tfperf.variants.turns import compare_rounds
 
@@ -314,7 +314,7 @@ class _Apart:
         by_name = {one.name: one for one in wanted if isinstance(one, OfProcess)}
         for name, remedy in by_name.items():
             turns_s = own.found.turn_s + sum(one.found.turn_s for one in players.values())
-            if self._left_s < self._start_s + 2 * own.found.turn_s + NEEDED_ROUNDS * turns_s:
+            if self._left_s < self._start_s + 2 * own.found.turn_s + ROUNDS * turns_s:
                 others.append(Tried(remedy=name, why=LATE))
                 continue
             try:

@@ -174,7 +174,7 @@ def within(call: Call, context: Callable[[], AbstractContextManager[Any]]) -> Ca
 
 def _watched(function: Any, use: Use) -> Callable[..., Any]:
     """Return a function that notes the arguments of each call."""
-    names = _Names(function)
+    names = Names(function)
     last: list[Any] = []
 
     @functools.wraps(getattr(function, "python_function", function))
@@ -194,31 +194,31 @@ def _watched(function: Any, use: Use) -> Callable[..., Any]:
     return run
 
 
-class _Names:
+class Names:
     """The parameters of a function, for arguments of its calls."""
 
     def __init__(self, function: Any) -> None:
         try:
             function = getattr(function, "python_function", function)
-            self._signature: inspect.Signature | None = inspect.signature(function)
+            parameters = inspect.signature(function).parameters.values()
         except (TypeError, ValueError):
-            self._signature = None
+            parameters = ()  # type: ignore[assignment]
+        self._rest = ""
+        self._positional = []
+        for one in parameters:
+            if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD):
+                self._positional.append(one.name)
+            elif one.kind is one.VAR_POSITIONAL:
+                self._rest = one.name
+
+    def at(self, place: int) -> str:
+        """Return the name of a positional argument; those of `*args` are `args[0]` and so on."""
+        n = len(self._positional)
+        return self._positional[place] if place < n else f"{self._rest}[{place - n}]"
 
     def of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return arguments by name; those of `*args` by their place, as `args[0]`."""
-        if self._signature is None:
-            return {**{str(place): one for place, one in enumerate(args)}, **kwargs}
-        found: dict[str, Any] = {}
-        bound = self._signature.bind(*args, **kwargs).arguments
-        for name, value in bound.items():
-            kind = self._signature.parameters[name].kind
-            if kind is inspect.Parameter.VAR_POSITIONAL:
-                found |= {f"{name}[{place}]": one for place, one in enumerate(value)}
-            elif kind is inspect.Parameter.VAR_KEYWORD:
-                found |= value
-            else:
-                found[name] = value
-        return found
+        """Return the arguments of a call by name."""
+        return {**{self.at(place): one for place, one in enumerate(args)}, **kwargs}
 
 
 def _flat(value: Any, function: Any) -> list[Any]:

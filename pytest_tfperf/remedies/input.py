@@ -258,12 +258,12 @@ class Cache(_OfInput):
         return _may_be_cached(data)
 
     def apply(self, call: Call) -> Call:
-        """Return the call with the first elements, again and again."""
+        """Return the call with all elements if they are few, else the first again and again."""
         data: Any = call.data
-        kept = data.take(_kept(data)).cache()
-        for _ in kept:
-            pass
-        return replace(call, data=kept.repeat())
+        most = _kept(data)
+        kept = data.take(most).cache()
+        is_all = sum(1 for _ in kept) < most
+        return replace(call, data=kept if is_all else kept.repeat())
 
 
 class Ready(Cache):

@@ -10,6 +10,7 @@ from typing import Any, cast
 from pytest_tfperf.frameworks.framework import TENSORFLOW
 from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 from pytest_tfperf.remedies.functions import (
+    Names,
     Use,
     is_function,
     like,
@@ -95,14 +96,16 @@ class Tensors(_OfRetraces):
         numbers = used(call, is_function, _changing_numbers)
 
         def converted(function: Any) -> Callable[..., Any]:
-            if id(function) not in numbers:
-                return cast("Callable[..., Any]", function)
+            wanted = numbers.get(id(function), ())
+            names = Names(function)
 
             def run(*args: Any, **kwargs: Any) -> Any:
-                given = tf.nest.map_structure(_as_tensor, (args, kwargs))
-                return function(*given[0], **given[1])
+                places = range(len(args))
+                given = (tf.constant(args[n]) if names.at(n) in wanted else args[n] for n in places)
+                named = {k: tf.constant(v) if k in wanted else v for k, v in kwargs.items()}
+                return function(*given, **named)
 
-            return run
+            return run if wanted else cast("Callable[..., Any]", function)
 
         return with_functions(call, is_function, converted)
 
@@ -269,10 +272,3 @@ def _signature(use: Use) -> list[Any]:
 
 def _written(spec: Any) -> str:
     return f"tf.TensorSpec({spec.shape.as_list()}, tf.{spec.dtype.name})"
-
-
-def _as_tensor(value: Any) -> Any:
-    """Return a number as a tensor; bools choose branches of Python, and stay."""
-    tf: Any = loaded_tensorflow()
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return tf.constant(value) if is_number else value

@@ -11,6 +11,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
+from pytest_tfperf.advice.changes import changes_in
 from pytest_tfperf.capture.blocks import garbage_held_off
 from pytest_tfperf.errors import CaptureError, TfperfError
 from pytest_tfperf.frameworks.in_use import has_accelerators, start_devices, synchronise
@@ -45,6 +46,8 @@ _LIKELY = 3  # remedies that time is kept for while others are tried
 _COMPARED = 3  # first steps whose outputs are compared: a lost update shows in the second
 _MOST_STATE = 2**26  # bytes of variables that are compared with them
 _WIDTH = 200  # characters of an error
+ROUNDS = NEEDED_ROUNDS + 2
+"""Rounds that time is kept for: those of an interval, and some since turns differ in length."""
 _AGREES = 1.5  # times that the unchanged step in turns may differ from its profile
 LATE = "no time was left for it"
 """Why a remedy was not tried that there was no time for."""
@@ -97,11 +100,16 @@ def try_remedies(
 
 
 def suggested(call: Call, remedies: Iterable[Remedy] = REMEDIES) -> list[Remedy]:
-    """Return the remedies that a profile suggests: bounds, then what saves most."""
-    return sorted(
-        (one for one in remedies if one.applies(call)),
-        key=lambda one: (-(one.saving_s(call) or 0.0), not one.is_bound),
-    )
+    """Return what a profile suggests: changes that its advice names, then what saves most."""
+
+    def order(remedy: Remedy) -> tuple[bool, float, bool]:
+        own = changes_in(remedy.name)
+        named = [one for one in call.profile.advice if own & changes_in(one.what)]
+        wins = [one.win_s for one in named if one.win_s is not None]
+        saves_s = max(wins, default=remedy.saving_s(call) or 0.0)
+        return not named, -saves_s, remedy.is_bound
+
+    return sorted((one for one in remedies if one.applies(call)), key=order)
 
 
 @contextmanager
@@ -246,7 +254,7 @@ class Trial:
 
     def _needed_s(self, found: Iterable[_Candidate]) -> float:
         """Return the seconds that an interval of each takes."""
-        return NEEDED_ROUNDS * (self.turn_s + sum(one.turn_s for one in found))
+        return ROUNDS * (self.turn_s + sum(one.turn_s for one in found))
 
     def _unlikely(self, one: _Candidate) -> tuple[bool, bool, float]:
         """Return the order in which remedies keep their turns: those first that seem to help."""

@@ -74,7 +74,7 @@ class Turns:
         """Run steps until it is known how many a turn has; return the seconds of a turn."""
         self.untimed = 2
         self.turn()  # traces and compiles
-        step_s = self.turn()
+        step_s, turn_s = self._turn_and_all()
         for _ in range(3):
             least_s = least_block(step_s) if self._call.data is None else _TIMED_S
             size = min(max(math.ceil(least_s / max(step_s, 1e-6)), self._in_flight), _MOST_STEPS)
@@ -83,10 +83,15 @@ class Turns:
             self.timed = size
             self.untimed = max(math.ceil(_UNTIMED_S / max(step_s, 1e-6)), self._in_flight // 2, 1)
             self.untimed = min(self.untimed, size)
-            step_s = self.turn()
+            step_s, turn_s = self._turn_and_all()
         self.waited_s = self.ran_s = 0.0
         self.step_s = step_s
-        return step_s * (self.timed + 1.5 * self.untimed)
+        return turn_s
+
+    def _turn_and_all(self) -> tuple[float, float]:
+        """Run a turn; return the seconds of a step, and of all of it with the start of the data."""
+        began = perf_counter()
+        return self.turn(), perf_counter() - began
 
     @property
     def step(self) -> Callable[..., Any]:

@@ -1,6 +1,7 @@
 """Remedies on real TensorFlow: what they change, what they leave as it was, and what is said of those that fail."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from pytest_tfperf.remedies import input as of_input
 from pytest_tfperf.remedies import step as of_step
 from pytest_tfperf.remedies.remedy import Call, Remedy
 from pytest_tfperf.remedies.state import kept_state
-from pytest_tfperf.remedies.trial import try_remedies
+from pytest_tfperf.remedies.trial import suggested, try_remedies
 from pytest_tfperf.results import Profile
+from pytest_tfperf.values import Advice
 
 NOTHING_KNOWN = Profile(name="", metrics={})
 
@@ -195,6 +197,25 @@ def test_eager_steps_become_functions_and_inner_functions_are_compiled_in_a_copy
     assert found["@tf.function"].why.startswith("could not be tried: ")
     assert found["jit_compile=True"].outputs in ("same", "within tolerance")
     assert inner._jit_compile is None
+
+
+def test_changes_that_advice_names_come_first_and_bounds_last():
+    def order(*advice):
+        profile = Profile(name="", metrics={}, advice=advice)
+        call = replace(call_of(step, tf.data.Dataset.range(4).map(load)), profile=profile)
+        return [one.name for one in suggested(call)]
+
+    @tf.function
+    def step(x):
+        return x
+
+    def names(what, win_s):
+        return Advice(what=what, because="", win_s=win_s, look="")
+
+    assert order()[-1] == "no input at all"
+    jit, prefetch = names("set jit_compile=True", 1e-3), names(".prefetch(tf.data.AUTOTUNE)", 2e-3)
+    assert order(jit)[0] == "jit_compile=True"
+    assert "prefetch" in order(jit, prefetch)[0]
 
 
 def test_what_no_time_is_left_for_is_named():
