@@ -1,5 +1,5 @@
 /*
- * The events of a line of an XSpace, as event_decoder.py and event_columns.py find and decode them without a compiler.
+ * The events of a line of an XSpace, as event_decoder.py finds and decodes them without a compiler.
  *
  * Field numbers are those of XLine and XEvent in tsl/profiler/protobuf/xplane.proto (openxla/xla).
  * Offsets are checked against the end of the line, the event or the message. 16 readable bytes lie behind the
