@@ -13,7 +13,13 @@ from typing import Any
 from pytest_tfperf.frameworks.jax import function_type, loaded_jax
 from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 from pytest_tfperf.remedies.remedy import Call, DoesNotApply, NotTried
-from pytest_tfperf.remedies.state import all_names, is_of_library, is_users_object, kept_state
+from pytest_tfperf.remedies.state import (
+    all_names,
+    is_of_library,
+    is_users_object,
+    kept_state,
+    references,
+)
 from pytest_tfperf.remedies.turns import Turns
 
 _DEPTH = 4  # of functions, objects and containers that are looked through
@@ -277,17 +283,10 @@ def _places(step: Any, is_one: IsOne) -> list[_Place]:
 
 def _names_in(function: types.FunctionType) -> Iterator[tuple[Any, Callable[[Any], None]]]:
     """Yield what a function refers to outside of it, and how another thing takes its place."""
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents, functools.partial(setattr, cell, "cell_contents")
-        except ValueError:  # it is empty
-            continue
-    scope, names = function.__globals__, set(all_names(function.__code__))
-    for name in names & scope.keys():
-        value = scope[name]
+    names = set(all_names(function.__code__))
+    for _, value, put in references(function):
         if not isinstance(value, types.ModuleType):
-            yield value, functools.partial(scope.__setitem__, name)
+            yield value, put
         elif not is_of_library(value):
             for attribute in names & vars(value).keys():
-                put = functools.partial(setattr, value, attribute)
-                yield vars(value)[attribute], put
+                yield vars(value)[attribute], functools.partial(setattr, value, attribute)

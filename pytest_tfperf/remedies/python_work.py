@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pytest_tfperf.compiler.source_lines import line_of_code, user_line_of
-from pytest_tfperf.remedies.state import is_users_object
+from pytest_tfperf.remedies.state import is_users_object, references
 from pytest_tfperf.text import and_more
 
 _FRAMEWORKS = frozenset({"tensorflow", "keras", "tf_keras", "jax", "jaxlib", "flax", "optax"})
@@ -132,8 +132,9 @@ def _numbers(step: Any) -> Iterator[tuple[str, object]]:
             for key, one in list(items):
                 yield from visit(f"{name}[{key!r}]", one, depth + 1)
         elif function := _function_in(value):
-            for own, one in _names(function).items():
-                yield from visit(own, one, depth + 1)
+            for own, one, _ in references(function):
+                if not isinstance(one, (types.ModuleType, type)):
+                    yield from visit(own, one, depth + 1)
             yield from visit(name, getattr(value, "__self__", None), depth)
         elif is_users_object(value):
             for own, one in list(vars(value).items()):
@@ -150,19 +151,3 @@ def _function_in(value: Any) -> types.FunctionType | None:
         inner = ("func", "__func__", "python_function", "__wrapped__")
         value = next((one for one in (getattr(value, key, None) for key in inner) if one), None)
     return None
-
-
-def _names(function: types.FunctionType) -> Mapping[str, Any]:
-    """Return what a function refers to by names outside of it."""
-    scope, code = function.__globals__, function.__code__
-    found = {
-        name: scope[name]
-        for name in code.co_names
-        if name in scope and not isinstance(scope[name], (types.ModuleType, type))
-    }
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:  # it is empty
-            continue
-    return found

@@ -112,7 +112,11 @@ def _reached(step: Any) -> tuple[list[Any], list[Undo]]:
         elif isinstance(value, types.MethodType):
             visit((value.__self__, value.__func__), depth)
         elif isinstance(value, types.FunctionType):
-            _visit_function(value, depth, visit, undos)
+            for _, one, put in references(value):
+                if not isinstance(one, types.ModuleType):
+                    undos.append(functools.partial(_put_back, put, one, with_copies(one)))
+                    visit(one, depth + 1)
+            visit(value.__defaults__ or (), depth + 1)
         elif function := getattr(value, "python_function", getattr(value, "__wrapped__", None)):
             visit(function, depth)
         elif is_users_object(value):
@@ -122,29 +126,19 @@ def _reached(step: Any) -> tuple[list[Any], list[Undo]]:
     return list(things.values()), undos
 
 
-def _visit_function(
+def references(
     function: types.FunctionType,
-    depth: int,
-    visit: Callable[[Any, int], None],
-    undos: list[Undo],
-) -> None:
-    """Visit what a function refers to, and keep the names outside of it that it may set."""
+) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
+    """Yield the names outside of a function that it uses: name, value, and what sets it."""
     code, scope = function.__code__, function.__globals__
-    for cell in function.__closure__ or ():
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
             value = cell.cell_contents
         except ValueError:  # it is empty
             continue
-        put = functools.partial(setattr, cell, "cell_contents")
-        undos.append(functools.partial(_put_back, put, value, with_copies(value)))
-        visit(value, depth + 1)
+        yield name, value, functools.partial(setattr, cell, "cell_contents")
     for name in {*all_names(code)} & scope.keys():
-        value = scope[name]
-        if not isinstance(value, types.ModuleType):
-            put = functools.partial(scope.__setitem__, name)
-            undos.append(functools.partial(_put_back, put, value, with_copies(value)))
-            visit(value, depth + 1)
-    visit(function.__defaults__ or (), depth + 1)
+        yield name, scope[name], functools.partial(scope.__setitem__, name)
 
 
 def all_names(code: types.CodeType) -> Iterator[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
@@ -25,7 +26,7 @@ from pytest_tfperf.remedies import step as of_step
 from pytest_tfperf.remedies.python_work import said
 from pytest_tfperf.remedies.remedy import Call, DoesNotApply, Remedy
 from pytest_tfperf.remedies.results import FROZEN, Remedies, Tried
-from pytest_tfperf.remedies.state import kept_state, variables_of
+from pytest_tfperf.remedies.state import kept_state, references, variables_of
 from pytest_tfperf.remedies.turns import Turns
 from pytest_tfperf.report.remedies import RANDOM, SAME, UNCOMPARED, WITHIN
 from pytest_tfperf.text import elide
@@ -162,16 +163,11 @@ def refuse(call: Call) -> None:
         raise CaptureError("remedies cannot be tried under a tf.distribute strategy")
 
 
-def _referred(step: Any) -> Iterator[Any]:
-    """Yield what the function of a step refers to by a name of its own."""
+def _referred(step: Any) -> list[Any]:
+    """Return what the function of a step refers to by a name of its own."""
     function = inspect.unwrap(getattr(step, "python_function", step))
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # it is empty
-            yield cell.cell_contents
-    yield from (function.__globals__.get(name) for name in code.co_names)
+    is_function = isinstance(function, types.FunctionType)
+    return [value for _, value, _ in references(function)] if is_function else []
 
 
 def compared(expected: Leaves, found: Leaves) -> str:
