@@ -151,6 +151,7 @@ def try_here(server: CoordinatedServer, call: Call) -> NoReturn:
             remedies=trial.found(),
             outputs=leaves_to_json(trial.expected),
             is_random=trial.is_random,
+            spread=trial.spread,
             turn_s=trial.turn_s,
         )
         answer = server.ask(found)
@@ -346,8 +347,9 @@ class _Apart:
         if own.found.is_random:
             return RANDOM
         expected = leaves_from_json(own.found.outputs)
-        found = of_trial.compared(expected, leaves_from_json(other.found.outputs))
-        if of_trial.keeps(found):
+        outputs = leaves_from_json(other.found.outputs)
+        found = of_trial.compared(expected, outputs, own.found.spread)
+        if of_trial.keeps(found) or found == RANDOM:
             return found
         if self._again is None:
             if self._left_s < self._start_s:

@@ -23,6 +23,9 @@ _LIBRARIES = frozenset(
     {"builtins", "functools", "jax", "jaxlib", "keras", "numpy", "tensorflow", "tf_keras"}
 )
 
+_SEEDS = ("StateVar", "seed_generator_state")
+"""Names of the states of tf.random.Generator and of keras.random.SeedGenerator."""
+
 Undo = Callable[[], None]
 
 
@@ -76,6 +79,11 @@ def variables_of(step: Any) -> list[Any]:
         for variable in own() if callable(own) else own:
             found.setdefault(id(variable), variable)
     return list(found.values())
+
+
+def seeds_of(step: Any) -> list[Any]:
+    """Return the variables of TensorFlow and Keras that random generators of a step draw from."""
+    return [one for one in variables_of(step) if str(one.name).startswith(_SEEDS)]
 
 
 def _reached(step: Any) -> tuple[list[Any], list[Undo]]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any
 
 from pytest_tfperf.advice.changes import changes_in
@@ -26,12 +28,18 @@ from pytest_tfperf.remedies import step as of_step
 from pytest_tfperf.remedies.python_work import said
 from pytest_tfperf.remedies.remedy import Call, DoesNotApply, Remedy
 from pytest_tfperf.remedies.results import FROZEN, Remedies, Tried
-from pytest_tfperf.remedies.state import kept_state, references, variables_of
+from pytest_tfperf.remedies.state import kept_state, references, seeds_of, variables_of
 from pytest_tfperf.remedies.turns import Turns
 from pytest_tfperf.report.remedies import RANDOM, SAME, UNCOMPARED, WITHIN
 from pytest_tfperf.text import elide
 from pytest_tfperf.variants.comparison import NEEDED_ROUNDS, Comparison
-from pytest_tfperf.variants.outputs import Leaves, Tolerance, check_outputs, leaves_of
+from pytest_tfperf.variants.outputs import (
+    Leaves,
+    Tolerance,
+    check_outputs,
+    distance,
+    leaves_of,
+)
 from pytest_tfperf.variants.turns import compare_rounds
 
 __tracebackhide__ = True
@@ -45,6 +53,8 @@ REMEDIES: tuple[Remedy, ...] = (
 UNCHANGED = "unchanged"
 _LIKELY = 3  # remedies that time is kept for while others are tried
 _COMPARED = 3  # first steps whose outputs are compared: a lost update shows in the second
+_SEEDS = 5  # with which the unchanged step runs, if random generators are part of its state
+_AS_RANDOM = 3.0  # times the largest of their distances: 0.3 % of single normal numbers are further
 _MOST_STATE = 2**26  # bytes of variables that are compared with them
 _WIDTH = 200  # characters of an error
 ROUNDS = NEEDED_ROUNDS + 2
@@ -170,8 +180,30 @@ def _referred(step: Any) -> list[Any]:
     return [value for _, value, _ in references(function)] if is_function else []
 
 
-def compared(expected: Leaves, found: Leaves) -> str:
-    """Return how outputs compare with those of the unchanged step, in a word or a sentence."""
+def distances(expected: Leaves, found: Leaves) -> dict[str, float]:
+    """Return how far outputs of numbers are apart in all steps, by their paths behind the step."""
+    far: dict[str, float] = {}
+    for path, leaf in expected.items():
+        name = _behind_step(path)
+        far[name] = math.hypot(far.get(name, 0.0), distance(leaf, found.get(path)))
+    return {path: one for path, one in far.items() if math.isfinite(one)}
+
+
+def _behind_step(path: str) -> str:
+    return path.partition(": ")[2] or path
+
+
+def compared(
+    expected: Leaves, found: Leaves, spread: Mapping[str, float] = MappingProxyType({})
+) -> str:
+    """
+    Return how outputs compare with those of the unchanged step, in a word or a sentence.
+
+    Args:
+        expected: Those of the unchanged step.
+        found: The others.
+        spread: How far those of the unchanged step are apart with other random numbers.
+    """
     why = ""
     for word, tolerance in ((SAME, Tolerance(0.0, 0.0)), (WITHIN, Tolerance())):
         try:
@@ -180,7 +212,13 @@ def compared(expected: Leaves, found: Leaves) -> str:
             why = str(error).splitlines()[1].strip()
             continue
         return UNCOMPARED if any("no values" in note for note in notes) else word
-    return why
+    if not spread or expected.keys() != found.keys():
+        return why
+    far = distances(expected, found)
+    near = {path for path in far if far[path] <= _AS_RANDOM * spread.get(path, 0.0)}
+    rest = [path for path in expected if _behind_step(path) not in near]
+    why = compared({p: expected[p] for p in rest}, {p: found[p] for p in rest})
+    return RANDOM if keeps(why) else why
 
 
 def keeps(outputs: str) -> bool:
@@ -216,6 +254,8 @@ class Trial:
         """Outputs of its first steps."""
         self.is_random = False
         """True if they are others the second time."""
+        self.spread: dict[str, float] = {}
+        """How far they are apart where its random generators begin elsewhere; see `distances`."""
         self._work: frozenset[str] = frozenset()
 
     def begin(self) -> None:
@@ -223,9 +263,19 @@ class Trial:
         self._runs(UNCHANGED)
         self.expected = self._first(self.unchanged)
         self.is_random = not keeps(compared(self.expected, self._first(self.unchanged)))
+        for shift in range(_SEEDS):
+            self.spread |= self._other_seeds(1 + shift)
         self.turn_s = self.unchanged.warm_up()
         self._work = self.unchanged.python_work()
         self._restore()
+
+    def _other_seeds(self, shift: int) -> dict[str, float]:
+        """Return the spread of outputs as far as it is known with other random numbers."""
+        seeds = seeds_of(self.unchanged.step)
+        for one in seeds:
+            one.assign(one + shift)
+        found = distances(self.expected, self._first(self.unchanged)) if seeds else {}
+        return {path: max(far, self.spread.get(path, 0.0)) for path, far in found.items()}
 
     def turn(self) -> float:
         """Run a turn of the unchanged step, and return the seconds of a step in it."""
@@ -295,7 +345,7 @@ class Trial:
             return UNCOMPARED
         first = self._first(turns)
         found = self._compared(first)
-        if found == RANDOM and compared(first, self._first(turns)) == SAME:
+        if self.is_random and compared(first, self._first(turns)) == SAME:
             return FROZEN
         return remedy.computes_differently or found if found == RANDOM else found
 
@@ -320,7 +370,7 @@ class Trial:
 
     def _compared(self, found: Leaves) -> str:
         """Return how outputs compare with those of the unchanged step."""
-        return RANDOM if self.is_random else compared(self.expected, found)
+        return RANDOM if self.is_random else compared(self.expected, found, self.spread)
 
     def _measure(self, found: Sequence[_Candidate]) -> None:
         """Let the unchanged step and remedies take turns, as many of them as there is time for."""

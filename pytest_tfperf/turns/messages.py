@@ -218,6 +218,8 @@ class Found(Message):
     """The outputs of its first steps."""
     is_random: bool
     """True if they are others the second time."""
+    spread: dict[str, float]
+    """How far they are apart where random generators of its state begin elsewhere, by output."""
     turn_s: float
     """Seconds of a turn."""
 

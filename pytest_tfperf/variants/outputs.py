@@ -173,6 +173,15 @@ def check_outputs(outputs: Mapping[str, Leaves], tolerance: Tolerance) -> tuple[
     )
 
 
+def distance(first: Any, second: Any) -> float:
+    """Return the root of the summed squares of differences, infinite where there are none."""
+    left, right = _array(first), _array(second)
+    if left is None or right is None or left.shape != right.shape or _is_text(left):
+        return math.inf
+    _, by = _beyond(left, right, 0.0, 0.0)
+    return float(np.linalg.norm(by))
+
+
 def _leaves(output: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(output, Mapping):
         children = [(f"{path}[{key!r}]", child) for key, child in output.items()]

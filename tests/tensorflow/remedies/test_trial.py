@@ -185,6 +185,44 @@ def test_outputs_are_the_same_different_or_random():
     assert not frozen.keeps_outputs
 
 
+def test_other_random_numbers_from_a_generator_are_no_other_outputs():
+    generator = tf.random.Generator.from_seed(1)
+    total = tf.Variable(tf.zeros(64))
+
+    def drawn(scale, more=0.0):
+        numbers = scale * generator.normal((64,))
+        total.assign_add(numbers)
+        return tf.reduce_sum(numbers), tf.reduce_sum(tf.ones(3)) + more
+
+    def of(change):
+        return tried(lambda: drawn(1.0), remedies=[Faulty(lambda call: call_of(change))])[0][
+            "faulty"
+        ]
+
+    assert of(lambda: drawn(1.0)).outputs == "same"
+    assert of(lambda: drawn(-1.0)).outputs == "random"  # from the same distribution
+    assert "differs" in of(lambda: drawn(9.0)).outputs
+    assert "output[1]" in of(lambda: drawn(-1.0, more=1.0)).outputs  # which is not random
+
+
+@pytest.mark.full
+def test_dropout_that_xla_draws_otherwise_is_random():
+    import keras
+
+    model = keras.Sequential(
+        [keras.Input((32,)), keras.layers.Dense(32), keras.layers.Dropout(0.5)]
+    )
+    x = tf.ones((16, 32))
+
+    @tf.function
+    def step():
+        return tf.reduce_mean(model(x, training=True) ** 2)
+
+    found, _ = tried(step, remedies=[of_step.JitCompile()])
+    assert found["jit_compile=True"].outputs == "random"
+    assert found["jit_compile=True"].is_fair
+
+
 @pytest.mark.full
 def test_eager_steps_become_functions_and_inner_functions_are_compiled_in_a_copy():
     x = tf.ones((8, 8))
