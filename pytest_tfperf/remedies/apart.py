@@ -103,9 +103,11 @@ class TrialProcesses:
             CaptureError: If none can be tried.
         """
         of_trial.refuse(call)
-        trial = _Apart(self._calls, call, name, seconds)
-        answer = self._calls.answered(lambda: Answer(profiles={}, found=trial.run()))
-        return remedies_of(answer)
+
+        def found() -> Answer:  # its time begins when no other process measures
+            return Answer(profiles={}, found=_Apart(self._calls, call, name, seconds).run())
+
+        return remedies_of(self._calls.answered(found))
 
 
 def remedies_of(answer: Answer) -> Remedies:
