@@ -447,6 +447,8 @@ def fastest_first(measured: Iterable[Tried]) -> list[Tried]:
 
 
 def sentence(error: Exception) -> str:
-    """Return an error in one line."""
-    text = elide(" ".join(str(error).split()) or type(error).__name__, _WIDTH)
-    return text if isinstance(error, TfperfError) else f"{type(error).__name__}: {text}"
+    """Return an error in one line: its first, or the last one of what a framework introduces."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    is_introduced = len(lines) > 1 and lines[0].endswith(":")  # "in user code:"
+    text = elide(lines[-1 if is_introduced else 0] if lines else "", _WIDTH)
+    return text if isinstance(error, TfperfError) and text else f"{type(error).__name__}: {text}"

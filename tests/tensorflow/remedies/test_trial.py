@@ -131,7 +131,7 @@ def test_state_is_put_back_after_each_remedy_and_after_errors():
     def fails(call):
         def broken():
             call.step()
-            raise ValueError("no such thing\nat all")
+            raise ValueError("in the code:\n  no such thing at all")
 
         return Call(step=broken, profile=NOTHING_KNOWN)
 
