@@ -1,6 +1,7 @@
 """The examples are suites that users could have written: they must run, and show what they are there to show."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,9 +14,10 @@ EXAMPLES = ROOT / "examples"
 PIPELINE = EXAMPLES / "input_pipeline"
 
 
-def run(folder, *arguments):
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(folder), *arguments]
-    return subprocess.run(command, capture_output=True, text=True)
+def run(path, *arguments, cwd=None, **environment):
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(path), *arguments]
+    env = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env)
 
 
 def test_all_examples_run():
@@ -27,10 +29,36 @@ def test_all_examples_run():
     assert all(f"{folder}/test_" in done.stdout for folder in folders), done.stdout
 
 
+@pytest.mark.nightly  # needs some ten seconds for each remedy, in a process of its own
+def test_the_line_that_trying_names_makes_a_failing_example_pass(tmp_path):
+    project = shutil.copytree(EXAMPLES / "eager_step", tmp_path / "project")
+    lost = "@tf.function\n"
+    for path in project.glob("*.py"):
+        path.write_text(path.read_text().replace(lost, ""))
+    alone = {"TMPDIR": str(tmp_path)}  # with locks of its own: the tries would wait for other tests
+    before = run(".", "--tfperf-try", cwd=project, **alone)
+    assert "1 failed" in before.stdout, before.stdout
+    named = re.search(r"^ +write: (\S+):(\d+)  (@.+)$", before.stdout, re.MULTILINE)
+    assert named, before.stdout
+    source, place = project / named[1], int(named[2]) - 1
+    lines = source.read_text().splitlines(keepends=True)
+    source.write_text("".join([*lines[:place], f"{named[3]}\n", *lines[place:]]))
+    after = run(".", cwd=project)
+    assert "1 passed" in after.stdout, after.stdout
+
+
 @pytest.mark.nightly  # the verdicts of some depend on times
 @pytest.mark.parametrize(
     "example",
-    ["grappler", "input_pipeline", "mixed_precision", "custom_metric", "tpu_padding", "xla_mnist"],
+    [
+        "grappler",
+        "eager_step",
+        "input_pipeline",
+        "mixed_precision",
+        "custom_metric",
+        "tpu_padding",
+        "xla_mnist",
+    ],
 )
 def test_an_example_passes(example):
     done = run(EXAMPLES / example)
