@@ -5,6 +5,7 @@ import inspect
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -14,11 +15,12 @@ from pytest_tfperf.gates import ANY, MOVED, NEVER, RISE, WORSE, gate_of
 from pytest_tfperf.metric_evidence import ANYWHERE, EVIDENCE, KNOWN_ON
 from pytest_tfperf.metric_registry import METRICS, Metric
 from pytest_tfperf.plugin.options import COUNT, LIMITS, SECONDS, SHARE, STEPS, TABLE, Option
+from pytest_tfperf.report.remedies import COLUMNS, RemedyRecord
 from pytest_tfperf.report.run_details import Comparison, Detail, Environment
 from pytest_tfperf.results import FORMAT, Check, Profile
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.tpu.op_guide import METRIC, ON, RULES, Finding, Rule, value
-from pytest_tfperf.values import Advice, Column, Step, Table, Value, Workload
+from pytest_tfperf.values import REMEDIES, Advice, Column, Step, Table, Value, Workload
 
 HEAD = """# Metrics
 
@@ -283,6 +285,8 @@ OF_A_VALUE = {
     "then": {"properties": {"why": {"type": "string"}, "source": {"type": "null"}}},
     "else": {"properties": {"why": {"type": "null"}, "source": {"$ref": "#/$defs/Source"}}},
 }
+DESCRIBED = (Run, ProfiledTest, Profile, Check, Value, Step, Table, Column, Advice, Metric)
+"""Types whose fields have texts."""
 SCHEMA_HEAD = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "$id": f"urn:pytest-tfperf:run:{FORMAT}",
@@ -299,8 +303,9 @@ def schema() -> str:
     """Return the JSON Schema of run files, made from the types that read them."""
     named = "#/$defs/{name}"
     held = [kind for fields in HELD.values() for kind in fields.values()]
-    _, parts = msgspec.json.schema_components([Run, *held], ref_template=named)
-    for kind in (Run, ProfiledTest, Profile, Check, Value, Step, Table, Column, Advice, Metric):
+    kinds = [Run, RemedyRecord, *held]
+    _, parts = msgspec.json.schema_components(kinds, ref_template=named)
+    for kind in (*DESCRIBED, RemedyRecord):
         part = parts[kind.__name__]
         for name, text in field_texts(kind).items():
             key = "value" if (kind, name) == (Value, "number") else name
@@ -312,11 +317,44 @@ def schema() -> str:
     whole = {"type": "string", "description": "The sentence, details and advice, a line each."}
     parts["Check"]["properties"]["message"] = whole
     parts["Value"] |= OF_A_VALUE
+    record = parts["RemedyRecord"]
+    record["required"] = [column.key for column in COLUMNS]
+    record["properties"] = {key: record["properties"][key] for key in record["required"]}
+    parts["Remedies"] = remedies_table(parts["Table"])
+    tables = parts["Profile"]["properties"]["tables"]
+    tables["properties"] = {REMEDIES: {"$ref": named.format(name="Remedies")}}
     run = parts.pop("Run")
     properties = {"format": {"enum": [FORMAT]}, **run["properties"]}
     required = ["format", *run["required"]]
     body = {"type": "object", "properties": properties, "required": required, "$defs": parts}
     return json.dumps(SCHEMA_HEAD | body, indent=2, ensure_ascii=False) + "\n"
+
+
+def remedies_table(table: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of the table of remedies: the fields of `RemedyRecord`, then any others."""
+    own = table["properties"]
+    of_record = "#/$defs/RemedyRecord/properties/"
+    columns = [
+        {
+            "$ref": "#/$defs/Column",
+            "properties": {"key": {"const": c.key}, "unit": {"const": c.unit}},
+        }
+        for c in COLUMNS
+    ]
+    cells = [{"$ref": f"{of_record}{column.key}"} for column in COLUMNS]
+    others = own["rows"]["items"]
+    row = {**others, "prefixItems": cells, "minItems": len(cells)}
+    known = {"prefixItems": columns, "minItems": len(columns)}
+    return {
+        **table,
+        "title": "Remedies",
+        "description": "Remedies that were tried, the fastest first: a row has the fields of a RemedyRecord, in order.",
+        "properties": {
+            **own,
+            "columns": {**own["columns"], **known},
+            "rows": {**own["rows"], "items": row},
+        },
+    }
 
 
 def field_texts(kind: type) -> dict[str, str]:

@@ -42,7 +42,11 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "Ratio": "low high",
         "Interval": "",
     },
-    "Remedies": {"Remedies": "best records table lines", "Tried": "keeps_outputs is_fair helps"},
+    "Remedies": {
+        "Remedies": "best records table lines",
+        "Tried": "keeps_outputs is_fair helps",
+        "RemedyRecord": "",
+    },
     "Custom metrics": {"Registry": "add rows", "Metric": ""},
     "Many traces": {"analyze_traces": "", "FleetSummary": "", "AlignedRun": ""},
 }

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.plugin.registry import Registry
     from pytest_tfperf.remedies.results import Remedies as Remedies
     from pytest_tfperf.remedies.results import Tried as Tried
+    from pytest_tfperf.report.remedies import RemedyRecord as RemedyRecord
     from pytest_tfperf.results import Profile, Verdict
     from pytest_tfperf.stats.signed_rank import Interval as Interval
     from pytest_tfperf.stores.traces import (
@@ -96,6 +97,7 @@ _MODULES = {
     "Ratio": "variants.comparison",
     "Registry": "plugin.registry",
     "Remedies": "remedies.results",
+    "RemedyRecord": "report.remedies",
     "Source": "values",
     "Step": "values",
     "StoreError": "errors",

@@ -5,41 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from typing import cast
 
 from pytest_tfperf.advice.changes import changes_in
 from pytest_tfperf.errors import UnknownMetric
-from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
+from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.report.remedies import (
+    COLUMNS,
     HERE,
     RANDOM,
     SAME,
     UNCOMPARED,
     WITHIN,
+    RemedyRecord,
     faster,
     is_fair,
     lines_of,
     measured,
 )
-from pytest_tfperf.values import Advice, Column, Json, Table
+from pytest_tfperf.values import Advice, Table
 from pytest_tfperf.variants.comparison import Ratio
 
 __tracebackhide__ = True
 
 FROZEN = "the same in each run, and random without it"
 """Outputs whose random numbers are drawn once, when the step is traced."""
-_COLUMNS = (
-    Column("remedy", "remedy"),
-    Column("speedup", "times as fast"),
-    Column("low", "from"),
-    Column("high", "to"),
-    Column("step_time", "step", SECONDS),
-    Column("input_share", "waits for input", RATIO),
-    Column("outputs", "outputs"),
-    Column("dropped", "leaves out"),
-    Column("is_bound", "bound only"),
-    Column("write", "write"),
-    Column("why", "not tried"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,13 +134,13 @@ class Remedies:
             found.append((rank, -tried.speedup.ratio, replace(one, because=because)))
         return tuple(one for *_, one in sorted(found, key=lambda each: each[:2]))
 
-    def records(self) -> list[Json]:
-        """Return each remedy as a dict of text, numbers and None."""
-        return self.table().records()
+    def records(self) -> list[RemedyRecord]:
+        """Return each remedy as a dict with the fields of `RemedyRecord`."""
+        return cast("list[RemedyRecord]", self.table().records())
 
     def table(self) -> Table:
         """Return a table with a row for each remedy."""
-        return Table.of("remedies that were tried", _COLUMNS, [_row(one) for one in self.tried])
+        return Table.of("remedies that were tried", COLUMNS, [_row(one) for one in self.tried])
 
     def lines(self) -> list[str]:
         """Return the table, the code to type and remarks as lines of text."""

@@ -4,14 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict
 
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Check
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.text import aligned
-from pytest_tfperf.values import REMEDIES, Table
+from pytest_tfperf.values import REMEDIES, Column, Table
 
+
+class RemedyRecord(TypedDict):
+    """One remedy that was tried: of `Remedies.records()`, and a row of its table in a run file."""
+
+    remedy: str
+    """The change."""
+    speedup: float | None
+    """Time of an unchanged step divided by that with the remedy, None if not measured."""
+    low: float | None
+    """Lower end of the 99 % interval of `speedup`, None if there were too few turns for one."""
+    high: float | None
+    """Its upper end."""
+    step_time: float | None
+    """Seconds of a step, None if not measured."""
+    input_share: float | None
+    """Share of a step that waits for data, 0 to 1; None without data, or where devices may work."""
+    outputs: str
+    """
+    `same` bit for bit, `within tolerance` of the dtype, or `random` as without the remedy.
+
+    Else `–` if they were not compared, or how they differ in words.
+    """
+    dropped: str
+    """Work of Python in each unchanged step that the remedy leaves out, empty without any."""
+    is_bound: bool
+    """True if nobody can type it: it tells what remedies of its kind give at most."""
+    write: str
+    """The code to type, with the user's line where it is known; empty if there is none."""
+    why: str
+    """Why it was not tried or measured, empty if it was."""
+
+
+COLUMNS = (
+    Column("remedy", "remedy"),
+    Column("speedup", "times as fast"),
+    Column("low", "from"),
+    Column("high", "to"),
+    Column("step_time", "step", SECONDS),
+    Column("input_share", "waits for input", RATIO),
+    Column("outputs", "outputs"),
+    Column("dropped", "leaves out"),
+    Column("is_bound", "bound only"),
+    Column("write", "write"),
+    Column("why", "not tried"),
+)
+"""Columns of the table, in the order of the fields of a record."""
 TITLES = ("faster", "step", "input", "outputs", "remedy")
 HERE = "tried here, "
 """Start of the first line about remedies below the message of a check."""
@@ -20,7 +66,7 @@ SAME, WITHIN, RANDOM, UNCOMPARED = "same", "within tolerance", "random", "–"
 _WORTH, _REACH = 1.05, 1.2
 """Speed-up, and upper end of an interval, from which one that holds 1x leaves a question."""
 Tried = Mapping[str, Any]
-"""A row of the table of remedies."""
+"""A record, also of a run file of another version."""
 _UNKNOWN = dict.fromkeys(("speedup", "low", "high", "step_time", "input_share", "is_bound"))
 """Cells that a run file of another version may lack."""
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, TypedDict
+from types import GenericAlias
+from typing import Any, Literal, TypedDict, get_type_hints
 
 import msgspec
 
+from pytest_tfperf.report.remedies import RemedyRecord
 from pytest_tfperf.results import Profile
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.values import REMEDIES, Number, Seconds, Table, Workload
@@ -159,9 +161,9 @@ _COLUMNS: Mapping[str, _Kinds] = {
         maybe_texts="bound_by",
         maybe="self_s flop_rate bandwidth flop_per_byte share_of_the_roof",
     ),
-    REMEDIES: _columns(
-        "remedy outputs dropped write why", maybe="speedup low high step_time input_share"
-    ),
+    REMEDIES: {
+        name: GenericAlias(list, (kind,)) for name, kind in get_type_hints(RemedyRecord).items()
+    },
     "memory_over_step": _columns(numbers="into_step_s", maybe="held"),
 }
 """Columns that comparisons and pages read; those that may be empty may be missing too."""

@@ -26,7 +26,10 @@ OTHER_TABLES = (
 def example(part, text):
     """A value for a part of the schema."""
     if "$ref" in part:
-        return example(RUN_SCHEMA["$defs"][part["$ref"].rpartition("/")[2]], text)
+        place = RUN_SCHEMA
+        for key in part["$ref"].split("/")[1:]:
+            place = place[key]
+        return example(place, text)
     if "anyOf" in part:
         return example(part["anyOf"][0], text)
     if "enum" in part:
@@ -92,10 +95,14 @@ def _profile(text):
 def _tables(text):
     """Keys of tables with the cells of a row: text, numbers, nothing."""
     for key, kinds in _COLUMNS.items():
-        yield key, {name: 1.5 if "float" in str(kind) else text for name, kind in kinds.items()}
+        yield key, {name: _cell(str(kind), text) for name, kind in kinds.items()}
     for key in {*OTHER_TABLES, text} - _COLUMNS.keys():
         yield key, {f"{text}.": text, "share": 0.5, f"{text}:": None}
     yield COMPARISON, {"result": f"against {text}", "a": text, "b": text}
+
+
+def _cell(kind, text):
+    return 1.5 if "float" in kind else False if "bool" in kind else text
 
 
 def _table(text, cells):

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers.paths import ROOT
 
 SLOW_INPUT = """
 import time
@@ -32,6 +33,8 @@ def test_without_limits(tf_profile):
 
 @pytest.mark.full
 def test_a_broken_limit_shows_what_remedies_gave_and_stays_broken(suite, processes):
+    import jsonschema
+
     suite.write(SLOW_INPUT)
     result = suite("--tfperf-try", "--tfperf-report=run.json", "--tfperf-report=run.md")
     result.assert_outcomes(passed=1, failed=1)
@@ -43,7 +46,10 @@ def test_a_broken_limit_shows_what_remedies_gave_and_stays_broken(suite, process
             "*x* same *num_parallel_calls=tf.data.AUTOTUNE*",
         ]
     )
-    waits, other = json.loads((suite.path / "run.json").read_text())["tests"]
+    run = json.loads((suite.path / "run.json").read_text())
+    schema = json.loads((ROOT / "docs" / "run.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(run)
+    waits, other = run["tests"]
     table = waits["profiles"][0]["tables"]["remedies"]
     keys = [column["key"] for column in table["columns"]]
     rows = {row[0]: dict(zip(keys, row, strict=True)) for row in table["rows"]}

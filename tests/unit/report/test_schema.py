@@ -12,7 +12,7 @@ from pytest_tfperf.metric_registry import PLATFORM, PROGRAM, Metric
 from pytest_tfperf.quantities import UNITS
 from pytest_tfperf.results import FORMAT
 from pytest_tfperf.runs import Run
-from pytest_tfperf.values import PARTS, Source, Value
+from pytest_tfperf.values import PARTS, REMEDIES, Source, Value
 
 SCHEMA = json.loads((ROOT / "docs" / "run.schema.json").read_text(encoding="utf-8"))
 OWN = Metric("padding_rows", "count", "lower", PROGRAM, "rows that are padding")
@@ -68,6 +68,11 @@ def test_what_is_written_is_described():
         assert all(set(one.to_json()) == names("Profile") for one in test.profiles)
         assert all(set(one.to_json()) | {"follows"} == names("Check") for one in test.checks)
         assert all(set(check.detail) <= names("Comparison") for check in test.checks)
+    [record, *_] = run.tests[0].profiles[0].tables[REMEDIES].records()
+    assert set(record) == names("RemedyRecord")
+    assert all(
+        "description" in one for one in SCHEMA["$defs"]["RemedyRecord"]["properties"].values()
+    )
 
 
 def test_every_choice_is_one_of_the_code():
@@ -78,7 +83,18 @@ def test_every_choice_is_one_of_the_code():
 
 
 @pytest.mark.full
+def test_a_later_version_may_add_columns_to_the_table_of_remedies(validator):
+    data = json.loads(json.dumps(a_run().to_json()))
+    table = data["tests"][0]["profiles"][0]["tables"][REMEDIES]
+    table["columns"].append({"key": "joules", "title": "energy", "unit": ""})
+    for row in table["rows"]:
+        row.append(0.5)
+    validator.validate(data)
+
+
+@pytest.mark.full
 def test_wrong_run_files_do_not_match_the_schema(validator):
+    remedies = ["tests", 0, "profiles", 0, "tables", "remedies"]
     for where, wrong in [
         (["format"], 3),
         (["created"], None),
@@ -97,6 +113,11 @@ def test_wrong_run_files_do_not_match_the_schema(validator):
         (["tests", 0, "profiles", 0, "tables", "stages", "rows", 0, 0], []),
         (["tests", 0, "profiles", 0, "metrics", "step_time", "detail", "inside"], ["MatMul"]),
         (["tests", 0, "profiles", 0, "metrics", "step_time", "detail", "outside"], {"Relu": "1"}),
+        ([*remedies, "rows", 0, 1], "fast"),  # its speed-up
+        ([*remedies, "rows", 0, 8], None),  # whether it is a bound
+        ([*remedies, "rows", 0], ["jit_compile=True"]),
+        ([*remedies, "columns", 4, "unit"], "ms"),  # of its step time
+        ([*remedies, "columns", 4, "key"], "time"),
         (["tests", 0, "line"], 0),
     ]:
         data = json.loads(json.dumps(a_run().to_json()))
