@@ -10,7 +10,6 @@ from helpers import builders, quick_start, without_capture
 pytest_sessionstart = quick_start.pytest_sessionstart
 
 from pytest_tfperf.frameworks import in_use  # noqa: E402
-from pytest_tfperf.machine import locks  # noqa: E402
 from pytest_tfperf.turn import Ready  # noqa: E402
 from pytest_tfperf.turns import pytest_child as process  # noqa: E402
 from pytest_tfperf.variants import turns  # noqa: E402
@@ -19,7 +18,7 @@ from pytest_tfperf.variants.outputs import Tolerance  # noqa: E402
 
 in_use.has_accelerators = lambda: False
 turns.takes_whole_gpus = lambda: False
-locks.n_gpus = lambda: 0
+in_use.n_gpus = lambda: 0  # all three would load TensorFlow, to see its GPUs
 
 
 @pytest.hookimpl(wrapper=True)
