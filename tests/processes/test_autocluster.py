@@ -85,11 +85,6 @@ def test_counts(tf_profile):
     fit = tf_profile.fit(model, x, y, name="fit", batch_size=8, epochs=9, verbose=0, warmup=2, trace_steps=3)
     assert fit.xla_clusters == clusters_of(lambda: model.fit(x[:8], y[:8], batch_size=8, verbose=0))
 
-@pytest.mark.tfperf(autocluster=True)
-def test_crash(tf_profile):
-    import os
-    tf_profile(lambda: os.abort())
-
 @pytest.mark.tfperf(autocluster=True, xla_clusters=2)
 def test_limit(tf_profile):
     tf_profile(tf.function(chain), [ONES] * 4, **FEW)
@@ -177,22 +172,10 @@ def test_what_is_clustered_is_counted(recorded):
 
 def test_a_broken_limit_shows_where_the_run_began(recorded, folder):
     assert recorded.status == 1
-    assert "test_suite.py ..FP" in recorded.output
+    assert "test_suite.py ..P" in recorded.output
     assert "xla_clusters is 1, not 2 (xla_clusters=2)" in recorded.output
     assert "tfperf: 0 checks passed, 1 failed" in recorded.output
-    assert ET.parse(folder / "junit.xml").getroot().find("testsuite").get("failures") == "2"
-
-
-def test_a_crash_in_a_step_fails_its_test_and_leaves_no_traces_behind(recorded, folder):
-    assert (
-        "SIGABRT in the call of a test in a process of its own (autocluster=True)"
-        in recorded.output
-    )
-    assert [
-        path.name
-        for path in (folder / "temporary").glob("tfperf-*")
-        if not path.name.startswith("tfperf-locks")
-    ] == []
+    assert ET.parse(folder / "junit.xml").getroot().find("testsuite").get("failures") == "1"
 
 
 def test_the_flags_are_in_the_record_of_the_test_alone(recorded):
