@@ -81,7 +81,7 @@ def test_keras_own_callback_has_the_remedy_of_its_kind(profile, tmp_path, monkey
     save = keras.Model.save
 
     def slowly(*args, **kwargs):  # as to a slow disk
-        time.sleep(0.3)
+        time.sleep(0.1)
         return save(*args, **kwargs)
 
     monkeypatch.setattr(keras.Model, "save", slowly)

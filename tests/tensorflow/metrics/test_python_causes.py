@@ -58,7 +58,7 @@ def test_small_batches_of_keras_are_to_be_larger(profile):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     rows = np.ones((512, 4), np.float32)
-    arguments = {"batch_size": 8, "epochs": 20, "verbose": 0}
+    arguments = {"batch_size": 8, "epochs": 5, "verbose": 0}
     found = profile.fit(model, rows, rows[:, :1], **arguments, name="alone")
     overhead = found.value("host_overhead").detail
     for where, remedy in (calls(found), (overhead["where"], overhead["try"])):
@@ -155,20 +155,20 @@ def test_ops_outside_jit_have_their_line_and_the_remedy_of_what_they_are_for(pro
     import jax.numpy as jnp
 
     tanh = jax.jit(lambda x: jnp.tanh(x).mean(1))
-    x = np.ones((400, 4), np.float32)
-    numbers = [[float(number) for number in range(200)] for _ in range(200)]
+    x = np.ones((80, 4), np.float32)
+    numbers = [[float(number) for number in range(100)] for _ in range(100)]
 
     def reads(x):
         rows = tanh(x)
-        return [float(rows[at]) for at in range(400)]
+        return [float(rows[at]) for at in range(80)]
 
     def updates(x):
         rows = tanh(x)
-        return [rows[at : at + 2] * 2 for at in range(200)]
+        return [rows[at : at + 2] * 2 for at in range(60)]
 
     for step, data, told, remedy in (
-        (reads, x, "dynamic_slice ×400", "np.asarray(x)"),
-        (updates, x, "multiply ×200", "move them into the jax.jit function"),
+        (reads, x, "dynamic_slice ×80", "np.asarray(x)"),
+        (updates, x, "multiply ×60", "move them into the jax.jit function"),
         (lambda rows: tanh(jnp.array(rows)), numbers, "convert_element_type", "one NumPy array"),
     ):
         found = profile(step, [data] * 4, unpack=False, name=remedy, warmup=60)
@@ -178,5 +178,5 @@ def test_ops_outside_jit_have_their_line_and_the_remedy_of_what_they_are_for(pro
         assert remedy in detail["try"].partition(";")[0]
         if step is reads:
             copies = found.value("host_device_copies").detail
-            assert re.search(rf"read by Python at {HERE}:\d+ ×400", copies["where"])
+            assert re.search(rf"read by Python at {HERE}:\d+ ×80", copies["where"])
             assert "move the ops" in copies["try"]
