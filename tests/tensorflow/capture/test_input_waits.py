@@ -76,7 +76,9 @@ def test_waits_are_as_long_as_the_pipeline_sleeps(profile_more, buffer):
     assert found.input_bound == pytest.approx(waited / (waited + worked), abs=0.1)
 
 
-@pytest.mark.parametrize(("n_slow", "step_s"), [(20, 0.005), (30, 0.001)])
+@pytest.mark.parametrize(
+    ("n_slow", "step_s"), [pytest.param(20, 0.005, marks=pytest.mark.nightly), (30, 0.001)]
+)
 def test_a_slow_start_counts_neither_for_the_step_time_nor_for_the_waits(
     profile_more, n_slow, step_s
 ):

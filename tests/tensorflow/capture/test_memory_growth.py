@@ -161,7 +161,7 @@ def cyclic(x, y):
 
 UNEVEN = ("convolution", "LSTM", "fit")
 """These allocate so unevenly, the more on a busy machine, that 50 steps may leave it open."""
-MARKS = {"reference cycles": [], "dense": pytest.mark.full, "fit": pytest.mark.full}
+MARKS = {"reference cycles": [], "fit": pytest.mark.full}
 
 
 @pytest.mark.parametrize(
