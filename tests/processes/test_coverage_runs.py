@@ -30,7 +30,7 @@ from model import step
 
 @pytest.mark.tfperf(max_step_time="10 s", min_throughput=0.001, max_input_bound="99%", max_retraces=0)
 def test_step(tf_profile):
-    tf_profile(step, [jnp.ones((8, 4))] * 4)
+    tf_profile(step, [jnp.ones((8, 4))] * 4, warmup=3, steps=12, trace_steps=6)
 """
 CORES = ["ctrace", *(["sysmon"] if sys.version_info >= (3, 12) else [])]
 
