@@ -142,25 +142,32 @@ def test_a_callback_that_lives_as_long_as_fit_is_named(failed):
     assert "keep in seen" in advice
 
 
-def test_models_that_are_kept_and_models_that_are_only_made(failed):
+STEPS = {"warmup": 2, "steps": 10, "trace_steps": 2}
+
+
+def test_models_that_are_kept_are_named_with_their_list(failed):
     models = []
 
     def keep():
         models.append(model())
         return models[-1](ROWS)
 
-    steps = {"warmup": 2, "steps": 10, "trace_steps": 2}
-    where, advice, accounted = failed(lambda one: one(keep), **steps)
+    where, advice, accounted = failed(lambda one: one(keep), **STEPS)
     assert "the list models of" in where
     assert "keeps 1 Sequential more a step" in where
     assert 0.25 <= accounted < 0.8  # TensorFlow keeps more of a model than Python does
     assert "once" in advice
-    where, advice, _ = failed(lambda one: one(lambda: model()(ROWS)), **steps)
+
+
+@pytest.mark.nightly
+def test_models_that_are_only_made_are_named_by_their_making(failed):
+    where, advice, _ = failed(lambda one: one(lambda: model()(ROWS)), **STEPS)
     assert "Keras makes a model in the steps" in where
     assert "once" in advice
     assert "list" not in advice
 
 
+@pytest.mark.nightly
 def test_growth_of_steps_that_are_each_traced_again_is_decided(failed):
     def trial():
         model().train_on_batch(ROWS, ROWS)
@@ -183,6 +190,7 @@ def test_what_no_container_keeps_is_not_explained(failed):
     assert not accounted
 
 
+@pytest.mark.nightly
 def test_tensors_in_regions_of_an_allocator_decide_a_limit(failed):
     """oneDNN's allocator takes regions that double in size from malloc, which alone decide nothing."""
     predictions = []
