@@ -10,7 +10,6 @@ from helpers.sources import tree
 PAGE = (ROOT / "docs" / "explanation" / "threat_model.md").read_text("utf-8")
 GUIDE = (ROOT / "docs" / "how_to" / "ci.md").read_text("utf-8")
 PACKAGE = ROOT / "pytest_tfperf"
-MODULES = {path.relative_to(PACKAGE).as_posix(): tree(path) for path in PACKAGE.rglob("*.py")}
 RUNS_CODE = {
     "pickle",
     "marshal",
@@ -32,6 +31,11 @@ LOCAL = {
     "turns/child_plugin.py": "has its other end",
     "turns/workers.py": "finds free ports for TensorFlow",
 }
+
+
+def modules():
+    """The syntax tree of each module of the package, by its path."""
+    return {path.relative_to(PACKAGE).as_posix(): tree(path) for path in PACKAGE.rglob("*.py")}
 
 
 def promises():
@@ -71,11 +75,11 @@ def test_every_promise_names_tests_that_exist():
 def test_no_module_runs_what_it_reads():
     found = [
         f"{path}: {name}"
-        for path, module in MODULES.items()
+        for path, module in modules().items()
         for name in imports(module)
         if is_of(name, RUNS_CODE)
     ]
-    for path, module in MODULES.items():
+    for path, module in modules().items():
         for call in (node for node in ast.walk(module) if isinstance(node, ast.Call)):
             if isinstance(call.func, ast.Name) and call.func.id in EVALUATES:
                 found.append(f"{path}:{call.lineno}: {call.func.id}")
@@ -91,13 +95,13 @@ def test_no_module_runs_what_it_reads():
 def test_only_captures_open_connections():
     found = {
         path
-        for path, module in MODULES.items()
+        for path, module in modules().items()
         for name in imports(module)
         if is_of(name, CONNECTS)
     }
     assert {path for path in found if not path.startswith("remote/")} == set(LOCAL)
     for path in LOCAL:
-        used = {node.attr for node in ast.walk(MODULES[path]) if isinstance(node, ast.Attribute)}
+        used = {node.attr for node in ast.walk(modules()[path]) if isinstance(node, ast.Attribute)}
         assert not used & {"connect", "connect_ex", "create_connection", "listen", "accept"}, path
 
 

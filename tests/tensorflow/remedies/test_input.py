@@ -53,34 +53,39 @@ def both(x, y):
     return x * 2, tf.tanh(y)
 
 
-MOVED = (
-    (NUMBERS.map(python).shard(3, 1), "shard"),
-    (NUMBERS.map(as_pair).skip(5).prefetch(1), "skip"),
-    (NUMBERS.map(halved).batch(5), "batch"),
-    (NUMBERS.map(as_pair).map(both).batch(5, drop_remainder=True).prefetch(1), None),
-    (NUMBERS.map(halved, num_parallel_calls=2).batch(5).repeat(2), "batch"),
-    (NUMBERS.map(as_dict).filter(lambda x: x["number"] % 3 == 0).batch(2), "filter"),
-    (NUMBERS.map(python).map(as_pair).shard(2, 0), "shard"),
-)
-STAYING = (
-    NUMBERS.map(as_dict).filter(lambda x: x["image"][0, 0] > 3),  # of what the map computes
-    NUMBERS.map(lambda x: x + tf.random.uniform((), maxval=9, dtype=tf.int64)).shard(2, 0),
-    NUMBERS.map(as_pair).batch(4),  # makes larger elements
-    NUMBERS.map(as_pair).map(lambda x, y: y * tf.cast(x, tf.float32)).batch(4),  # of two ranks
-    NUMBERS.map(lambda x: x * tf.constant([1, 2], tf.int64)).batch(4),
-    NUMBERS.map(as_pair).map(lambda x, y: tf.reduce_sum(y)).batch(4),
-    NUMBERS.map(lambda x: tf.constant(1.0)).batch(4),
-    NUMBERS.batch(4).map(lambda x: x + 1),
-)
+def moved():
+    """Pipelines with a stage that moves, and which."""
+    return (
+        (NUMBERS.map(python).shard(3, 1), "shard"),
+        (NUMBERS.map(as_pair).skip(5).prefetch(1), "skip"),
+        (NUMBERS.map(halved).batch(5), "batch"),
+        (NUMBERS.map(as_pair).map(both).batch(5, drop_remainder=True).prefetch(1), None),
+        (NUMBERS.map(halved, num_parallel_calls=2).batch(5).repeat(2), "batch"),
+        (NUMBERS.map(as_dict).filter(lambda x: x["number"] % 3 == 0).batch(2), "filter"),
+        (NUMBERS.map(python).map(as_pair).shard(2, 0), "shard"),
+    )
+
+
+def staying():
+    return (
+        NUMBERS.map(as_dict).filter(lambda x: x["image"][0, 0] > 3),  # of what the map computes
+        NUMBERS.map(lambda x: x + tf.random.uniform((), maxval=9, dtype=tf.int64)).shard(2, 0),
+        NUMBERS.map(as_pair).batch(4),  # makes larger elements
+        NUMBERS.map(as_pair).map(lambda x, y: y * tf.cast(x, tf.float32)).batch(4),  # of two ranks
+        NUMBERS.map(lambda x: x * tf.constant([1, 2], tf.int64)).batch(4),
+        NUMBERS.map(as_pair).map(lambda x, y: tf.reduce_sum(y)).batch(4),
+        NUMBERS.map(lambda x: tf.constant(1.0)).batch(4),
+        NUMBERS.batch(4).map(lambda x: x + 1),
+    )
 
 
 def test_stages_change_places_only_where_elements_stay_the_same():
-    for data, method in MOVED:
+    for data, method in moved():
         found = [name for name, _ in stages_to_move(data)]
         assert found == [method] if method else not found or found == ["batch"], (found, data)
         assert elements(moved_before_maps(data)) == elements(data), data
         assert moved_before_maps(data).element_spec == data.element_spec
-    for data in STAYING:
+    for data in staying():
         assert stages_to_move(data) == [], data
         assert not of_input.Order().is_of(data)
 
@@ -111,32 +116,33 @@ def test_the_map_sees_fewer_elements_behind_a_shard_and_a_filter():
     [
         (
             of_input.ManyCalls(),
-            NUMBERS.map(python).batch(4),
+            lambda: NUMBERS.map(python).batch(4),
             "options.threading.private_threadpool_size = ",
         ),
         (
             of_input.ManyCalls(),
-            NUMBERS.interleave(lambda x: tf.data.Dataset.from_tensors(x).map(python)),
+            lambda: NUMBERS.interleave(lambda x: tf.data.Dataset.from_tensors(x).map(python)),
             "num_parallel_calls=",
         ),
         (
             of_input.ManyCalls(),
-            NUMBERS.map(python, num_parallel_calls=2).batch(4),
+            lambda: NUMBERS.map(python, num_parallel_calls=2).batch(4),
             "num_parallel_calls=",
         ),
         (
             of_input.ParallelFilter(),
-            NUMBERS.map(halved).filter(lambda x: x > 3).batch(2),
+            lambda: NUMBERS.map(halved).filter(lambda x: x > 3).batch(2),
             "filter_parallelization = True",
         ),
         (
             of_input.ParallelBatch(),
-            NUMBERS.map(lambda x: tf.fill([512, 256], x)).batch(4),
+            lambda: NUMBERS.map(lambda x: tf.fill([512, 256], x)).batch(4),
             "num_parallel_calls=tf.data.AUTOTUNE",
         ),
     ],
 )
 def test_parallel_stages_give_the_same_elements(remedy, data, written):
+    data = data()
     call = call_of(data)
     assert remedy.applies(call)
     assert written in remedy.write(call)
