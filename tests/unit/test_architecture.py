@@ -256,21 +256,40 @@ def definitions(path):
     return found
 
 
+def heavy_in(text):
+    return {one for one, pattern in HEAVY.items() if pattern.search(text)}
+
+
+@cache
+def heavy_in_file(path):
+    return heavy_in(path.read_text("utf-8"))
+
+
+@cache
+def names_in(node):
+    """The names that a statement uses, fixtures among them."""
+    walked = list(ast.walk(node))
+    used = {one.id for one in walked if isinstance(one, ast.Name)}
+    return used | {one.arg for one in walked if isinstance(one, ast.arg)}
+
+
+@cache
+def heavy_in_statement(node):
+    return heavy_in(ast.unparse(node).replace("\\n", "\n"))  # texts, in one line each
+
+
 @cache
 def heavy_imports(name, path):
     """What a test, and all in its module that it uses, imports of JAX and Keras, here or in the text of a process; or a browser."""
-    if not any(pattern.search(path.read_text("utf-8")) for pattern in HEAVY.values()):
+    if not heavy_in_file(path):
         return set()
     found, seen, waiting = definitions(path), set(), [name]
     while waiting:
         node = found[waiting.pop()]
         if node not in seen:
             seen.add(node)
-            used = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-            used |= {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}  # fixtures
-            waiting += used & found.keys()
-    text = "\n".join(map(ast.unparse, seen)).replace("\\n", "\n")  # of texts, in one line each
-    return {one for one, pattern in HEAVY.items() if pattern.search(text)}
+            waiting += names_in(node) & found.keys()
+    return set().union(*map(heavy_in_statement, seen))
 
 
 def test_heavy_imports_are_seen_in_a_test_and_in_what_it_uses(tmp_path):
