@@ -5,6 +5,8 @@ import json
 import pytest
 from helpers.paths import ROOT
 
+from pytest_tfperf.remedies import process, trial
+
 SLOW_INPUT = """
 import time
 import numpy as np
@@ -31,11 +33,21 @@ def test_without_limits(tf_profile):
 """
 
 
+TWO_REMEDIES = """
+from pytest_tfperf.remedies import input, process, trial
+
+trial.REMEDIES = input.NoInput(), input.Parallel()
+process.REMEDIES = ()
+"""
+
+
 @pytest.mark.full
-def test_a_broken_limit_shows_what_remedies_gave_and_stays_broken(suite, processes):
+def test_a_broken_limit_shows_what_remedies_gave_and_stays_broken(suite, processes, monkeypatch):
     import jsonschema
 
-    suite.write(SLOW_INPUT)
+    for module in (trial, process):  # the suite changes them here too
+        monkeypatch.setattr(module, "REMEDIES", module.REMEDIES)
+    suite.write(SLOW_INPUT + TWO_REMEDIES)
     result = suite("--tfperf-try", "--tfperf-report=run.json", "--tfperf-report=run.md")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
