@@ -24,6 +24,7 @@ from pytest_tfperf.errors import CaptureError, PairedError
 from pytest_tfperf.frameworks.in_use import takes_whole_gpus
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.machine.memory import available_bytes
+from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.remedies import process as of_process
 from pytest_tfperf.remedies import trial as of_trial
 from pytest_tfperf.remedies.process import OfProcess
@@ -391,7 +392,9 @@ class _Apart:
                 )
                 for name in players
             ]
-            return measured, tuple(note for note in notes if not note.startswith("order"))
+            alone = format_quantity(comparison.step_time(UNCHANGED) or 0.0, SECONDS)
+            beside = f"beside remedies of the process the unchanged step takes {alone}"
+            return measured, (*of_trial.without_those_of_comparisons(notes), beside)
         return [], ()
 
     def _turn(self, player: _Player) -> float:

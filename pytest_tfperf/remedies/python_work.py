@@ -12,6 +12,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
@@ -30,7 +31,7 @@ _PURE = frozenset(
     | {"json", "_json", "string", "_string", "bisect", "_bisect", "heapq", "_heapq", "_codecs"}
     | {"contextvars", "_contextvars", "gc", "numpy", "ml_dtypes", "wrapt"}
 )
-"""Modules whose functions in C compute, and do nothing else; of NumPy see `results.FROZEN`."""
+"""Modules whose functions in C compute, and do nothing else; random numbers of NumPy show below."""
 _EFFECTS = frozenset({"print", "open", "input"})
 """Built-in functions that do."""
 _DEPTH = 4  # of functions and containers that are looked through
@@ -61,6 +62,19 @@ def work_of(step: Any, run: Callable[[], object]) -> frozenset[str]:
     after = dict(_numbers(step))
     found |= {f"{_CHANGE} {name}" for name in before if before[name] != after.get(name)}
     return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Array:
+    """An array that nobody changes in its place, by which one it is."""
+
+    array: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Array) and other.array is self.array
+
+    def __hash__(self) -> int:
+        return id(self.array)
 
 
 @contextmanager
@@ -109,11 +123,12 @@ def _has_effect(called: Any) -> bool:
     module = _module(called).partition(".")[0]
     if module in _FRAMEWORKS or module in _OWN:
         return False
-    return module not in _PURE or (module == "builtins" and called.__name__ in _EFFECTS)
+    is_effect = module == "builtins" and called.__name__ in _EFFECTS
+    return is_effect or module not in _PURE
 
 
 def _numbers(step: Any) -> Iterator[tuple[str, object]]:
-    """Yield numbers, texts and lengths of containers that a step reaches, by their names."""
+    """Yield numbers, texts, arrays and lengths of containers that a step reaches, by name."""
     seen: set[int] = set()
 
     def visit(name: str, value: Any, depth: int) -> Iterator[tuple[str, object]]:
@@ -127,6 +142,10 @@ def _numbers(step: Any) -> Iterator[tuple[str, object]]:
             yield name, len(value)
         if isinstance(value, np.ndarray) and value.nbytes <= _MOST_BYTES:
             yield name, value.tobytes()
+        elif isinstance(value, np.random.Generator):
+            yield name, str(value.bit_generator.state)
+        elif hasattr(value, "shape") and hasattr(value, "dtype") and not hasattr(value, "assign"):
+            yield name, _Array(value)
         if isinstance(value, (list, tuple, dict)) and len(value) <= _MOST_ITEMS:
             items = value.items() if isinstance(value, dict) else enumerate(value)
             for key, one in list(items):
@@ -135,12 +154,13 @@ def _numbers(step: Any) -> Iterator[tuple[str, object]]:
             for own, one, _ in references(function):
                 if not isinstance(one, (types.ModuleType, type)):
                     yield from visit(own, one, depth + 1)
-            yield from visit(name, getattr(value, "__self__", None), depth)
+            yield from visit("self", getattr(value, "__self__", None), depth)
         elif is_users_object(value):
             for own, one in list(vars(value).items()):
                 yield from visit(f"{name}.{own}", one, depth + 1)
 
-    return visit("the step", step, 0)
+    yield "the state of np.random", str(np.random.get_state())  # noqa: NPY002 - what users call
+    yield from visit("the step", step, 0)
 
 
 def _function_in(value: Any) -> types.FunctionType | None:

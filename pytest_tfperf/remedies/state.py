@@ -145,7 +145,7 @@ def references(
         except ValueError:  # it is empty
             continue
         yield name, value, functools.partial(setattr, cell, "cell_contents")
-    for name in {*all_names(code)} & scope.keys():
+    for name in sorted({*all_names(code)} & scope.keys()):  # in one order in all processes
         yield name, scope[name], functools.partial(scope.__setitem__, name)
 
 

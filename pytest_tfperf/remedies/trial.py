@@ -393,9 +393,7 @@ class Trial:
             self._restore()
         comparison = Comparison(turns=rounds)
         self._unchanged_s = self._unchanged_s or comparison.step_time(UNCHANGED)
-        # those on the order of players and on `tfperf_max_seconds` are of comparisons
-        own = (note for note in notes if not re.search("^order|tfperf_max_seconds", note))
-        self._notes += [*own, *self._doubt()]
+        self._notes += [*without_those_of_comparisons(notes), *self._doubt()]
         for one in kept:
             share = None if has_accelerators() else one.turns.input_share
             self._measured.append(
@@ -444,6 +442,11 @@ class Trial:
 def fastest_first(measured: Iterable[Tried]) -> list[Tried]:
     """Return remedies in the order of their speed-ups."""
     return sorted(measured, key=lambda one: -(one.speedup.ratio if one.speedup else 0.0))
+
+
+def without_those_of_comparisons(notes: Iterable[str]) -> list[str]:
+    """Return notes on rounds, without those on the order of players and `tfperf_max_seconds`."""
+    return [note for note in notes if not re.search("^order|tfperf_max_seconds", note)]
 
 
 def sentence(error: Exception) -> str:

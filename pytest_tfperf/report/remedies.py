@@ -129,15 +129,15 @@ def conclusion(table: Table) -> str:
         return f"write: {best['write']}"
     if not own:
         return "  nothing was measured that can be typed, keeps the outputs and does the same work"
+    is_any = any((one["low"] or 0.0) > 1 and not one["is_bound"] for one in measured(table))
+    fair = " that keeps the outputs and does the same work" if is_any else ""
     unclear = [one for one in own if _may_help(one)]
     if unclear:
         name, high = unclear[0]["remedy"], unclear[0]["high"]
         reach = "has no interval" if high is None else f"may be {high:.3g}x as fast"
-        return (
-            f"  none is known to be faster: {name} {reach}; try again while nothing else runs, or "
-            "with a larger tfperf_try_seconds"
-        )
-    return "  nothing that was tried helps"
+        again = "try again while nothing else runs, or with a larger tfperf_try_seconds"
+        return f"  none{fair} is known to be faster: {name} {reach}; {again}"
+    return f"  nothing{fair or ' that was tried'} helps"
 
 
 def _may_help(one: Tried) -> bool:

@@ -79,7 +79,23 @@ def test_names_that_a_step_sets_are_found():
         "the change of array",
         "the change of losses",
     }
-    assert any(one.endswith(".steps") for one in work(Model().train))
+    assert work(Model().train) == {"the change of self.steps"}
+
+
+def test_random_numbers_of_numpy_are_found_by_their_states():
+    numbers = np.random.default_rng(0)
+    assert work(lambda: X * numbers.normal()) == {"the change of numbers"}
+    assert work(lambda: np.random.permutation(3)) == {"the change of the state of np.random"}  # noqa: NPY002
+
+
+def test_arrays_that_a_step_replaces_are_found():
+    state = {"tensor": X, "other": X}
+
+    def step():
+        state["tensor"] = state["tensor"] + 1
+
+    assert work(step) == {"the change of state['tensor']"}
+    assert work(lambda: state["tensor"] + 1) == frozenset()
 
 
 def test_a_profiler_of_others_is_put_back():

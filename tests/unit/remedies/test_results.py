@@ -57,7 +57,7 @@ def test_nothing_helps_is_an_answer_and_not_known_is_another():
 
 def test_work_of_python_that_is_left_out_is_named_and_nothing_to_type():
     lines = str(remedies(IDLE, SLOWER)).splitlines()
-    assert "  nothing that was tried helps" in lines
+    assert "  nothing that keeps the outputs and does the same work helps" in lines
     named = "@tf.function leaves out what Python does in each step: time.sleep at model.py:7"
     assert f"  {named}" in lines
 
