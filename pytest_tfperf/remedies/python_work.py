@@ -7,6 +7,7 @@ makes, and names outside of the step that it sets.
 
 from __future__ import annotations
 
+import cProfile
 import functools
 import sys
 import types
@@ -91,7 +92,8 @@ def _watching(found: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.setprofile(before)
+        # cProfile is put back by itself, since it is no function (until Python 3.11)
+        before.enable() if isinstance(before, cProfile.Profile) else sys.setprofile(before)
 
 
 def _users_frame(frame: FrameType | None) -> FrameType | None:

@@ -1,5 +1,6 @@
 """A speed-up from work of Python that a traced function does once is named, and never the best."""
 
+import cProfile
 import logging
 import math
 import random
@@ -108,6 +109,10 @@ def test_a_profiler_of_others_is_put_back():
         assert sys.getprofile() is other
     finally:
         sys.setprofile(None)
+    with cProfile.Profile() as profiler:
+        work(lambda: None)
+        sorted([2, 1])
+    assert any("sorted" in str(entry.code) for entry in profiler.getstats())
 
 
 def tried(step, remedies):
