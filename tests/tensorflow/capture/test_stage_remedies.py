@@ -135,12 +135,12 @@ def test_a_filter_that_drops_most_of_what_a_stage_makes_goes_before_it(told):
 
 @pytest.mark.full
 def test_batches_that_are_taken_apart_and_joined_again_are_rebatched(profile):
-    chunks = tf.data.Dataset.from_tensors(tf.ones((2500, 16))).repeat(100_000)
+    chunks = tf.data.Dataset.from_tensors(tf.ones((5000, 16))).repeat(10_000)
     rows = chunks.unbatch()
     for title, data, remedy in [
-        ("joined", rows.batch(10_000), "rebatch(n)"),
-        ("shuffled", rows.shuffle(100).batch(10_000), "leave unbatch() out"),
+        ("joined", rows.batch(20_000), "rebatch(n)"),
+        ("shuffled", rows.shuffle(100).batch(20_000), "leave unbatch() out"),
     ]:
         detail = profile(step, data, name=title).value("input_bound").detail
-        assert "Unbatch hands on the 10,000 rows of a step one by one" in detail["where"], title
+        assert "Unbatch hands on the 20,000 rows of a step one by one" in detail["where"], title
         assert remedy in detail["try"], title
