@@ -109,13 +109,13 @@ class Objects:
             self._files.pipe_file(path, content)  # one request, which stores all or nothing
 
     def remove(self, path: str) -> None:
-        """Remove an object."""
-        self._files.rm_file(path)
+        """Remove an object, unless another process has removed it."""
+        with suppress(FileNotFoundError):
+            self._files.rm_file(path)
 
     def local(self, paths: Sequence[str]) -> dict[str, str]:
-        """Return the local file of each object."""
-        copies = paths if self._copies is None else self._copies.of(paths)
-        return dict(zip(paths, copies, strict=True))
+        """Return the local file of each object, but those that were removed elsewhere."""
+        return {path: path for path in paths} if self._copies is None else self._copies.of(paths)
 
     def forget(self, paths: Iterable[str]) -> None:
         """Remove the copies of objects that are damaged or may change, to fetch them again."""
@@ -187,19 +187,25 @@ class LocalCopies:
             self._all = temporary.path
         self._folder = self._all / digest
 
-    def of(self, paths: Sequence[str]) -> list[str]:
-        """Return the local paths of objects; what is not there yet is fetched."""
-        absent = [path for path in paths if not self._is_there(path)]
+    def of(self, paths: Sequence[str]) -> dict[str, str]:
+        """Return the copies of objects, fetched if they are not there; those removed have none."""
+        absent, removed = [path for path in paths if not self._is_there(path)], set[str]()
         for first in range(0, len(absent), _AT_A_TIME):
-            fetched = self._files.cat(absent[first : first + _AT_A_TIME], recursive=False)
+            some = absent[first : first + _AT_A_TIME]
+            fetched = self._files.cat(some, recursive=False, on_error="return")
             with TemporaryFolder(self._all) as folder:
                 for path, content in fetched.items():
+                    if isinstance(content, FileNotFoundError):
+                        removed.add(path)
+                        continue
+                    if isinstance(content, BaseException):
+                        raise content
                     self._copy(path).parent.mkdir(parents=True, exist_ok=True)
                     (folder / "new").write_bytes(content)
                     (folder / "new").replace(self._copy(path))
-        copies = [str(self._copy(path)) for path in paths]
+        copies = {path: str(self._copy(path)) for path in paths if path not in removed}
         if absent:
-            _remove_oldest(self._all, set(copies))
+            _remove_oldest(self._all, set(copies.values()))
         return copies
 
     def forget(self, paths: Iterable[str]) -> None:

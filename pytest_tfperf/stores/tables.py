@@ -55,7 +55,7 @@ class TableOfFiles:
     A database that has the rows of files in its table `runs`, until it is closed.
 
     The rows are in a temporary file, so that memory does not grow with their number. A damaged
-    file is left out.
+    file is left out, and so is an object that another process has removed.
 
     Args:
         files: The local file of each object.
@@ -71,7 +71,7 @@ class TableOfFiles:
     base: duckdb.DuckDBPyConnection
     """The database."""
     unread: dict[str, str]
-    """A sentence for each object that is left out."""
+    """A sentence for each damaged object, which is left out."""
 
     def __init__(
         self,
@@ -123,12 +123,24 @@ class TableOfFiles:
         try:
             self._add(paths)
         except duckdb.Error as error:
+            left = [path for path in paths if not self._is_removed(path)]
+            if len(left) < len(paths):
+                self._add_sound(left)
+                return
             if len(paths) == 1:
                 self.unread[paths[0]] = f"{paths[0]} is left out: {first_line(error)}"
                 return
             middle = len(paths) // 2
             self._add_sound(paths[:middle])
             self._add_sound(paths[middle:])
+
+    def _is_removed(self, path: str) -> bool:
+        """Return whether a local object is gone; a copy of a remote one is not the object."""
+        try:
+            os.lstat(path)
+        except OSError as error:  # other ones do not tell, as of a folder closed for reading
+            return isinstance(error, FileNotFoundError) and self._files[path] == path
+        return False
 
     def _add(self, paths: Sequence[str]) -> None:
         """Add objects, or none of them if one cannot be read."""

@@ -19,9 +19,10 @@ class Remote:
     def __init__(self):
         self.objects, self.fetched = {}, []
 
-    def cat(self, paths, recursive):
+    def cat(self, paths, recursive, on_error):
         self.fetched += paths
-        return {path: self.objects[path] for path in paths}
+        assert on_error == "return"
+        return {path: self.objects.get(path, FileNotFoundError(path)) for path in paths}
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def cache(tmp_path, monkeypatch):
 def used_before(copies, **hours):
     """Let copies look as if they had been used so many hours ago."""
     for name, number in hours.items():
-        [path] = copies.of([name])
+        path = copies.of([name])[name]
         then = time.time() - number * 3600
         os.utime(path, (then, then))
 
@@ -53,10 +54,11 @@ def kept(cache):
 def test_an_object_is_fetched_once(remote):
     copies = LocalCopies(remote, "s3://bucket/store")
     for _ in range(2):
-        assert [Path(path).read_bytes() for path in copies.of(["a", "b"])] == [
-            b"a" * 100,
-            b"b" * 100,
-        ]
+        found = copies.of(["a", "b"])
+        assert {name: Path(path).read_bytes() for name, path in found.items()} == {
+            "a": b"a" * 100,
+            "b": b"b" * 100,
+        }
     assert remote.fetched == ["a", "b"]
 
 
@@ -64,9 +66,20 @@ def test_an_object_that_may_have_changed_is_fetched_anew(remote):
     copies = LocalCopies(remote, "s3://bucket/store")
     copies.of(["a"])
     remote.objects["a"] = b"new"
-    assert Path(copies.of(["a"])[0]).read_bytes() == b"a" * 100
+    assert Path(copies.of(["a"])["a"]).read_bytes() == b"a" * 100
     copies.forget(["a", "never fetched"])
-    assert Path(copies.of(["a"])[0]).read_bytes() == b"new"
+    assert Path(copies.of(["a"])["a"]).read_bytes() == b"new"
+
+
+def test_one_that_is_removed_has_no_copy_and_one_that_is_forbidden_is_an_error(remote, cache):
+    copies = LocalCopies(remote, "s3://bucket/store")
+    assert list(copies.of(["a", "gone", "b"])) == ["a", "b"]
+    assert kept(cache) == ["a", "b"]
+    remote.objects["gone"] = b"is back"
+    assert list(copies.of(["a", "gone"])) == ["a", "gone"]
+    remote.objects["c"] = PermissionError("Forbidden")
+    with pytest.raises(PermissionError, match="Forbidden"):
+        copies.of(["a", "c"])
 
 
 def test_the_copies_not_used_for_longest_are_removed_above_the_limit(remote, cache):
@@ -127,7 +140,7 @@ def test_a_cache_that_is_taken_is_not_used(remote, cache, tmp_path):
     cache.parent.mkdir()
     cache.symlink_to(tmp_path / "elsewhere")
     copies = LocalCopies(remote, "s3://bucket/store")
-    [path] = copies.of(["a"])
+    path = copies.of(["a"])["a"]
     assert Path(path).read_bytes() == b"a" * 100
     assert list((tmp_path / "elsewhere").iterdir()) == []
     del copies

@@ -1,5 +1,6 @@
 """Queries of a history in objects: the same rows as those that were stored, whatever lies beside them."""
 
+import os
 import random
 from dataclasses import replace
 from datetime import datetime
@@ -13,7 +14,7 @@ from helpers.histories import run_at, store_of
 
 from pytest_tfperf.baseline.store import machine_slug
 from pytest_tfperf.errors import StoreError
-from pytest_tfperf.stores import tables
+from pytest_tfperf.stores import objects, tables
 from pytest_tfperf.stores.history import open_store
 from pytest_tfperf.stores.rows import ROW_COLUMNS, Selection, rows_of
 
@@ -222,6 +223,81 @@ class TestReading:
         ):
             with pytest.raises(StoreError, match="SQL: Permission Error"):
                 open_store(address).sql(query.format(folder=tmp_path), "demo")
+
+
+class TestPrunedMeanwhile:
+    """Objects that another process removes between listing and reading."""
+
+    @pytest.fixture(params=["folder", "memory"])
+    def address(self, request, tmp_path):
+        places = {"folder": str(tmp_path / "store"), "memory": f"memory://{tmp_path.name}"}
+        store_of(*map(run_at, range(4)), store=open_store(places[request.param]))
+        return places[request.param]
+
+    @pytest.fixture
+    def removes(self, address, monkeypatch):
+        """A list for the numbers of the objects that are removed when they are listed next."""
+        files, _ = fsspec.core.url_to_fs(address)
+        find, numbers = objects.find, []
+
+        def find_and_remove(*arguments):
+            found = find(*arguments)
+            tables = sorted(path for path in found if path.endswith(".parquet"))
+            while numbers:
+                files.rm_file(tables[numbers.pop()])
+            return found
+
+        monkeypatch.setattr(objects, "find", find_and_remove)
+        return numbers
+
+    @pytest.mark.parametrize("gone", [[1], [2, 0], [3, 2, 1, 0]])
+    def test_a_removed_run_is_not_in_the_answer(self, address, removes, gone):
+        removes += sorted(gone)  # the last one first
+        store = open_store(address)
+        assert len(store.rows(STEP_TIMES)) == 4 - len(gone)
+        assert not store.unread
+
+    def test_a_removed_run_is_not_in_the_answer_of_sql(self, address, removes):
+        removes.append(0)
+        store = open_store(address)
+        assert store.sql(COUNT, "demo").rows == ((3,),)
+        assert not store.unread
+
+    def test_a_damaged_one_beside_it_is_said(self, address, removes):
+        files, root = fsspec.core.url_to_fs(address)
+        bad = min(path for path in files.find(root) if path.endswith(".parquet"))
+        files.pipe_file(bad, b"half")
+        removes.append(3)
+        store = open_store(address)
+        assert len(store.rows(STEP_TIMES)) == 2
+        assert [sentence.split(" is left")[0] for sentence in store.unread] == [bad]
+
+    def test_a_run_that_is_pruned_twice_at_once_is_no_error(self, address, removes):
+        removes.append(0)
+        assert open_store(address).prune("demo", datetime(2027, 1, 1), dry=False) == 4
+        assert open_store(address).rows(STEP_TIMES) == []
+
+    def test_a_remote_one_that_is_forbidden_is_an_error(self, tmp_path, monkeypatch):
+        store = store_of(run_at(0), run_at(1), store=open_store(f"memory://{tmp_path.name}"))
+        memory = type(fsspec.filesystem("memory"))
+        cat_file = memory.cat_file
+
+        def forbids(self, path, **options):
+            if "T000100" in path:
+                raise PermissionError("Access Denied")
+            return cat_file(self, path, **options)
+
+        monkeypatch.setattr(memory, "cat_file", forbids)
+        with pytest.raises(StoreError, match=r"cannot be read: Access Denied$"):
+            store.rows(STEP_TIMES)
+
+    @pytest.mark.skipif(getattr(os, "getuid", int)() == 0, reason="root reads every file")
+    def test_a_local_one_that_is_forbidden_is_said(self, tmp_path):
+        store = store_of(run_at(0), run_at(1), store=open_store(str(tmp_path / "store")))
+        (first, _) = sorted(tmp_path.rglob("*.parquet"))
+        first.chmod(0)
+        assert len(store.rows(STEP_TIMES)) == 1
+        assert [sentence.split(" is left")[0] for sentence in store.unread] == [str(first)]
 
 
 class TestObjectsOfOthers:
