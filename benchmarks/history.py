@@ -94,7 +94,9 @@ def fill(folder, n_runs):
     originals = list(Path(folder).rglob("*.*"))
     for n in range(1, n_runs // DISTINCT):
         for path in originals:
-            shutil.copy(path, path.with_name(f"{n:06x}{path.name}"))
+            # a run of another id, whose name tells its time and commit as that of any run
+            begin, _, run = path.name.rpartition("-")
+            shutil.copy(path, path.with_name(f"{begin}-{n:06x}{run[6:]}"))
     return machine_slug({**LAPTOP["machine"], "cores": 4})
 
 

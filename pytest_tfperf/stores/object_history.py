@@ -7,7 +7,8 @@ Each run adds new objects and changes none:
     rows-1/project=P/class=C/month=M/TIME-COMMIT-RUN.parquet    its rows of one machine class
 
 TIME is the end of the run in UTC, such as 2026-11-24T101530.000000. The number in `rows-1` is the
-format of the rows. A query reads the objects that may have rows for it.
+format of the rows. A query reads the objects that may have rows for it, and of them no column that
+their names tell: to read a column of many small objects takes longer than to parse their names.
 """
 
 from __future__ import annotations
@@ -47,6 +48,12 @@ from pytest_tfperf.stores.tables import (
 T = TypeVar("T")
 _ROWS, _RUNS = f"rows-{ROW_FORMAT}", "runs"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}\.\d{6}(?=-)")
+_PLACE = re.compile(
+    r"project=(?P<project>[^/]*)/"
+    r"(class=(?P<machine_class>[^/]*)/month=[^/]*/"
+    rf"(?P<created>{_TIME.pattern})-(?P<commit>none|[0-9a-f]+\+?)-(?P<run>[0-9a-f]+)\.parquet$)?"
+)
+"""Columns that the path of an object names: the project, and the others in those of `append`."""
 _TYPES = dict.fromkeys(ROW_COLUMNS, "VARCHAR") | {
     "created": "TIMESTAMP",
     "value": "DOUBLE",
@@ -134,10 +141,10 @@ class ObjectStore:
             self._objects.refuse_newer(("rows",), ROW_FORMAT)
             paths = self._find(selection)
             files = self._objects.local(paths)
-            projects = {path: self._project(path) for path in paths}
+            named = {path: self._named(path) for path in files}
             conditions = [one for one in selection.conditions if one[0] != "project"]  # a folder
             asked = {*columns, *(column for column, _, _ in conditions)}
-            table = TableOfFiles(files, _TYPES, _condition(conditions), projects, asked)
+            table = TableOfFiles(files, _TYPES, _condition(conditions), named, asked)
             with closing(table):
                 self.unread = tuple(table.unread.values())
                 self._objects.forget(table.unread)
@@ -154,10 +161,18 @@ class ObjectStore:
         paths = self._objects.below(folder, (".parquet",))
         return [path for path in paths if of_class in path and _month(path) >= since]
 
-    def _project(self, path: str) -> str | None:
-        """Return the project that a path names, if it does."""
-        first = path.removeprefix(f"{self._objects.root}/{_ROWS}/").partition("/")[0]
-        return unquote(first.removeprefix("project=")) if first.startswith("project=") else None
+    def _named(self, path: str) -> dict[str, str]:
+        """Return the columns that a path names."""
+        found = _PLACE.match(path.removeprefix(f"{self._objects.root}/{_ROWS}/"))
+        if found is None:
+            return {}
+        named = {name: value for name, value in found.groupdict().items() if value is not None}
+        named["project"] = unquote(named["project"])
+        if "created" in named:
+            date, _, time = named["created"].partition("T")
+            named["created"] = f"{date} {time[:2]}:{time[2:4]}:{time[4:]}"
+            named["commit"] = named["commit"].removeprefix("none")
+        return named
 
 
 def _month(path: str) -> str:

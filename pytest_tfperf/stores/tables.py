@@ -60,9 +60,9 @@ class TableOfFiles:
     Args:
         files: The local file of each object.
         types: Type of each column in SQL.
-        where: Condition on rows in SQL, and its values; it is on columns that are read.
-        projects: Project of each object, None where its rows name it.
-        columns: Columns that are read, None for all; the others are empty.
+        where: Condition on rows in SQL, and its values; it is on columns that are asked for.
+        named: Values by column that the name of each object tells, which are not read.
+        columns: Columns that are asked for, None for all; the others are empty.
 
     Raises:
         StoreError: If the temporary file cannot be written.
@@ -78,18 +78,16 @@ class TableOfFiles:
         files: Mapping[str, str],
         types: Mapping[str, str],
         where: tuple[str, Mapping[str, Any]],
-        projects: Mapping[str, str | None] | None = None,
+        named: Mapping[str, Mapping[str, str]] | None = None,
         columns: Collection[str] | None = None,
     ) -> None:
-        is_asked = columns is None or "project" in columns
-        self._files, self._where, self._projects = files, where, projects if is_asked else None
+        self._files, self._types, self._where, self._named = files, types, where, named or {}
+        self._asked = types.keys() if columns is None else columns
         self._folder = TemporaryFolder()
         self._first = str(self._folder.path / "types.parquet")
-        read = types if columns is None else columns
-        self._columns = ", ".join(self._column(*one, one[0] in read) for one in types.items())
         self.base = _connect()
         try:
-            self._load(types)
+            self._load()
         except BaseException:
             self.close()
             raise
@@ -99,8 +97,8 @@ class TableOfFiles:
         self.base.close()
         self._folder.close()
 
-    def _load(self, types: Mapping[str, str]) -> None:
-        typed = ", ".join(f"{name} {kind}" for name, kind in types.items())
+    def _load(self) -> None:
+        typed = ", ".join(f"{name} {kind}" for name, kind in self._types.items())
         quoted = str(self._folder.path / "rows.duckdb").replace("'", "''")
         with _blaming_disk():
             self.base.execute(f"ATTACH '{quoted}' AS stored (TYPE duckdb)")
@@ -108,9 +106,12 @@ class TableOfFiles:
             # the first file gives all others its types: else one of integers would round values
             self.base.execute("COPY stored.runs TO $first (FORMAT parquet)", {"first": self._first})
             self._add([])  # so that no object is blamed for what this program does
-        paths, self.unread = list(self._files), {}
-        for first in range(0, len(paths), _AT_A_TIME):
-            self._add_sound(paths[first : first + _AT_A_TIME])
+        self.unread, alike = {}, dict[tuple[str, ...], list[str]]()
+        for path in self._files:
+            alike.setdefault(tuple(self._named.get(path, ())), []).append(path)
+        for paths in alike.values():
+            for first in range(0, len(paths), _AT_A_TIME):
+                self._add_sound(paths[first : first + _AT_A_TIME])
         self.base.execute("DROP TABLE IF EXISTS new_rows")
         self.base.execute("USE stored")
 
@@ -143,49 +144,56 @@ class TableOfFiles:
         return False
 
     def _add(self, paths: Sequence[str]) -> None:
-        """Add objects, or none of them if one cannot be read."""
-        where, values = self._where
-        asked = {**values, "files": _literal([self._first, *(self._files[one] for one in paths)])}
-        if self._projects is not None:
-            asked["projects"] = [self._projects[path] for path in paths]
+        """Add objects, whose names tell the same columns, or none if one cannot be read."""
         try:
-            self._read(where, asked)
+            self._read(paths)
         except duckdb.OutOfMemoryException:
             with _blaming_disk():  # rows that are not in the file yet take memory too
                 self.base.execute("CHECKPOINT stored")
-            self._read(where, asked)
+            self._read(paths)
         with _blaming_disk():
             self.base.execute("INSERT INTO stored.runs FROM new_rows")
 
-    def _read(self, where: str, asked: Mapping[str, Any]) -> None:
+    def _read(self, paths: Sequence[str]) -> None:
         """
         Read files into a table in memory, which is bounded: small files can claim many rows.
 
         The other half of the memory is left to what writes them. Rows in any order take half the
         time.
         """
+        where, values = self._where
+        values = {**values, "files": _literal([self._first, *map(self._files.__getitem__, paths)])}
+        named = self._named.get(paths[0], {}) if paths else {}
+        told = [name for name in named if name in self._asked]
+        # a large number of rows, so that a join keeps the few names in memory
+        options = f"hive_partitioning = false, explicit_cardinality = {MOST_ROWS}"
+        source = f"read_parquet($files, {options}) AS read"
+        if told:
+            values |= {name: [self._named[path][name] for path in paths] for name in told}
+            columns = (f"unnest(${name}::{self._types[name]}[]) AS {name}" for name in told)
+            places = f"SELECT unnest(range(1, len($files))) AS place, {', '.join(columns)}"
+            source += f" JOIN ({places}) AS told ON read.file_index::BIGINT = told.place"
+        shown = ", ".join(self._column(*one, one[0] in told) for one in self._types.items())
         self.base.execute("DROP TABLE IF EXISTS new_rows")
         self.base.execute(f"SET memory_limit = '{MEMORY_MB // 2}MB'")
         self.base.execute("SET preserve_insertion_order = false")
         try:
             self.base.execute(
-                f"CREATE TEMP TABLE new_rows AS SELECT * FROM (SELECT {self._columns} "  # noqa: S608  # our own names
-                f"FROM read_parquet($files, hive_partitioning = false)){where}",
-                asked,
+                f"CREATE TEMP TABLE new_rows AS SELECT * FROM (SELECT {shown} "  # noqa: S608  # our own names
+                f"FROM {source}){where}",
+                values,
             )
         finally:
             self.base.execute("SET preserve_insertion_order = true")
             self.base.execute(f"SET memory_limit = '{MEMORY_MB}MB'")
 
-    def _column(self, name: str, kind: str, is_read: bool) -> str:
+    def _column(self, name: str, kind: str, is_told: bool) -> str:
         """Return the SQL of a column; only some may be empty."""
         absent = f"NULL::{kind}" if name in _OPTIONAL else _ABSENT.get(kind, "0")
-        if not is_read or name in _OPTIONAL:
-            return f"{name if is_read else absent} AS {name}"
-        # the folder names the project, also after it was renamed; files have their places from 0
-        known = "($projects::VARCHAR[])[file_index::BIGINT], "
-        is_known = name == "project" and self._projects is not None
-        return f"coalesce({known if is_known else ''}{name}, {absent}) AS {name}"
+        found = f"read.{name}" if name in _OPTIONAL else f"coalesce(read.{name}, {absent})"
+        if is_told:
+            found = f"told.{name}"
+        return f"{found if name in self._asked else absent} AS {name}"
 
 
 def columns_of(query: str, types: Mapping[str, str]) -> Collection[str]:

@@ -172,6 +172,24 @@ class TestReading:
         assert [row.project for row in found] == ["new name"] * 3
         assert open_store(address).rows(STEP_TIMES) == []
 
+    def test_the_name_of_an_object_tells_what_its_rows_need_not(self, address):
+        before = open_store(address).rows(Selection(project="demo"))
+        of_name = "project, machine_class, run, created, commit"
+        first, *others = sorted(Path(address).rglob("*.parquet"))
+        for path in others:
+            rows = duckdb.read_parquet(str(path)).project(f"* EXCLUDE ({of_name})")
+            rows.write_parquet(str(path))
+        first.rename(first.with_name("first.parquet"))  # the rows of this one tell
+        store = open_store(address)
+        assert sorted(store.rows(Selection(project="demo")), key=str) == sorted(before, key=str)
+        query = "SELECT count(DISTINCT run || created || commit || machine_class) FROM runs"
+        assert store.sql(query, "").rows == ((3,),)
+        assert not store.unread
+        hostile = others[0].with_name(others[0].name.replace("2026-01", "2026-99"))
+        others[0].rename(hostile)
+        assert len(store.rows(STEP_TIMES)) == 2
+        assert [sentence.split(" is left")[0] for sentence in store.unread] == [str(hostile)]
+
     def test_sql_has_the_columns_that_it_needs_where_it_does_not_name_them(self, address):
         rows = open_store(address).rows(Selection(project="demo"))
         n, step_times = len(rows), [row for row in rows if row.metric == "step_time"]
