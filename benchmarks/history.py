@@ -29,12 +29,13 @@ QUERIES = {
         " branch='main', usable=True)"
     ),
     "step times of all tests (tfperf history)": (
-        "Selection(project='demo', branch='main', metrics=('step_time',))"
+        "Selection(project='demo', branch='main', metrics=('step_time',), columns=COLUMNS)"
     ),
 }
 SELECT = "SELECT test, count(*), median(value) FROM runs WHERE metric = 'step_time' GROUP BY test"
 READ = """
 import sys, time
+from pytest_tfperf.cli.trends import COLUMNS
 from pytest_tfperf.stores.history import open_store
 from pytest_tfperf.stores.rows import Selection
 start = time.perf_counter()

@@ -210,7 +210,7 @@ def _show(store: HistoryStore, options: argparse.Namespace) -> int:
 def _trends(store: HistoryStore, options: argparse.Namespace) -> list[SeriesTrend]:
     """Return the series that are asked for; say what there is instead if there are none."""
     from pytest_tfperf.baseline.level_changes import level_changes
-    from pytest_tfperf.cli.trends import SeriesTrend, series_of
+    from pytest_tfperf.cli.trends import COLUMNS, SeriesTrend, series_of
     from pytest_tfperf.stores.rows import Selection, utc_time
 
     rows = store.rows(
@@ -219,6 +219,7 @@ def _trends(store: HistoryStore, options: argparse.Namespace) -> list[SeriesTren
             branch=options.branch,
             metrics=(options.metric,),
             since=utc_time(options.since) if options.since else None,
+            columns=COLUMNS,
         )
     )
     # runs of a changed work tree are of no commit

@@ -23,6 +23,11 @@ from pytest_tfperf.text import one_line, plain, plural
 from pytest_tfperf.values import Json
 
 _SHOWN = 20
+COLUMNS = (
+    *("machine_class", "run", "created", "commit", "branch", "file", "test", "profile"),
+    *("metric", "unit", "value", "why", "verdict", "usable", "workload"),
+)
+"""What trends need of a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,7 +105,7 @@ class ObjectStore:
 
     def rows(self, selection: Selection) -> list[MetricRow]:
         """Return the rows of a selection: see `HistoryStore`."""
-        return self._ask(selection, _read_rows)
+        return self._ask(selection, _read_rows, {"created", "run", *selection.columns})
 
     def sql(self, query: str, project: str) -> Answer:
         """Answer a query: see `HistoryStore`."""
@@ -135,7 +135,7 @@ class ObjectStore:
         self,
         selection: Selection,
         query: Callable[[duckdb.DuckDBPyConnection], T],
-        columns: Collection[str] = ROW_COLUMNS,
+        columns: Collection[str],
     ) -> T:
         with self._objects.blaming("cannot be read"):
             self._objects.refuse_newer(("rows",), ROW_FORMAT)

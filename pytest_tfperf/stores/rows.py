@@ -129,6 +129,8 @@ class Selection:
     """Earliest end of a run."""
     usable: bool = False
     """True for rows that later runs may be compared with; each has a value."""
+    columns: tuple[str, ...] = ROW_COLUMNS
+    """Columns that are needed, with the time and the run; a store may leave the others empty."""
 
     @property
     def conditions(self) -> tuple[tuple[str, str, Any], ...]:
