@@ -83,7 +83,7 @@ def variables_of(step: Any) -> list[Any]:
 
 def seeds_of(step: Any) -> list[Any]:
     """Return the variables of TensorFlow and Keras that random generators of a step draw from."""
-    return [one for one in variables_of(step) if str(one.name).startswith(_SEEDS)]
+    return [one for one in variables_of(step) if str(getattr(one, "name", "")).startswith(_SEEDS)]
 
 
 def _reached(step: Any) -> tuple[list[Any], list[Undo]]:
