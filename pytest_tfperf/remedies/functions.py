@@ -47,6 +47,8 @@ class Use:
     function: Any
     calls: list[Mapping[str, Sequence[Leaf]]] = field(default_factory=list)
     """The leaves of each argument, by its name, in each call."""
+    returned: list[Sequence[Leaf]] = field(default_factory=list)
+    """The leaves of what each call returned."""
     flows: dict[str, bool] = field(default_factory=dict)
     """Whether an argument is what the call before returned, in each call but the first."""
 
@@ -99,9 +101,16 @@ def with_functions(call: Call, is_one: IsOne, changed: Callable[[Any], Any]) -> 
     return replace(call, during=during)
 
 
-def uses_of(call: Call, is_one: IsOne) -> list[Use]:
-    """Return how the first steps call the functions that they reach; state is put back."""
-    found: list[Use] | None = call.seen.get("uses")
+def uses_of(call: Call, is_one: IsOne, kind: str = "uses") -> list[Use]:
+    """
+    Return how the first steps call the functions that they reach; state is put back.
+
+    Args:
+        call: The call.
+        is_one: Whether a value is such a function.
+        kind: Name of such functions, under which the call keeps what was found.
+    """
+    found: list[Use] | None = call.seen.get(kind)
     if found is None:
         uses: dict[int, Use] = {}
 
@@ -114,7 +123,7 @@ def uses_of(call: Call, is_one: IsOne) -> list[Use]:
                 Turns(changed).first_outputs(_WATCHED)
         except NotTried:
             pass
-        found = call.seen["uses"] = [use for use in uses.values() if use.calls]
+        found = call.seen[kind] = [use for use in uses.values() if use.calls]
     return found
 
 
@@ -195,6 +204,7 @@ def _watched(function: Any, use: Use) -> Callable[..., Any]:
         use.calls.append({name: [*map(_leaf, leaves)] for name, leaves in given.items()})
         output = function(*args, **kwargs)
         last[:] = _flat(output, function)
+        use.returned.append([*map(_leaf, last)])
         return output
 
     return run
@@ -229,9 +239,10 @@ class Names:
 
 def _flat(value: Any, function: Any) -> list[Any]:
     """Return the leaves of an argument or output, as the function's framework sees them."""
-    library: Any = loaded_tensorflow() if is_function(function) else loaded_jax()
-    flatten = library.nest.flatten if is_function(function) else library.tree_util.tree_leaves
-    return list(flatten(value))
+    tf, jax = loaded_tensorflow(), loaded_jax()
+    if tf is not None and (jax is None or is_function(function)):
+        return list(tf.nest.flatten(value))
+    return list(jax.tree_util.tree_leaves(value)) if jax is not None else [value]
 
 
 def _leaf(value: Any) -> Leaf:

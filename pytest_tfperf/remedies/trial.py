@@ -21,6 +21,7 @@ from pytest_tfperf.frameworks.in_use import has_accelerators, start_devices, syn
 from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone
 from pytest_tfperf.quantities import SECONDS, format_quantity
+from pytest_tfperf.remedies import inner as of_inner
 from pytest_tfperf.remedies import input as of_input
 from pytest_tfperf.remedies import jax as of_jax
 from pytest_tfperf.remedies import keras as of_keras
@@ -30,7 +31,7 @@ from pytest_tfperf.remedies.remedy import Call, DoesNotApply, Remedy
 from pytest_tfperf.remedies.results import FROZEN, Remedies, Tried
 from pytest_tfperf.remedies.state import kept_state, references, seeds_of, variables_of
 from pytest_tfperf.remedies.turns import Turns
-from pytest_tfperf.report.remedies import RANDOM, SAME, UNCOMPARED, WITHIN
+from pytest_tfperf.report.remedies import RANDOM, SAME, UNCOMPARED, WITHIN, is_fair
 from pytest_tfperf.text import elide
 from pytest_tfperf.variants.comparison import NEEDED_ROUNDS, Comparison
 from pytest_tfperf.variants.outputs import (
@@ -48,6 +49,7 @@ REMEDIES: tuple[Remedy, ...] = (
     *of_input.REMEDIES,
     *of_step.REMEDIES,
     *of_jax.REMEDIES,
+    *of_inner.REMEDIES,
     *of_keras.REMEDIES,
 )
 UNCHANGED = "unchanged"
@@ -266,7 +268,7 @@ class Trial:
         for shift in range(_SEEDS):
             self.spread |= self._other_seeds(1 + shift)
         self.turn_s = self.unchanged.warm_up()
-        self._work = self.unchanged.python_work()
+        self._work = self._call.seen["work"] = self.unchanged.python_work()
         self._restore()
 
     def _other_seeds(self, shift: int) -> dict[str, float]:
@@ -304,7 +306,9 @@ class Trial:
 
     def _unlikely(self, one: _Candidate) -> tuple[bool, bool, float]:
         """Return the order in which remedies keep their turns: those first that seem to help."""
-        return one.turns.step_s > self.unchanged.step_s, one.remedy.is_bound, one.turns.step_s
+        is_slower = one.turns.step_s > self.unchanged.step_s
+        fair = is_fair(one.outputs, one.remedy.is_bound, one.dropped)
+        return is_slower, not fair, one.turns.step_s
 
     def found(self) -> Remedies:
         """Return what they gave."""
@@ -333,6 +337,7 @@ class Trial:
         except DoesNotApply:
             return []
         except Exception as error:  # of the user's step under a change that it does not bear
+            self._call.seen.setdefault("failed", set()).add(name)
             self._leave(name, f"could not be tried: {sentence(error)}")
             return []
         finally:
