@@ -109,21 +109,21 @@ def format_quantity(number: float, unit: str = "") -> str:
     if unit == COUNT and not 0 < abs(number) < 0.01:
         return f"{number:,.0f}" if number == int(number) else f"{number:,.2f}"
     if unit == RATE:
-        return f"{_digits(number)}/s"
+        return f"{digits(number)}/s"
     if unit not in SCALES:
-        return _digits(number) if unit in ("", COUNT) else f"{_digits(number)} {unit}"
+        return digits(number) if unit in ("", COUNT) else f"{digits(number)} {unit}"
     scale, suffix = scale_of(number, unit)
-    return f"{_digits(number / scale)} {suffix}"
+    return f"{digits(number / scale)} {suffix}"
 
 
 def format_factor(ratio: float) -> str:
     """Write a ratio as a factor: "× 1.07", "× 3,835", and "÷ 3,835" for a very small one."""
-    return f"÷ {_digits(1 / ratio)}" if 0 < ratio < 1e-3 else f"× {_digits(ratio)}"
+    return f"÷ {digits(1 / ratio)}" if 0 < ratio < 1e-3 else f"× {digits(ratio)}"
 
 
 def format_ratio(ratio: float) -> str:
     """Write a ratio to a thousandth."""
-    return f"{ratio:.3f}" if 0.1 <= ratio < 10 else _digits(ratio)
+    return f"{ratio:.3f}" if 0.1 <= ratio < 10 else digits(ratio)
 
 
 def _percent(share: float) -> str:
@@ -131,7 +131,7 @@ def _percent(share: float) -> str:
     if size != 1 and 0.9995 <= size <= 1.005:
         outward = math.floor if size < 1 else math.ceil
         return f"{math.copysign(outward(size * 10_000) / 100, share):g}"
-    return _digits(share * 100) if size < 1 else f"{share * 100:,.0f}"
+    return digits(share * 100) if size < 1 else f"{share * 100:,.0f}"
 
 
 def scale_of(number: float, unit: str) -> tuple[float, str]:
@@ -142,7 +142,7 @@ def scale_of(number: float, unit: str) -> tuple[float, str]:
 _LEAST = 1e-4
 
 
-def _digits(number: float) -> str:
+def digits(number: float) -> str:
     """Write a number with three digits and without an exponent."""
     if 0 < abs(number) < _LEAST:
         return f"<{_LEAST}" if number > 0 else f">-{_LEAST}"
@@ -179,7 +179,7 @@ def format_alike(before: float, after: float, unit: str) -> tuple[str, str]:
     if unit not in _ALIKE or larger > _ONE_PREFIX * smaller:
         return format_quantity(before, unit), format_quantity(after, unit)
     scale, suffix = scale_of(larger, unit)
-    return f"{_digits(before / scale)} {suffix}", f"{_digits(after / scale)} {suffix}"
+    return f"{digits(before / scale)} {suffix}", f"{digits(after / scale)} {suffix}"
 
 
 def told_apart(first: float, second: float, unit: str) -> str:

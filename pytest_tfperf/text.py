@@ -7,13 +7,14 @@ import re
 import textwrap
 from collections.abc import Sequence
 
+from pytest_tfperf.quantities import digits
+
 BOUNDLESS = 1_000_000
 """Columns of a file or a pipe, whose text is searched and so not cut."""
 Labelled = tuple[str, str]
 """Label and text, as in `where: 90 % in Map`; an empty label where the text stands alone."""
 _IN_TIMES = 2.0
 """Ratio from which a change is written in times instead of percent."""
-_LARGE = 999.5
 _IN_WHOLE = 9.95
 """Percentage from which a change is written in whole percent."""
 _LEAST, _NO_CHANGE = 0.01, 1e-4
@@ -132,7 +133,7 @@ def _slowdown(ratio: float, words: tuple[str, str]) -> tuple[str, str, str]:
     times, percent = max(ratio, 1 / ratio), 100 * abs(ratio - 1)
     direction = words[ratio < 1 and percent > _NO_CHANGE]
     if times >= _IN_TIMES:
-        return f"{times:.3g}" if times < _LARGE else f"{times:,.0f}", "times", direction
+        return digits(times), "times", direction
     if percent < _LEAST:
         return f"<{_LEAST}" if percent > _NO_CHANGE else "0", "%", direction
     return f"{percent:.2g}" if percent < _IN_WHOLE else f"{percent:.0f}", "%", direction

@@ -16,6 +16,7 @@ from weakref import ReferenceType
 import numpy as np
 
 from pytest_tfperf.compiler.source_lines import line_of_code, user_line_of
+from pytest_tfperf.quantities import digits
 from pytest_tfperf.recording import Kept
 from pytest_tfperf.text import and_more
 
@@ -109,7 +110,7 @@ def _kept(container: Any, n_more: int, n_steps: int, least: float, deadline: flo
         arrays.pop("", 0)
     else:
         arrays = Counter(type(one).__name__ for one in newest)
-    held = [f"{n * each:.3g} {title}" for title, n in arrays.most_common()]
+    held = [f"{digits(n * each)} {title}" for title, n in arrays.most_common()]
     return Kept(
         kind=type(container).__name__,
         place=place,

@@ -44,6 +44,7 @@ from pytest_tfperf.hlo.module import Shape
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.op_types import is_input
 from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.quantities import digits
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.hlo_modules import argument_shapes, live_modules
 from pytest_tfperf.trace.xspace import Trace
@@ -267,7 +268,7 @@ def _several(runs: Mapping[str, float], framework: str) -> dict[str, str]:
     for name, n in runs.items():
         by_function[short_module(name)] += n
     most = sorted(by_function.items(), key=lambda one: (-one[1], one[0]))
-    shown = [name if n == 1 else f"{name} ×{n:.3g}" for name, n in most]
+    shown = [name if n == 1 else f"{name} ×{digits(n)}" for name, n in most]
     cause = {"where": f"ran in a step: {and_more(shown, _SHOWN)}"}
     return cause | ({"try": text_for(ONE_PROGRAM, framework)} if len(most) > 1 else {})
 

@@ -20,7 +20,7 @@ from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.op_work import TABLE, OpWork, ops_of, table_of, with_ops
 from pytest_tfperf.metrics.timing import timed_step
 from pytest_tfperf.op_types import multiplies_matrices
-from pytest_tfperf.quantities import SHARE, format_quantity
+from pytest_tfperf.quantities import FLOP_RATE, SHARE, format_quantity
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.devices import DeviceSpec
 from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
@@ -326,8 +326,8 @@ def flops_utilization(flops: float, period_s: float, specs: Sequence[DeviceSpec]
     share = flops / (period_s * peak)
     if share > 1:
         why = (
-            f"{flops / period_s:.3g} FLOP/s would be {share:.2f} times the peak of {peak:.3g} "
-            "FLOP/s: the count or the clock is wrong"
+            f"{format_quantity(flops / period_s, FLOP_RATE)} would be {share:.2f} times the peak of"
+            f" {format_quantity(peak, FLOP_RATE)}: the count or the clock is wrong"
         )
         return Value.unknown("flops_utilization", why)
     return Value.of(

@@ -290,6 +290,10 @@ def _precision(jax: Any) -> AbstractContextManager[None]:
     return found
 
 
+_Places = Mapping[int, Mapping[int, int]]
+"""By the number of a leaf and by axis: the group that has its size."""
+
+
 class _Padded:
     """A function whose arguments are padded with zeros, and whose results are cut again."""
 
@@ -299,99 +303,117 @@ class _Padded:
         groups: Mapping[tuple[int, ...], Sequence[tuple[str, int, int]]],
         size: Callable[[int, int], int],
     ) -> None:
-        self._function, self._size = function, size
+        jax: Any = loaded_jax()
+        self._function, self._size, self._trees = function, size, jax.tree_util
         self._groups = list(groups.values())
         self._largest = [max(sizes) for sizes in groups]
-        self._signature = inspect.signature(function)
+        self._places: dict[Any, tuple[list[tuple[int, int]], _Places]] = {}
+        """By the structure of the arguments: the first leaf and axis of each group, and all."""
         self._cut: list[list[int | None]] | None = None
-        """Per leaf of a result and per axis of it: the group that has its size."""
+        """Per leaf of a result and per axis of it: the group of its size; empty if none has one."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        jax: Any = loaded_jax()
-        bound = self._signature.bind(*args, **kwargs)
-        sizes = [self._size_of(bound, group) for group in self._groups]
-        self._largest = [max(pair) for pair in zip(sizes, self._largest, strict=True)]
-        wanted = [self._size(*pair) for pair in zip(sizes, self._largest, strict=True)]
-        given = self._changed(bound, wanted, _padded)
+        leaves, tree = self._trees.tree_flatten((args, kwargs))
+        found = self._places.get(tree)
+        if found is None:
+            found = self._places[tree] = self._placed(tree)
+        firsts, places = found
+        sizes = [leaves[leaf].shape[axis] for leaf, axis in firsts]
+        self._largest = [*map(max, sizes, self._largest)]
+        wanted = [*map(self._size, sizes, self._largest)]
+        padded = _changed(leaves, places, sizes, wanted, _padded)
         if self._cut is None:
-            self._cut = self._cuts(bound, wanted)
-        output = self._function(*given.args, **given.kwargs)
-        leaves, tree = jax.tree_util.tree_flatten(output)
+            self._cut = self._cuts(padded, tree, wanted)
+        output = self._called(self._function, padded, tree)
+        if not self._cut:
+            return output
+        results, tree = self._trees.tree_flatten(output)
         cut = [
             leaf
             if all(group is None for group in axes)
             else np.asarray(leaf)[tuple(slice(None if g is None else sizes[g]) for g in axes)]
-            for leaf, axes in zip(leaves, self._cut, strict=True)
+            for leaf, axes in zip(results, self._cut, strict=True)
         ]
-        return jax.tree_util.tree_unflatten(tree, cut)
+        return self._trees.tree_unflatten(tree, cut)
 
-    def _size_of(self, bound: inspect.BoundArguments, group: Sequence[tuple[str, int, int]]) -> int:
-        """Return the size that all axes of a group have in a call."""
-        jax: Any = loaded_jax()
-        sizes = {
-            jax.tree_util.tree_leaves(bound.arguments[name])[place].shape[axis]
-            for name, place, axis in group
-        }
-        if len(sizes) > 1:
-            raise NotTried(f"sizes that were equal at first differ later: {sorted(sizes)}")
-        return int(sizes.pop())
+    def _called(self, function: Callable[..., Any], leaves: Sequence[Any], tree: Any) -> Any:
+        args, kwargs = self._trees.tree_unflatten(tree, leaves)
+        return function(*args, **kwargs)
 
-    def _changed(
-        self,
-        bound: inspect.BoundArguments,
-        wanted: Sequence[int],
-        change: Callable[[Any, Mapping[int, int]], Any],
-    ) -> inspect.BoundArguments:
-        """Return arguments with their leaves changed to other sizes by axis."""
-        jax: Any = loaded_jax()
-        axes: dict[str, dict[int, dict[int, int]]] = {}
-        for group, size in zip(self._groups, wanted, strict=True):
-            for name, place, axis in group:
-                axes.setdefault(name, {}).setdefault(place, {})[axis] = size
-        arguments = dict(bound.arguments)
-        for name, places in axes.items():
-            leaves, tree = jax.tree_util.tree_flatten(arguments[name])
-            for place, sizes in places.items():
-                leaves[place] = change(leaves[place], sizes)
-            arguments[name] = jax.tree_util.tree_unflatten(tree, leaves)
-        return inspect.BoundArguments(bound.signature, arguments)
+    def _placed(self, tree: Any) -> tuple[list[tuple[int, int]], _Places]:
+        """Return which leaves of a call's arguments change, and the group of each axis."""
+        bind = inspect.signature(self._function).bind
+        numbers = self._called(bind, range(tree.num_leaves), tree).arguments
+        firsts: list[tuple[int, int]] = []
+        places: dict[int, dict[int, int]] = {}
+        for group, axes in enumerate(self._groups):
+            found = [
+                (self._trees.tree_leaves(numbers[name])[place], axis) for name, place, axis in axes
+            ]
+            firsts.append(found[0])
+            for leaf, axis in found:
+                places.setdefault(leaf, {})[axis] = group
+        return firsts, places
 
-    def _cuts(self, bound: inspect.BoundArguments, wanted: Sequence[int]) -> list[list[int | None]]:
+    def _cuts(
+        self, padded: Sequence[Any], tree: Any, wanted: Sequence[int]
+    ) -> list[list[int | None]]:
         """Return which axes of the results have the size of a group: those that grow with it."""
-        shapes = self._shapes(bound, wanted)
+        _, places = self._places[tree]
+
+        def shapes_for(sizes: Sequence[int]) -> list[tuple[int, ...]]:
+            given = _changed(padded, places, wanted, sizes, _described)
+            found = self._called(self._function.eval_shape, given, tree)
+            return [tuple(one.shape) for one in self._trees.tree_leaves(found)]
+
+        shapes = shapes_for(wanted)
         cuts: list[list[int | None]] = [[None] * len(shape) for shape in shapes]
         for group, size in enumerate(wanted):
             larger = [2 * one if place == group else one for place, one in enumerate(wanted)]
-            for cut, shape, grown in zip(cuts, shapes, self._shapes(bound, larger), strict=True):
-                for axis, (before, after) in enumerate(zip(shape, grown, strict=True)):
+            for cut, *pair in zip(cuts, shapes, shapes_for(larger), strict=True):
+                for axis, (before, after) in enumerate(zip(*pair, strict=True)):
                     if before == after:
                         continue
                     if (before, after) != (size, 2 * size):
                         raise NotTried(f"a result has {before} where its arguments have {size}")
                     cut[axis] = group
-        return cuts
-
-    def _shapes(
-        self, bound: inspect.BoundArguments, wanted: Sequence[int]
-    ) -> list[tuple[int, ...]]:
-        """Return the shapes of the results for arguments of other sizes."""
-        jax: Any = loaded_jax()
-
-        def described(leaf: Any, sizes: Mapping[int, int]) -> Any:
-            shape = [sizes.get(axis, size) for axis, size in enumerate(leaf.shape)]
-            return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(leaf.dtype))
-
-        given = self._changed(bound, wanted, described)
-        found = self._function.eval_shape(*given.args, **given.kwargs)
-        return [tuple(one.shape) for one in jax.tree_util.tree_leaves(found)]
+        return cuts if any(group is not None for cut in cuts for group in cut) else []
 
 
-def _padded(leaf: Any, sizes: Mapping[int, int]) -> Any:
-    """Return an array of these sizes; by NumPy, since JAX compiles a padding for each size."""
+def _changed(
+    leaves: Sequence[Any],
+    places: _Places,
+    sizes: Sequence[int],
+    wanted: Sequence[int],
+    change: Callable[[Any, Sequence[int]], Any],
+) -> list[Any]:
+    """
+    Return leaves with those that have axes of a group changed to another shape.
+
+    Raises:
+        NotTried: If an axis has not the size of its group.
+    """
+    found = list(leaves)
+    for leaf, axes in places.items():
+        shape = list(leaves[leaf].shape)
+        for axis, group in axes.items():
+            if shape[axis] != sizes[group]:
+                both = sorted((shape[axis], sizes[group]))
+                raise NotTried(f"sizes that were equal at first differ later: {both}")
+            shape[axis] = wanted[group]
+        found[leaf] = change(leaves[leaf], shape)
+    return found
+
+
+def _described(leaf: Any, shape: Sequence[int]) -> Any:
+    """Return what JAX takes in place of an array of this shape."""
+    jax: Any = loaded_jax()
+    return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(leaf.dtype))
+
+
+def _padded(leaf: Any, shape: Sequence[int]) -> Any:
+    """Return an array of this shape; by NumPy, since JAX compiles a padding for each size."""
     array = np.asarray(leaf)
-    shape = tuple(sizes.get(axis, size) for axis, size in enumerate(array.shape))
-    if shape == array.shape:
-        return leaf
     found = np.zeros(shape, array.dtype)
     found[tuple(map(slice, array.shape))] = array
     return found

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypedDict
 
-from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
+from pytest_tfperf.quantities import RATIO, SECONDS, digits, format_quantity
 from pytest_tfperf.results import Check
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.text import aligned
@@ -100,8 +100,8 @@ def cells(one: Tried) -> tuple[str, str, str, str, str]:
 def faster(one: Tried) -> str:
     """Write how many times as fast a remedy is: `3.2x (3–3.4)`."""
     low, high = one["low"], one["high"]
-    bounds = "" if low is None or high is None else f" ({low:.3g}–{high:.3g})"
-    return f"{one['speedup']:.3g}x{bounds}"
+    bounds = "" if low is None or high is None else f" ({digits(low)}–{digits(high)})"
+    return f"{digits(one['speedup'])}x{bounds}"
 
 
 def lines_of(table: Table) -> list[str]:
@@ -134,7 +134,7 @@ def conclusion(table: Table) -> str:
     unclear = [one for one in own if _may_help(one)]
     if unclear:
         name, high = unclear[0]["remedy"], unclear[0]["high"]
-        reach = "has no interval" if high is None else f"may be {high:.3g}x as fast"
+        reach = "has no interval" if high is None else f"may be {digits(high)}x as fast"
         again = "try again while nothing else runs, or with a larger tfperf_try_seconds"
         return f"  none{fair} is known to be faster: {name} {reach}; {again}"
     return f"  nothing{fair or ' that was tried'} helps"
