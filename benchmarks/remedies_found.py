@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from pytest_tfperf.capture.keras_data import KerasCall
 from pytest_tfperf.frameworks.framework import JAX, TENSORFLOW
-from pytest_tfperf.remedies.input import CALLS, ManyCalls
+from pytest_tfperf.remedies.input import CALLS, CacheBefore, ManyCalls
 from pytest_tfperf.remedies.jax import PaddedToPowers
 from pytest_tfperf.remedies.remedy import Call, Remedy
 from pytest_tfperf.remedies.results import Tried
@@ -106,6 +106,20 @@ def expensive_stage() -> Planted:
     for _ in fast:
         pass
     return Planted(_call(step, slow), _call(step, fast), ".cache()")
+
+
+def expensive_stage_before_random_ones() -> Planted:
+    """The same stage in front of a shuffle and of random numbers."""
+    step = tf.function(tf.reduce_sum)
+
+    def augmented(data: Any) -> Any:
+        return data.shuffle(64).map(lambda x: x * tf.random.uniform(tf.shape(x))).batch(8)
+
+    read = tf.data.Dataset.range(64).map(_work)
+    kept = read.cache()
+    for _ in kept:
+        pass
+    return Planted(_call(step, augmented(read)), _call(step, augmented(kept)), CacheBefore.name)
 
 
 def sequential_interleave() -> Planted:
@@ -252,6 +266,7 @@ PLANTED = {
         sequential_interleave,
         python_that_ops_replace,
         expensive_stage,
+        expensive_stage_before_random_ones,
         eager_loop,
         lost_jit,
         numbers_that_retrace,

@@ -8,6 +8,8 @@ inputs are those of tensorflow/core/ops/dataset_ops.cc in TensorFlow 2.18 to 2.2
 from __future__ import annotations
 
 import ast
+import itertools
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -23,8 +25,8 @@ from pytest_tfperf.text import elide
 _MOST_BYTES = 2**31  # of a protocol buffer (protobuf.dev, "Encoding": size limit)
 _AUTOTUNE = -1
 IN_PARALLEL = ", num_parallel_calls=tf.data.AUTOTUNE"
-_METHODS = {"_MapDataset": "map", "_InterleaveDataset": "interleave"}
-"""Sequential stages that can be parallel, by the classes of their datasets."""
+_SEQUENTIAL = frozenset({"_MapDataset", "_InterleaveDataset"})
+"""Classes of the datasets of sequential stages that can be parallel."""
 _WAITS = PYTHON_OPS | {
     *("ReadFile", "TFRecordDataset", "TFRecordDatasetV2", "TextLineDataset"),
     *("FixedLengthRecordDataset", "FixedLengthRecordDatasetV2"),
@@ -53,13 +55,17 @@ _SHOWN = 40  # characters of an argument in a line of code
 
 def stages_to_parallelise(dataset: Any) -> list[tuple[str, CodeType | None]]:
     """Return method and Python code of each sequential map and interleave, the source first."""
-    found = []
-    for stage in _chain(dataset):
-        if method := _METHODS.get(type(stage).__name__):
-            # private: the Python function of a stage (2.18 to 2.22)
-            function = getattr(getattr(stage, "_map_func", None), "_func", None)
-            found.append((method, getattr(function, "__code__", None)))
-    return found[::-1]
+    stages = [one for one in _chain(dataset) if type(one).__name__ in _SEQUENTIAL]
+    return [stage_of(one) for one in reversed(stages)]
+
+
+def stage_of(dataset: Any) -> tuple[str, CodeType | None]:
+    """Return the method that makes a dataset from another one, and the code of its function."""
+    name = type(dataset).__name__.strip("_").removeprefix("Parallel").removesuffix("Dataset")
+    # private: the Python function of a stage (2.18 to 2.22)
+    function = getattr(getattr(dataset, "_map_func", None), "_func", None)
+    method = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    return method, getattr(function, "__code__", None)
 
 
 def stage_names(dataset: Any) -> list[str]:
@@ -151,10 +157,8 @@ def moved_before_maps(dataset: Any) -> Any:
 
 def stages_to_move(dataset: Any) -> list[tuple[str, CodeType | None]]:
     """Return each stage that belongs before the map in front of it, and the map's Python code."""
-    if _bytes_in(dataset) > _MOST_BYTES:
-        return []
     try:
-        graph = _graph_of(dataset)
+        graph = _small_graph_of(dataset)
     except Unsupported:
         return []
     functions = {one.signature.name: one for one in graph.library.function}
@@ -163,13 +167,71 @@ def stages_to_move(dataset: Any) -> list[tuple[str, CodeType | None]]:
     for stage in _chain(dataset):
         function = getattr(stage, "_map_func", None)  # private (2.18 to 2.22)
         name = getattr(getattr(function, "function", None), "name", None)
-        code = getattr(getattr(function, "_func", None), "__code__", None)
+        _, code = stage_of(stage)
         codes[name.decode() if isinstance(name, bytes) else name] = code
     return [
         (_MOVABLE[node.op], codes.get(by_name[node.input[0]].attr["f"].func.name))
         for node in graph.node
         if _may_move(graph, node, functions)
     ]
+
+
+def with_source(dataset: Any, source: Any, new: Any) -> Any:
+    """
+    Return a dataset whose last stages work on another source.
+
+    Args:
+        dataset: The dataset.
+        source: A dataset that it is made from; see `from_end`.
+        new: What stands in its place.
+
+    Raises:
+        Unsupported: As in `parallel`, or if the graph has other stages than Python shows.
+    """
+    tf = load_tensorflow()
+    graph = _small_graph_of(dataset)
+    by_name = {node.name: node for node in graph.node}
+    [result] = (node for node in graph.node if node.op == "_Retval")
+    graph.node.remove(result)
+    last = name = result.input[0]
+    for stage in from_end(dataset):
+        if stage is source:
+            break
+        node = by_name[name]
+        if not node.op.startswith(type(stage).__name__.strip("_")):
+            raise Unsupported(f"the dataset's graph has {node.op} where Python has another stage")
+        name = node.input[0]
+
+    def made(variant: Any) -> Any:
+        [found] = tf.graph_util.import_graph_def(graph, {f"{name}:0": variant}, [f"{last}:0"])
+        return found
+
+    build = tf.function(made, autograph=False)
+    return _dataset_of(lambda: build(new._variant_tensor), dataset)
+
+
+def from_end(dataset: Any) -> Iterator[Any]:
+    """Yield a dataset, and what it is made from as long as that is one dataset."""
+    stages = [dataset]
+    while len(stages) == 1:
+        yield stages[0]
+        inputs = getattr(stages[0], "_inputs", None)  # private (2.18 to 2.22)
+        stages = inputs() if inputs else []
+
+
+def elements_in(dataset: Any, source: Any) -> int:
+    """Return how many elements of a source one of a dataset takes, as far as its batches tell."""
+    tf = load_tensorflow()
+    behind = itertools.takewhile(lambda stage: stage is not source, from_end(dataset))
+    # private: the size of a batch (2.18 to 2.22)
+    sizes = (tf.get_static_value(getattr(stage, "_batch_size", None)) for stage in behind)
+    return math.prod(int(size) for size in sizes if size is not None)
+
+
+def has_fixed_shuffle(dataset: Any) -> bool:
+    """Return whether a shuffle gives one order in each epoch, which depends on all its elements."""
+    # private (2.18 to 2.22)
+    return any(not getattr(one, "_reshuffle_each_iteration", True) for one in _chain(dataset))
 
 
 def may_wait(dataset: Any) -> bool:
@@ -322,18 +384,38 @@ def _changed(dataset: Any, change: Callable[[Any], None]) -> Any:
         Unsupported: As in `parallel`.
     """
     tf = load_tensorflow()
+    graph = _small_graph_of(dataset)
+    change(graph)
+    content = graph.SerializeToString()
+    return _dataset_of(lambda: tf.raw_ops.DatasetFromGraph(graph_def=content), dataset)
+
+
+def _small_graph_of(dataset: Any) -> Any:
+    """
+    Return the graph of a dataset to be changed.
+
+    Raises:
+        Unsupported: If it has none, or holds more than a graph can.
+    """
     if _bytes_in(dataset) > _MOST_BYTES:
         raise Unsupported("the dataset holds arrays of more than 2 GB, which its graph would copy")
-    graph = _graph_of(dataset)
-    change(graph)
+    return _graph_of(dataset)
+
+
+def _dataset_of(make: Callable[[], Any], like: Any) -> Any:
+    """
+    Return a dataset of the op that a function runs.
+
+    Raises:
+        Unsupported: If TensorFlow refuses the op.
+    """
     try:
         # private: a dataset of an op (2.18 to 2.22)
         from tensorflow.python.data.ops.dataset_ops import _VariantDataset
 
-        variant = tf.raw_ops.DatasetFromGraph(graph_def=graph.SerializeToString())
+        return _VariantDataset(make(), like.element_spec)
     except Exception as error:
         raise Unsupported(f"the changed graph is no dataset: {_first_line(error)}") from error
-    return _VariantDataset(variant, dataset.element_spec)
 
 
 def line_of_stage(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import queue
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -14,19 +15,25 @@ from pytest_tfperf.advice.changes import PARALLEL, PREFETCH
 from pytest_tfperf.compiler.dataset_graph import (
     IN_PARALLEL,
     bytes_of_batches,
+    elements_in,
+    from_end,
+    has_fixed_shuffle,
     line_of_stage,
     may_wait,
     moved_before_maps,
     parallel,
     stage_names,
+    stage_of,
     stages_to_move,
     stages_to_parallelise,
     with_parallel_batches,
+    with_source,
 )
 from pytest_tfperf.compiler.datasets import pipeline_stages
 from pytest_tfperf.compiler.functions import Unsupported
 from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
 from pytest_tfperf.machine.cores import usable_cores
+from pytest_tfperf.quantities import BYTES, format_quantity
 from pytest_tfperf.recording import ENDLESS, PipelineStage
 from pytest_tfperf.remedies.remedy import Call, NotTried, Remedy
 
@@ -37,6 +44,8 @@ _AHEAD = 2  # elements of a queue: one is taken while the next is made
 CALLS = max(16, 2 * len(usable_cores()))
 """Calls at a time of what waits: several on each core, and few enough for disks and memory."""
 _COPIED = 2**20  # bytes of a batch; copying less takes some 0.1 ms, at 10 GB/s
+_WORKS = re.compile("Map|Interleave|Filter")
+"""Stages whose work a cache saves."""
 _LOADS_AHEAD = {
     "torch": "DataLoader(…, num_workers=2, persistent_workers=True), with prefetch_factor=2",
     "grain": "grain.DataLoader(…, worker_count=2), or .to_iter_dataset(grain.ReadOptions(…)) and "
@@ -247,26 +256,7 @@ class AnyOrder(_OfInput):
         return replace(call, data=data.with_options(options))
 
 
-class Cache(_OfInput):
-    """A cache at the end, full: what it gives from the second epoch on."""
-
-    name = ".cache()"
-    code = ".cache() at the end of the pipeline, if an epoch fits in memory"
-
-    def is_of(self, data: Any) -> bool:
-        """Return whether the data may be cached as they are: they end, and are not random."""
-        return _may_be_cached(data)
-
-    def apply(self, call: Call) -> Call:
-        """Return the call with all elements if they are few, else the first again and again."""
-        data: Any = call.data
-        most = _kept(data)
-        kept = data.take(most).cache()
-        is_all = sum(1 for _ in kept) < most
-        return replace(call, data=kept if is_all else kept.repeat())
-
-
-class Ready(Cache):
+class Ready(_OfInput):
     """The first elements ready: what data that are prepared before the training give at most."""
 
     name = "data that are ready"
@@ -275,6 +265,51 @@ class Ready(Cache):
     def is_of(self, data: Any) -> bool:
         """Return whether a cache is no remedy."""
         return is_dataset(data) and not _may_be_cached(data)
+
+    def apply(self, call: Call) -> Call:
+        """Return the call with all elements if they are few, else the first again and again."""
+        return replace(call, data=_full_cache(call.data, _KEPT))
+
+
+class Cache(Ready):
+    """A cache at the end, full: what it gives from the second epoch on."""
+
+    name = ".cache()"
+    is_bound = False
+
+    def is_of(self, data: Any) -> bool:
+        """Return whether the data may be cached as they are: they end, and are not random."""
+        return _may_be_cached(data)
+
+    def write(self, call: Call) -> str:
+        """Return where it stands, and what it takes."""
+        return f".cache() at the end of the pipeline, if {_epoch_of(call.data)} fits in memory"
+
+
+class CacheBefore(_OfInput):
+    """A full cache in front of what is random or has no end."""
+
+    name = ".cache() before what is random or has no end"
+
+    def is_of(self, data: Any) -> bool:
+        """Return whether a part of the pipeline may be cached, and not all of it."""
+        return is_dataset(data) and _part_to_cache(data) not in (None, data)
+
+    def apply(self, call: Call) -> Call:
+        """Return the call with the stages behind it on elements that are ready."""
+        data: Any = call.data
+        part = _part_to_cache(data)
+        kept = _full_cache(part, _KEPT * elements_in(data, part))
+        try:
+            return replace(call, data=with_source(data, part, kept))
+        except Unsupported as error:
+            raise NotTried(str(error)) from error
+
+    def write(self, call: Call) -> str:
+        """Return the stage that it stands behind."""
+        part = _part_to_cache(call.data)
+        line = _lines(call, [stage_of(part)], "")
+        return f".cache() behind {line}, if {_epoch_of(part)} of it fits in memory"
 
 
 class Ahead(_OfInput):
@@ -325,6 +360,7 @@ REMEDIES: tuple[Remedy, ...] = (
     ParallelFilter(),
     ParallelBatch(),
     Cache(),
+    CacheBefore(),
     Ready(),
     AnyOrder(),
     Ahead(),
@@ -410,10 +446,36 @@ def _may_be_cached(data: Any) -> bool:
     return not any(stage.random or stage.python for stage in stages)
 
 
-def _kept(dataset: Any) -> int:
-    """Return how many elements fit in the memory that may hold them."""
+def _part_to_cache(data: Any) -> Any:
+    """Return the longest part of a pipeline that may be cached and works, None without one."""
+    if any("Cache" in name for name in stage_names(data)) or has_fixed_shuffle(data):
+        return None
+    part = next((one for one in from_end(data) if _may_be_cached(one)), None)
+    works = part is not None and any(_WORKS.search(stage.stage) for stage in _stages(part))
+    return part if works else None
+
+
+def _epoch_of(dataset: Any) -> str:
+    """Write an epoch of a dataset with its size, as far as it is known."""
+    last = _stages(dataset)[-1]
+    if last.elements is None or last.element_bytes is None:
+        return "an epoch"
+    return f"an epoch ({format_quantity(last.elements * last.element_bytes, BYTES)})"
+
+
+def _full_cache(dataset: Any, n: int) -> Any:
+    """
+    Return a dataset of cached elements: all if they are few, else the first again and again.
+
+    Args:
+        dataset: The dataset.
+        n: Number of elements; fewer if they would take too much memory.
+    """
     tf: Any = loaded_tensorflow()
     first = next(iter(dataset))
     leaves = tf.nest.flatten(first, expand_composites=True)
     size = sum(leaf.shape.num_elements() * (leaf.dtype.size or 1) for leaf in leaves)
-    return int(max(min(_KEPT, _KEPT_BYTES // max(size, 1)), 1))
+    most = max(min(n, _KEPT_BYTES // max(size, 1)), 1)
+    kept = dataset.take(most).cache()
+    is_all = sum(1 for _ in kept) < most
+    return kept if is_all else kept.repeat()

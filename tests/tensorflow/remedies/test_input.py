@@ -196,6 +196,61 @@ def test_datasets_that_end_early_or_never_are_tried(data):
         assert found.outputs == ("–" if remedy.is_bound else "same")
 
 
+def stage_that_counts():
+    """A stage, and how often it has run."""
+    runs = tf.Variable(0, dtype=tf.int64)
+
+    def work(x):
+        runs.assign_add(1)
+        return tf.fill([2], tf.cast(x, tf.float32))
+
+    return work, runs
+
+
+def shifted(x):
+    return x + tf.random.uniform([])
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        lambda data: data.repeat().batch(4),
+        lambda data: data.shuffle(8).batch(4).prefetch(1),
+        lambda data: data.map(shifted).batch(2).batch(2).with_options(tf.data.Options()),
+    ],
+    ids=["repeat", "shuffle", "random map"],
+)
+def test_what_is_not_random_is_cached_before_what_is(behind):
+    work, runs = stage_that_counts()
+    data = behind(NUMBERS.map(work))
+    remedy = of_input.CacheBefore()
+    assert remedy.is_of(data)
+    assert not of_input.Cache().is_of(data)
+    assert remedy.write(call_of(data)).startswith(".cache() behind ")
+    assert "an epoch (192 B) of it" in remedy.write(call_of(data))
+    cached = remedy.apply(call_of(data)).data
+    before = int(runs)
+    found = [tf.reshape(one, [-1]) for one in cached.take(6)]
+    assert int(runs) == before >= 24
+    assert cached.element_spec == data.element_spec
+    whole = np.sort(np.floor(tf.concat(found, 0)))  # two numbers of each element, and an epoch
+    assert whole.tolist() == np.repeat(np.arange(24.0), 2).tolist()
+
+
+def test_only_a_part_of_a_pipeline_is_cached_that_works_and_is_always_the_same():
+    work, _ = stage_that_counts()
+    for data in (
+        NUMBERS.shuffle(8).map(work),  # what is always the same does no work
+        NUMBERS.map(python).shuffle(8),
+        NUMBERS.map(work),  # all of it may be cached
+        NUMBERS.map(work).cache().shuffle(8),
+        NUMBERS.map(work).shuffle(8, seed=1, reshuffle_each_iteration=False),
+        tf.data.Dataset.zip(NUMBERS.map(work), NUMBERS.shuffle(8)),
+        [1, 2],
+    ):
+        assert not of_input.CacheBefore().is_of(data), data
+
+
 @pytest.mark.full
 def test_shuffled_elements_are_random():
     data = NUMBERS.shuffle(24)
