@@ -62,7 +62,7 @@ _WIDTH = 200  # characters of an error
 ROUNDS = NEEDED_ROUNDS + 2
 """Rounds that time is kept for: those of an interval, and some since turns differ in length."""
 _AGREES = 1.5  # times that the unchanged step in turns may differ from its profile
-LATE = "no time was left for it"
+LATE = "no time was left"
 """Why a remedy was not tried that there was no time for."""
 
 
@@ -382,7 +382,7 @@ class Trial:
         left_s = self._deadline - perf_counter()
         kept = sorted(found, key=self._unlikely)
         while len(kept) > 1 and self._needed_s(kept) > left_s:
-            self._leave(kept.pop().name, "no time was left to measure it")
+            self._leave(kept.pop().name, "no time was left to measure")
         if not kept:
             return
         self._announce(f"comparing {len(kept)} remedies, {max(left_s, 1):.0f} s at most")

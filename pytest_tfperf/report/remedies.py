@@ -150,6 +150,9 @@ def remarks(table: Table) -> list[str]:
     """Return what differs with a remedy, and why others were not tried."""
     found = measured(table)
     different = [one for one in found if cells(one)[3] == "different"]
+    reasons: dict[str, list[str]] = {}
+    for one in _records(table):
+        reasons.setdefault(one["why"], []).append(one["remedy"])
     return [
         *(f"  outputs of {one['remedy']} differ: {one['outputs']}" for one in different),
         *(
@@ -157,7 +160,7 @@ def remarks(table: Table) -> list[str]:
             for one in found
             if one["dropped"]
         ),
-        *(f"  {one['remedy']}: {one['why']}" for one in _records(table) if one["why"]),
+        *(f"  {'; '.join(names)}: {why}" for why, names in reasons.items() if why),
     ]
 
 

@@ -88,7 +88,7 @@ TRAIN = replace(
                 tried("num_parallel_calls=tf.data.AUTOTUNE", 3.2, 3.0, 3.4, input_share=0.61),
                 tried(".cache()", 1.01, 0.97, 1.06, outputs="step 1 differs by up to 2"),
                 tried("jit_compile=True", 0.5, 0.4, 0.6, outputs="within tolerance"),
-                Tried(remedy="deterministic=False", why="no time was left for it"),
+                Tried(remedy="deterministic=False", why="no time was left"),
             ),
             unchanged_s=0.0125,
             seconds=41.2,

@@ -1,5 +1,7 @@
 """What users read of remedies that were tried: the best, and what is said where none helps."""
 
+from dataclasses import replace
+
 import pytest
 from helpers.sample_run import tried
 
@@ -32,7 +34,9 @@ def test_the_best_is_no_bound_and_changes_no_outputs():
 
 
 def test_the_table_names_speedups_bounds_changed_outputs_and_failures():
-    assert str(remedies(BOUND, DIFFERENT, GOOD, FAILED)).splitlines() == [
+    late = Tried(remedy=".cache()", why="no time was left")
+    again = replace(FAILED, remedy="jit_compile=True")
+    assert str(remedies(BOUND, DIFFERENT, GOOD, FAILED, late, again)).splitlines() == [
         "tried here, 41.2 s:",
         "  faster              step   input  outputs    remedy",
         "  1,264x (965–1,620)  10 ms         –          (bound: no input at all)",
@@ -40,7 +44,8 @@ def test_the_table_names_speedups_bounds_changed_outputs_and_failures():
         "  3.2x (3–3.4)        10 ms  61 %   same       .prefetch()",
         "write: model.py:3  .prefetch()",
         "  outputs of deterministic=False differ: step 1 differs by up to 2",
-        "  @jax.jit: could not be tried: TypeError: no",
+        "  @jax.jit; jit_compile=True: could not be tried: TypeError: no",
+        "  .cache(): no time was left",
     ]
 
 

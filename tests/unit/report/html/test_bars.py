@@ -302,7 +302,7 @@ def test_remedies_go_right_where_they_are_faster_and_are_hollow_where_they_are_n
     assert float(right.get("x")) == pytest.approx(zero, abs=0.06)
     assert float(left.get("x")) < zero
     assert "write: <code>model.py:3  num_parallel_calls=tf.data.AUTOTUNE</code>" in shown
-    assert "deterministic=False: no time was left for it" in shown
+    assert "deterministic=False: no time was left" in shown
     nothing = Table.of("remedies", TRAIN.tables[REMEDIES].columns, [])
     assert "nothing was measured" in remedy_bars(nothing)
     assert remedy_bars(None) is None
