@@ -77,14 +77,7 @@ def not_apart(call: Call, why: str) -> list[Tried]:
 
 
 class TrialProcesses:
-    """
-    Tries the remedies of one test's profiles.
-
-    Args:
-        item: The test.
-        announce: Shows what runs.
-        exclusive: Keeps other processes from measuring meanwhile.
-    """
+    """Tries the remedies of one test's profiles."""
 
     def __init__(
         self, item: pytest.Item, announce: Callable[[str], None], exclusive: Exclusive
@@ -92,17 +85,7 @@ class TrialProcesses:
         self._calls = Calls(item, CALL, announce, exclusive)
 
     def __call__(self, call: Call, name: str, seconds: float) -> Remedies:
-        """
-        Try the remedies of one profile.
-
-        Args:
-            call: The step, its data and its profile.
-            name: Name of the profile in the test.
-            seconds: Time for all of it.
-
-        Raises:
-            CaptureError: If none can be tried.
-        """
+        """Try the remedies of one profile. Raises: CaptureError."""
         of_trial.refuse(call)
 
         def found() -> Answer:  # its time begins when no other process measures
@@ -118,13 +101,7 @@ def remedies_of(answer: Answer) -> Remedies:
 
 
 def try_here(server: CoordinatedServer, call: Call) -> NoReturn:
-    """
-    Try remedies in a process that was started for this call, and end its test.
-
-    Args:
-        server: This process.
-        call: The step and its data; the profile comes from the process that has measured it.
-    """
+    """Try remedies in a process that was started for this call, and end its test."""
     with suppress(
         OSError
     ):  # of several processes Linux ends this one first (proc_pid_oom_score_adj(5))

@@ -74,12 +74,7 @@ def is_jitted(value: Any) -> bool:
 
 
 def with_functions(call: Call, is_one: IsOne, changed: Callable[[Any], Any]) -> Call:
-    """
-    Return the call with changed functions: its step, or those that it reaches while it runs.
-
-    Raises:
-        NotTried: If it calls none by a name that can be replaced.
-    """
+    """Return the call with changed functions: its step, or those that it reaches while it runs."""
     if is_one(call.step):
         return replace(call, step=like(call.step, changed(call.step)))
     places = _places(call.step, is_one)
@@ -102,14 +97,7 @@ def with_functions(call: Call, is_one: IsOne, changed: Callable[[Any], Any]) -> 
 
 
 def uses_of(call: Call, is_one: IsOne, kind: str = "uses") -> list[Use]:
-    """
-    Return how the first steps call the functions that they reach; state is put back.
-
-    Args:
-        call: The call.
-        is_one: Whether a value is such a function.
-        kind: Name of such functions, under which the call keeps what was found.
-    """
+    """Return how the first steps call the functions that they reach; state is put back."""
     found: list[Use] | None = call.seen.get(kind)
     if found is None:
         uses: dict[int, Use] = {}
@@ -130,19 +118,7 @@ def uses_of(call: Call, is_one: IsOne, kind: str = "uses") -> list[Use]:
 def used(
     call: Call, is_one: IsOne, has: Callable[[Use], Any], is_seen: bool = True
 ) -> dict[int, Any]:
-    """
-    Return what a remedy would change of each function, by its id.
-
-    Args:
-        call: The call.
-        is_one: Whether a value is such a function.
-        has: What would be changed of one; something empty if nothing.
-        is_seen: Whether the profile has seen such functions at work.
-
-    Raises:
-        DoesNotApply: If it would change none.
-        NotTried: If the functions that were seen cannot be reached.
-    """
+    """Return what a remedy would change of each function, by its id."""
     uses = uses_of(call, is_one)
     if not uses and is_seen:
         raise NotTried(_NOT_REACHED)

@@ -464,13 +464,7 @@ def _epoch_of(dataset: Any) -> str:
 
 
 def _full_cache(dataset: Any, n: int) -> Any:
-    """
-    Return a dataset of cached elements: all if they are few, else the first again and again.
-
-    Args:
-        dataset: The dataset.
-        n: Number of elements; fewer if they would take too much memory.
-    """
+    """Return `n` cached elements or fewer for memory, again and again if those are not all."""
     tf: Any = loaded_tensorflow()
     first = next(iter(dataset))
     leaves = tf.nest.flatten(first, expand_composites=True)

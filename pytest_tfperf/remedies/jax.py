@@ -387,12 +387,7 @@ def _changed(
     wanted: Sequence[int],
     change: Callable[[Any, Sequence[int]], Any],
 ) -> list[Any]:
-    """
-    Return leaves with those that have axes of a group changed to another shape.
-
-    Raises:
-        NotTried: If an axis has not the size of its group.
-    """
+    """Return leaves with those that have axes of a group changed to another shape."""
     found = list(leaves)
     for leaf, axes in places.items():
         shape = list(leaves[leaf].shape)
@@ -456,12 +451,7 @@ def _names(function: Any, kind: str) -> set[str]:
 
 
 def _told(function: Any) -> Any:
-    """
-    Return what a jax.jit was told.
-
-    Raises:
-        NotTried: If this version of JAX does not tell it.
-    """
+    """Return what a jax.jit was told. Raises: NotTried, if this version of JAX does not tell it."""
     info = getattr(function, "_jit_info", None)  # private (JAX 0.6 to 0.11)
     if not hasattr(info, "static_argnums") or not hasattr(info, "donate_argnames"):
         raise NotTried("this version of JAX does not tell the arguments of a jax.jit")
@@ -471,12 +461,7 @@ def _told(function: Any) -> Any:
 def _rejitted(
     function: Any, static: Collection[str], donate: Collection[str] | None = None
 ) -> Callable[..., Any]:
-    """
-    Return a function with other static arguments, and other donated ones if they are named.
-
-    Raises:
-        NotTried: If it has other options too, which would be lost.
-    """
+    """Return a function with other static arguments, and other donated ones if they are named."""
     jax: Any = loaded_jax()
     info = _told(function)
     shardings = (*info.in_shardings_leaves, *info.out_shardings_leaves)

@@ -49,13 +49,7 @@ def said(work: frozenset[str]) -> str:
 
 
 def work_of(step: Any, run: Callable[[], object]) -> frozenset[str]:
-    """
-    Return what Python does while steps run that were traced before, each once.
-
-    Args:
-        step: The step.
-        run: Runs it some times, in this thread.
-    """
+    """Return what Python does in each of the steps that `run` runs, all traced before."""
     found: set[str] = set()
     before = dict(_numbers(step))
     with _watching(found.add):

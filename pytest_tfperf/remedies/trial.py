@@ -132,15 +132,7 @@ def trial_of(
     announce: Callable[[str], None] = lambda _: None,
     runs: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Trial]:
-    """
-    Make a trial of a step, whose state is put back at the end.
-
-    Args:
-        call: The step, its data and its profile.
-        seconds: Time for all of it.
-        announce: Shows what runs.
-        runs: Receives the name of each remedy before it runs, and `UNCHANGED` for the step.
-    """
+    """Make a trial of a step, whose state is put back at the end."""
     start_devices()
     with garbage_held_off() as sweep, kept_state(call.step, call.restore) as restore:
         yield Trial(call, seconds, announce, runs, restore, sweep)

@@ -30,12 +30,7 @@ WATCHED = 8  # steps whose calls in Python are looked at
 
 
 class Turns:
-    """
-    Turns of one step.
-
-    Args:
-        call: The step and its data.
-    """
+    """Turns of one step."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
