@@ -25,7 +25,7 @@ from pytest_tfperf.remedies.state import with_copies
 _TIMED_S = 0.2  # as in turns/rounds.py: several of the bursts that a pipeline delivers in
 _UNTIMED_S = 0.05  # refills what the turns of others have emptied
 _MOST_STEPS = 10_000  # of a turn
-_GROWTH = 32  # times more steps from turn to turn: the first may find a full buffer
+_GROWTH = 8  # times more steps from turn to turn: the first ones may find a full buffer
 WATCHED = 8  # steps whose calls in Python are looked at
 
 
@@ -71,11 +71,11 @@ class Turns:
         self.untimed = 2
         self.turn()  # traces and compiles
         step_s, turn_s = self._turn_and_all()
-        for _ in range(4):
+        for _ in range(6):
             least_s = least_block(step_s) if self._call.data is None else _TIMED_S
             size = min(max(math.ceil(least_s / max(step_s, 1e-6)), self._in_flight), _MOST_STEPS)
             size = min(size, _GROWTH * self.timed)
-            if self.timed / 2 <= size <= self.timed:
+            if size <= self.timed:
                 break
             self.timed = size
             self.untimed = max(math.ceil(_UNTIMED_S / max(step_s, 1e-6)), self._in_flight // 2, 1)
