@@ -45,7 +45,6 @@ class Block:
     cpu_seconds: float
     """Processor time of this process in them."""
     n_steps: int
-    """Number of steps in it."""
     step_seconds: list[float]
     """Seconds of a step in each call."""
     next_seconds: list[float]
@@ -120,13 +119,8 @@ class BlockTimer:
         """
         Time blocks until the plan has enough of them, or its time is over; yield in each call.
 
-        Args:
-            observations: Receives the times.
-            n_before: Number of calls before the window.
-            period_s: Expected seconds of a call.
-            collect: Collects garbage between blocks.
-            epoch: Calls of an epoch, or None. Blocks of steps hold whole short epochs, so that none
-                has the first step of an epoch by chance.
+        Blocks of steps hold whole short epochs, of `epoch` calls, so that none has the first step
+        of an epoch by chance.
         """
         plan = self.plan
         n_left, n_timed, n_run = plan.timed_at_most(n_before), 0, 0
@@ -281,14 +275,7 @@ def mean_period_s(observations: Observations) -> float:
 def run_turns(
     turn_client: TurnClient, ready: Ready, block: Callable[[int], Generator[None, None, Block]]
 ) -> Generator[None]:
-    """
-    Run turns as long as the coordinator asks for them; this process stands still in between.
-
-    Args:
-        turn_client: Connection to the coordinator.
-        ready: Announcement that this profile is ready.
-        block: Times a number of calls.
-    """
+    """Run turns as long as the coordinator asks for them; this process stands still in between."""
     turn = turn_client.ready(ready)
     with garbage_held_off() as collect, core_kept_awake() as idle_task:
         before_s = _children_cpu_s(but=idle_task)

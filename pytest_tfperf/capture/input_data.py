@@ -54,9 +54,7 @@ class Elements:
     """Elements of the input data, by reference."""
 
     data: Any = None
-    """The data that they come from."""
     kept: list[Any] = field(default_factory=list)
-    """The elements."""
     why: str | None = "the steps were given no data"
     """Reason why there are none."""
     sampled: bool = False

@@ -95,12 +95,7 @@ class StepInspection:
 
     @cached_property
     def fusion(self) -> tuple[FusionStage, ...]:
-        """
-        The functions before and after fusion, compiled again in another process.
-
-        Raises:
-            CaptureError: If there is no function, XLA cannot compile one, or the process fails.
-        """
+        """The functions before and after fusion, compiled again elsewhere. Raises: CaptureError."""
         return fusion_stages(self.calls, self._workload, _DUMP_S)
 
     @property

@@ -49,15 +49,10 @@ class KerasCall:
     """One call of `fit`, `evaluate` or `predict`."""
 
     bound: Callable[..., Any]
-    """The bound method."""
     model: Any
-    """The Keras model."""
     method: str
-    """Name of the method."""
     args: tuple[Any, ...] = ()
-    """The user's positional arguments."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """The user's keyword arguments."""
     examples: float | None = None
     """Examples in a batch, if the user says it."""
 
@@ -70,12 +65,7 @@ class KerasCall:
         kwargs: Mapping[str, Any],
         examples: float | None = None,
     ) -> KerasCall:
-        """
-        Return the call of a model's method.
-
-        Raises:
-            TypeError: If it is no Keras model, or does not take the arguments.
-        """
+        """Return the call of a method. Raises: TypeError for no model, or for wrong arguments."""
         bound = getattr(model, method, None)
         if bound is None or library_of(model) is None:
             raise TypeError(
@@ -136,13 +126,10 @@ def steps_per_execution(model: Any) -> int:
 
 def keras_workload(call: KerasCall) -> Mapping[str, Any]:
     """
-    Return the signature of a loop's input.
+    Return the signature of a loop's input. Raises: CaptureError on another backend than TensorFlow.
 
     It holds `dtype[shape]` of each array or dataset component, the batch size if known, the steps
     per execution, and the number of replicas.
-
-    Raises:
-        CaptureError: If the loop runs on another backend than TensorFlow.
     """
     check_backend(call.library, call.method)
     data = call.data()
@@ -221,14 +208,9 @@ def sample_again(call: KerasCall, hidden: bool = False, first: Sequence[Any] = (
     Return the first batches of a loop's data, drawn again after the loop: Keras shows none.
 
     Draws at most 20 batches and stops after a second. Only data that can be iterated again are
-    sampled. Of a pipeline that could not pad it draws a few batches, if the size is hidden. A
-    pipeline that shuffles gives other batches than the steps had, and its sequence of random
-    numbers moves on.
-
-    Args:
-        call: The loop.
-        hidden: Whether the data's signature hides the batch size.
-        first: The first batch, if the data are a generator.
+    sampled; of a generator, `first` is kept. Of a pipeline that could not pad it draws a few
+    batches, if its signature hides the batch size. A pipeline that shuffles gives other batches
+    than the steps had, and its sequence of random numbers moves on.
     """
     data = call.data()
     try:

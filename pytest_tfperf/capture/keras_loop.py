@@ -50,19 +50,9 @@ def run_keras(
     call: KerasCall, open_windows: Open, stop: bool, goes_on: bool = False
 ) -> tuple[Any, Windows]:
     """
-    Run a Keras loop with windows in it.
+    Run a Keras loop with windows in it; return its result, and the windows. Raises: CaptureError.
 
-    Args:
-        call: The loop.
-        open_windows: Opens the windows when the loop begins.
-        stop: Whether to end the loop, by Keras' own flag, when the windows are full.
-        goes_on: Whether to repeat the call until then.
-
-    Returns:
-        The result of the loop, and the windows.
-
-    Raises:
-        CaptureError: If a callback runs the profiler itself, or the loop ran no batch.
+    When they are full, `stop` ends the loop by Keras' own flag; `goes_on` repeats it until then.
     """
     method = call.method
     _refuse_profiling_callbacks(call)
@@ -92,9 +82,7 @@ def _run_again(call: KerasCall, loop: _Loop) -> Any:
 
     Of what runs again, callbacks see batches, which are part of the steps, and nothing else. They
     see the end of the loop behind it. No validation runs, and a trained model gets its state back.
-
-    Returns:
-        The result of the first run.
+    The result is that of the first run.
     """
     model, kind, owner = call.model, KINDS[call.method], call.library.callbacks.CallbackList
     begin, end = f"on_{kind}_begin", f"on_{kind}_end"

@@ -23,23 +23,7 @@ Call = Callable[[Any], Any]
 def run_calls(
     windows: Windows, step: Callable[..., Any], data: Iterable[Any] | None, unpack: bool | str
 ) -> Any:
-    """
-    Call the step until the windows are full.
-
-    Args:
-        windows: The windows.
-        step: The step.
-        data: Its input data; None for a step without input.
-        unpack: Whether to unpack each element; "auto" decides by the step's parameters.
-
-    Returns:
-        Result of the last call.
-
-    Raises:
-        CaptureError: If the data are empty, or end early and cannot be iterated again; if the step
-            does not wait for the functions that it schedules.
-        TypeError: If the step cannot take the elements.
-    """
+    """Call the step until the windows are full; return the last result. Raises: as `each_step`."""
     output = None
     if data is None:
         while not windows.done:
@@ -64,11 +48,7 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
     """
     Yield the elements of the data, epoch after epoch, until the windows are full.
 
-    A step lasts from one `next()` to the following one.
-
-    Raises:
-        CaptureError: As in `run_calls`.
-        TypeError: If the data cannot be iterated.
+    A step lasts from one `next()` to the following one. Raises: CaptureError, TypeError.
     """
     if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
         raise TypeError(
@@ -154,12 +134,7 @@ def run_once(step: Callable[..., Any], data: Iterable[Any] | None, unpack: bool 
 
 
 def check_step(step: object) -> None:
-    """
-    Refuse a step that cannot be called.
-
-    Raises:
-        TypeError: If the step is not callable, or a coroutine function.
-    """
+    """Refuse a step that is not callable, or a coroutine function. Raises: TypeError."""
     if not callable(step):
         raise TypeError(
             "tf_profile takes the step itself, a callable, but got "
@@ -177,14 +152,10 @@ def workload_of(element: object, spec: object = None) -> Mapping[str, Any]:
     Return the signature of a step's input.
 
     It holds `dtype[shape]` of each tensor, and the batch size if all tensors have the same first
-    size. Later sizes that the specification of the data leaves open vary, and are shown as `?`.
+    size. Later sizes that `spec`, of the data's elements, leaves open vary, and are shown as `?`.
 
     A strategy's element holds a tensor for each replica. The signature has the tensors of the first
     one, the number of replicas, and the batch of all together.
-
-    Args:
-        element: An element of the data.
-        spec: Specification of the data's elements.
     """
     found, specs = leaves(element), [_of_one(each) for each in leaves(spec)]
     parts = [_of_replicas(leaf) for leaf in found]

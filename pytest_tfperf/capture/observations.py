@@ -112,33 +112,23 @@ class Observations:
     """Observations of one profile; `Recording` explains the fields of the same names."""
 
     first_step_s: float | Unknown | None = None
-    """Seconds of the first step, or why they are unknown."""
     blocks: list[tuple[float, int]] = field(default_factory=list)
-    """Seconds and steps of each timed block."""
     block_cpu_s: tuple[float, ...] | Unknown = UNSEEN
-    """Processor time of each of them."""
     step_seconds: list[float] = field(default_factory=list)
-    """Seconds of a step in each timed call."""
     fetches: Fetches | None = None
-    """Fetches of the timed calls, if the windows saw them."""
     epoch_gaps_s: dict[int, float] = field(default_factory=dict)
     """Seconds between two epochs, by the index of the timed call that begins the second."""
     iterations: Durations = field(default_factory=Durations)
     """Seconds of freeing an epoch's iterator and of the next `iter()` on the data, so far."""
     epoch_iters_s: list[float] = field(default_factory=list)
-    """Seconds of those in `epoch_gaps_s`."""
     epoch_work: EpochWork = field(default_factory=EpochWork)
     """What ran between all epochs so far."""
     epoch_work_s: dict[BetweenEpochs, tuple[float, ...]] = field(default_factory=dict)
-    """Seconds of it in each of `epoch_gaps_s`."""
     retraces: list[FunctionTrace] = field(default_factory=list)
     """Traces after the first step."""
     made_elsewhere: list[str] = field(default_factory=list)
-    """Functions that other threads traced or compiled in these steps."""
     other_threads: bool = False
-    """True if threads of before the steps of the trace ran meanwhile."""
     cold: Traces = field(default_factory=dict)
-    """Traces of the first step."""
     traces: Traces = field(default_factory=dict)
     """Traces of the traced window."""
     calls: Calls = field(default_factory=lambda: Calls(why="nothing was traced"))
@@ -148,25 +138,15 @@ class Observations:
     elements: Elements = field(default_factory=Elements)
     """Elements consumed in the steps of the trace."""
     python_calls: PythonCalls | Unknown = UNSEEN
-    """Python functions called in the counted steps."""
     first_stacks: tuple[StackTime, ...] = ()
-    """Where Python was in the first step."""
     stacks: tuple[StackTime, ...] = ()
-    """Where Python was in a step of the warm-up."""
     memory: MemoryUse = field(default_factory=MemoryUse)
-    """Memory of the process in the windows."""
     settled: bool = True
-    """False if the input buffers were still draining."""
     instrumented: bool = False
-    """True if Python was traced meanwhile."""
     first_step_instrumented: bool = False
-    """True if Python was traced in the first step, where coverage does not pause."""
     ended: str | None = None
-    """Reason why the windows are not full, or None."""
     window_notes: dict[str, str] = field(default_factory=dict)
-    """Notes by window (warm-up, timed, traced) that is shorter than planned, and on the lock."""
     interference: Interference = field(default_factory=Interference)
-    """What else used the machine in the timed window."""
 
     def inspection(
         self,

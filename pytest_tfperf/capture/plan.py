@@ -32,7 +32,6 @@ class Plan:
     """Number of steps in each window; a step is one call of the step or one Keras execution."""
 
     warmup: int = 10
-    """Steps of the warm-up window."""
     steps: int | None = None
     """Steps of the timed window, None for the default."""
     trace_steps: int | None = None
@@ -52,9 +51,7 @@ class Plan:
     available: int | None = None
     """Number of steps that the data hold, None if unknown."""
     default_steps: int = _DEFAULT_STEPS
-    """Steps of the timed window by default."""
     default_traced: int = _DEFAULT_TRACED
-    """Steps of the traced window by default."""
     most_traced: int = _MOST_EVENTS
     """Most steps of the traced window."""
 
@@ -108,15 +105,10 @@ class Plan:
 
     def block_size(self, target_s: float, period_s: float, epoch: int | None = None) -> int:
         """
-        Return the number of steps in a block.
+        Return the steps of a block that takes about `target_s`, with steps of `period_s`.
 
-        Args:
-            target_s: Seconds that a block should take.
-            period_s: Seconds of a step.
-            epoch: Steps of an epoch, which blocks of several steps hold whole if it is short.
-
-        Returns:
-            The size; a requested number of steps is divided into equal blocks.
+        Requested steps are divided into equal blocks. Others, of several steps, hold whole short
+        epochs, of `epoch` steps.
         """
         if self.latency:
             return 1

@@ -46,12 +46,9 @@ _shown: dict[str, XlaShown] = {}
 
 class Session:
     """
-    A running profiler session of every framework in use.
+    A running profiler session of every framework in use. Raises: CaptureError beside another one.
 
     Each has its own folder, since two sessions of one second overwrite each other.
-
-    Raises:
-        CaptureError: If another profiler is running in the process.
     """
 
     def __init__(self, parent: Path) -> None:
@@ -63,12 +60,7 @@ class Session:
         self._clock = WallClock()
 
     def stop(self) -> Traces:
-        """
-        End the session and return its traces.
-
-        Raises:
-            CaptureError: If a profiler wrote none, or the clock of its events was set.
-        """
+        """End the session; return its traces. Raises: CaptureError, also if the clock was set."""
         self.running = False
         jump_s = self._clock.jump()
         traces = {}
@@ -117,11 +109,9 @@ class Session:
 
 def read_session(path: Path) -> Trace:
     """
-    Read the trace of a session.
+    Read the trace of a session. Raises: TraceError if it is damaged.
 
-    Raises:
-        TraceError: If it is damaged, also if it ends between two planes: the host's name is
-            written last.
+    The host's name is written last, so a file that ends between two planes lacks it.
     """
     trace = read_trace(path)
     if not trace.hostnames:
@@ -147,12 +137,7 @@ def user_session_runs() -> bool:
 
 
 def check_no_session() -> None:
-    """
-    Refuse to run beside a session of the user.
-
-    Raises:
-        CaptureError: If one runs in this process.
-    """
+    """Refuse to run beside a session of the user. Raises: CaptureError."""
     for framework in traced():
         if framework.is_tracing():
             raise CaptureError(
@@ -169,18 +154,9 @@ def stop_quietly() -> None:
 
 def keep_trace(trace: Path, folder: Path, name: str) -> Path:
     """
-    Copy a trace to where XProf and TensorBoard find it.
+    Copy a trace to where XProf and TensorBoard find it; return its path. Raises: CaptureError.
 
-    Args:
-        trace: The trace.
-        folder: Folder for `[<name>/]plugins/profile/<run>/<host>.xplane.pb`.
-        name: Name of the profile.
-
-    Returns:
-        Path of the copy.
-
-    Raises:
-        CaptureError: If it cannot be copied; then no part of the copy is left.
+    It is `<folder>/[<name>/]plugins/profile/<run>/<host>.xplane.pb`. A failed copy leaves nothing.
     """
     runs = folder / re.sub(r"[^\w-]+", "_", name)[:100] / "plugins" / "profile"
     try:
@@ -225,11 +201,9 @@ class Fetching:
     """
     The context of a step's `next()`; the trace of a session marks it as the input pipeline's time.
 
-    It calls no library, whose functions would count as those of the step.
-
-    Args:
-        fetched: Receives the seconds of each `next()` that gave an element, and those of them in
-            which the thread stood still.
+    It calls no library, whose functions would count as those of the step. `fetched` receives the
+    seconds of each `next()` that gave an element, and those of them in which the thread stood
+    still.
     """
 
     def __init__(self, fetched: Callable[[float, float], None]) -> None:

@@ -17,12 +17,8 @@ def restored(things: Any) -> AbstractContextManager[None]:
     """
     Restore the values of variables when the context ends, also after an error.
 
-    Args:
-        things: A Keras model (with its optimizer and metrics), an optimizer, a variable, or any
-            nesting of these.
-
-    Raises:
-        CaptureError: If one of them is something else, or a model that is not built.
+    `things` are a Keras model that is built (with its optimizer and metrics), an optimizer, a
+    variable, or any nesting of these. Raises: CaptureError for others.
     """
     things = [] if things is None else _flatten(things)
     return _restored([variable for thing in things for variable in _variables(thing)])

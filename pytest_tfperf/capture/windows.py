@@ -73,7 +73,6 @@ class WindowHooks:
     exclusive: Exclusive
     """Keeps other processes from measuring at the same time."""
     turn_client: TurnClient | None = None
-    """Takes turns with other processes."""
     most_retraces: float = math.inf
     """Largest number of retraces that no limit forbids."""
     most_compiles: float = math.inf
@@ -275,12 +274,7 @@ class Windows:
         self._executables.end()  # the last steps may have compiled too
 
     def _round(self, drain: int, period_s: float) -> Generator[None, None, bool]:
-        """
-        Run the timed and traced windows under the machine lock, after `drain` settling steps.
-
-        Returns:
-            Whether the lock was contended.
-        """
+        """Run the windows under the machine lock after `drain` steps; return if others held it."""
         self.read = {}  # they would count as memory of the steps
         timers = self._timer.lap_timer, self._total_timer
         with self._hooks.exclusive(self._hooks.announce, *timers) as waited:
