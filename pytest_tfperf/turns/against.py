@@ -47,9 +47,6 @@ class RunBudget:
     The seconds of a run for the starts of processes, turns, and tests that run again for them.
 
     `unreached` are the tests that had none, by node key.
-
-    Args:
-        seconds: `--tfperf-budget-total`; None for any.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -77,13 +74,7 @@ class RunBudget:
         return f"--tfperf-budget-total {self._seconds:g}"
 
     def of_test(self, budget_s: float, kept_s: float) -> tuple[float, str]:
-        """
-        Return the seconds for a test, 0 if they are too few, and why they are less than its budget.
-
-        Args:
-            budget_s: `--tfperf-budget`.
-            kept_s: Seconds that are kept for other tests.
-        """
+        """Return the seconds for a test, 0 if too few, and why they are less than its budget."""
         left_s = self.left_s - kept_s
         if left_s >= budget_s:
             return budget_s, ""
@@ -97,40 +88,21 @@ class ItemRun:
     """One profiled test of a paired run."""
 
     item: pytest.Item
-    """The test."""
     companions: Sequence[pytest.Item]
     """All tests that run in the same process pairs, this one included."""
     processes: VersionProcesses
-    """Starts processes of both versions."""
     clustered: bool
-    """True with autocluster=True."""
     terms: Terms
-    """What the run compares."""
     budget: RunBudget
-    """The seconds of the run."""
     kept_s: float
     """Seconds of the run that are kept for other tests."""
     announce: Callable[[str], None]
-    """Shows what runs."""
     note_residuals: Callable[[Residuals], None]
-    """Keeps what the test shows of the spread between process pairs."""
     waits_s: list[float]
     """Receives the seconds of each wait for measurements of other runs."""
 
     def run(self, pair: ProcessPair, following: str | None) -> str | None:
-        """
-        Run the test, decide, and let the working tree's process end it.
-
-        Args:
-            pair: The first processes, of which the working tree's has collected the test.
-            following: Node key of the test that runs next in them.
-
-        Returns:
-            Why the test stopped the run, if it did.
-
-        Raises:
-            PairedError: If the working tree's process ended, hung or ran the test again.
-        """
+        """Run and judge the test; return why it stopped the run, if it did. Raises: PairedError."""
         try:
             return self._run(pair, following)
         finally:
@@ -197,13 +169,7 @@ class ItemRun:
     def _taking_turns(
         self, pair: ProcessPair, time_of: Callable[[str], TurnTime | None]
     ) -> TakeTurns:
-        """
-        Return what runs turns until further ones would not change the verdict.
-
-        Args:
-            pair: The processes.
-            time_of: Returns the time for the turns of a profile; None if it takes none.
-        """
+        """Return what runs turns until further ones would not change the verdict."""
 
         def take_turns(ready: ReadyPair) -> PairedTurns | None:
             if self.terms.only == STRUCTURAL or ready.tree.workload != ready.ref.workload:
@@ -226,13 +192,7 @@ class ItemRun:
         return take_turns
 
     def _later_turns(self, paired: PairedTest, ran_s: float) -> dict[str, LaterTurns]:
-        """
-        Return the turns of further process pairs, one pair after the other, up to a decision.
-
-        Args:
-            paired: The test in the first process pair.
-            ran_s: Seconds that it took in both versions, without turns.
-        """
+        """Return the turns of further process pairs, one after the other, up to a decision."""
         later = {name: LaterTurns() for name, turns in paired.turns.items() if turns.pairs}
         budget_s, n_pairs = self.terms.budget_s, self.terms.n_pairs
         for n in range(1, n_pairs):
@@ -273,17 +233,7 @@ class ItemRun:
     def _turns_of_pair(
         self, n: int, times: Mapping[str, TurnTime], firsts: Mapping[str, PairedTurns]
     ) -> dict[str, PairedTurns]:
-        """
-        Run the test in another process pair, with turns of some profiles.
-
-        Args:
-            n: Number of the pair among those of the test, from 0.
-            times: The time for the turns of each profile.
-            firsts: The turns of each profile in the first process pair.
-
-        Raises:
-            PairedError: If a process could not start, ended or hung.
-        """
+        """Run the test in process pair `n`, from 0, with turns in `times`. Raises: PairedError."""
         began = perf_counter()
         found: dict[str, PairedTurns] = {}
         # processes that stay hold the memory of a GPU, which the first pair needs
@@ -318,12 +268,7 @@ class ItemRun:
 
     @contextmanager
     def _measuring_alone(self) -> Iterator[None]:
-        """
-        Hold the locks of all devices that both versions have, the CPU and all GPUs.
-
-        Raises:
-            PairedError: If there can be no lock.
-        """
+        """Hold the locks of the CPU and of all GPUs, which both have. Raises: PairedError."""
         names = sorted(["cpu", *(f"gpu-{gpu}" for gpu in visible_gpus())])
         try:
             with held(names, self.announce, waits_s=self.waits_s):
@@ -369,16 +314,7 @@ class ItemRun:
 
 
 def _end_test(child: ChildProcess, checks: tuple[Check, ...] | None = None) -> str | None:
-    """
-    Let a process end its test, and return why that stopped the run, if it did.
-
-    Args:
-        child: The process.
-        checks: The checks of the test; None for a process in which it is not judged.
-
-    Raises:
-        PairedError: If the process ended, hung or ran the test again.
-    """
+    """Let a process end its test; return why that stopped the run, or None. Raises: PairedError."""
     child.send(Judged(checks=checks))
     event = child.next_event()
     if not isinstance(event, (Ended, Stopped)):

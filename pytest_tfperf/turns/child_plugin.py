@@ -273,14 +273,7 @@ class CoordinatedServer(ChildServer):
     def checks(
         self, profiles: Iterable[Profile], tolerance: float | None, setting: Json
     ) -> Sequence[Check] | None:
-        """
-        Return the coordinator's checks of the running test; None where it is not judged here.
-
-        Args:
-            profiles: Profiles of the test.
-            tolerance: The slow-down that it allows; None if it names none.
-            setting: Recorded setting of the environment that they were taken in.
-        """
+        """Return the coordinator's checks of the running test; None where it is not judged here."""
         answer = self.ask(
             Profiled(
                 profiles=tuple(replace(profile, result=None) for profile in profiles),

@@ -46,12 +46,7 @@ def test_key(item: pytest.Item) -> str:
 def children(
     item: pytest.Item, specs: Sequence[Spec], grace_s: float | None = None
 ) -> Iterator[list[ChildProcess]]:
-    """
-    Start processes that run a test of this process again; see `running`.
-
-    Raises:
-        PairedError: If one of them cannot be started, ended, or has no such test.
-    """
+    """Start processes that run a test of this process again; see `running`."""
     with closing(Cleanup()) as cleanup:
         runs = [_run_of(item, spec) for spec in specs]
         with running(runs, test_key(item), cleanup, grace_s) as started:
@@ -63,18 +58,9 @@ def running(
     runs: Sequence[PytestRun], test: str, cleanup: Cleanup, grace_s: float | None = None
 ) -> Iterator[list[ChildProcess]]:
     """
-    Start processes that collect at the same time, and await them.
+    Start processes that collect at the same time, and await them. Raises: PairedError.
 
     They end with the context: in order, or after an error as with Ctrl-C.
-
-    Args:
-        runs: What starts.
-        test: Node key of a test, which all of them must have collected.
-        cleanup: Ends them if this process cannot.
-        grace_s: Seconds that they have to end in order after an error; None for the default.
-
-    Raises:
-        PairedError: If one of them cannot be started, ended, or has no such test.
     """
     started: list[ChildProcess] = []
     try:
@@ -116,12 +102,6 @@ class Calls:
 
     Each process runs the test again, up to the call that it is for. There it answers the earlier
     calls as they were answered here.
-
-    Args:
-        item: The test.
-        name: Name of the call.
-        announce: Shows what runs.
-        exclusive: Keeps other processes from measuring meanwhile.
     """
 
     def __init__(
@@ -141,12 +121,7 @@ class Calls:
         child.run(test_key(self.item), part=part)
 
     def answered(self, measure: Callable[[], Answer]) -> Answer:
-        """
-        Answer a call by what `measure` returns, and keep it.
-
-        Raises:
-            CaptureError: If a process fails.
-        """
+        """Answer a call by `measure`, and keep it. Raises: CaptureError, AssertionError."""
         try:
             with self._exclusive(self.announce):  # for all processes
                 answer = measure()
@@ -160,14 +135,7 @@ class Calls:
         return answer
 
     def ended_early(self, child: ChildProcess, spec: Spec, event: FromChild) -> CaptureError:
-        """
-        Return why a process has come to the end of the test before its profile was made.
-
-        Args:
-            child: The process.
-            spec: What it was started for.
-            event: Its last event.
-        """
+        """Return why a process has come to the end of the test before its profile was made."""
         if isinstance(event, Stopped):
             return CaptureError(f"{spec.who} stopped the run in its process: {event.why}")
         for report in [report_from(self.item, data) for data in child.reports]:
@@ -185,13 +153,7 @@ class Calls:
 
 
 class Replay:
-    """
-    Answers calls in a process of `Calls`, up to the one that the process is for.
-
-    Args:
-        server: This process.
-        part: What it runs the test for.
-    """
+    """Answers calls in a process of `Calls`, up to the one that the process is for."""
 
     def __init__(self, server: CoordinatedServer, part: Part) -> None:
         self._server, self.part = server, part
@@ -201,12 +163,8 @@ class Replay:
         """
         Return the answer of a call, or None if it is the one that the process is for.
 
-        Args:
-            names: Names of the call's profiles, by the name of the part that makes each.
-
-        Raises:
-            CaptureError: If that call failed, or has not the part that this process is.
-            AssertionError: If the call found different outputs.
+        `names` are those of its profiles, by the part that makes each. Raises: CaptureError,
+        AssertionError.
         """
         if self._earlier:
             answer = self._earlier.pop(0)

@@ -13,12 +13,7 @@ from pytest_tfperf.turns import cleanup_script
 
 
 class Cleanup:
-    """
-    Holds a folder and process groups until it is closed, or a second process if this one is killed.
-
-    Raises:
-        PairedError: If the folder or the cleanup process cannot be created.
-    """
+    """Ends process groups and removes a folder, also if this process is killed."""
 
     def __init__(self) -> None:
         try:

@@ -25,14 +25,7 @@ _TRACED = (
 
 
 def module_files(modules: Mapping[str, Any]) -> dict[str, str]:
-    """
-    Return the file of each module that has one.
-
-    Modules that load when they are first used stay unloaded.
-
-    Args:
-        modules: Modules by name, as in `sys.modules`.
-    """
+    """Return the file of each module that has one; what loads when first used stays unloaded."""
     files = ((name, _attributes(module).get("__file__")) for name, module in list(modules.items()))
     return {name: file for name, file in files if isinstance(file, str)}
 
@@ -40,15 +33,7 @@ def module_files(modules: Mapping[str, Any]) -> dict[str, str]:
 def outside_tree(
     files: Mapping[str, str], tree: Tree, version: Side, path: Iterable[str | Path] = ()
 ) -> list[str]:
-    """
-    Return a sentence for each top-level module that a version loaded from another place.
-
-    Args:
-        files: Files of the modules that the version has loaded, by name.
-        tree: The working tree, and the files of the ref.
-        version: The version.
-        path: Its sys.path; entries within the working tree or the ref's files hold its modules.
-    """
+    """Return a sentence for each top-level module that a version loaded from another place."""
     sources = _Sources(tree, path)
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, file in files.items():
@@ -70,15 +55,7 @@ def outside_tree(
 def copies(
     files: Mapping[str, str], tree: Tree, path: Iterable[str | Path], name: str
 ) -> list[str]:
-    """
-    Return a sentence for each top-level module of the working tree that an installed copy hides.
-
-    Args:
-        files: Files of the modules that a version has loaded, by name.
-        tree: The working tree, which both versions run.
-        path: Its sys.path; entries within the working tree hold its modules.
-        name: Name of the version's Python.
-    """
+    """Return a sentence for each top-level module here that an installed copy hides."""
     sources = _Sources(tree, path)
     found: dict[str, list[str]] = defaultdict(list)
     for module, file in files.items():
@@ -95,15 +72,7 @@ def copies(
 def of_another_environment(
     files: Mapping[str, str], own: Iterable[str], others: Iterable[str], name: str
 ) -> list[str]:
-    """
-    Return a sentence on the modules that a version loaded from the environment of the other one.
-
-    Args:
-        files: Files of the modules that the version has loaded, by name.
-        own: Its Python's own sys.path.
-        others: That of the other version's Python.
-        name: Name of the version's Python.
-    """
+    """Return a sentence on the modules from the other version's environment, if there are any."""
     folders = {Path(entry): False for entry in others} | {Path(entry): True for entry in own}
     foreign: dict[str, list[str]] = defaultdict(list)
     for module, file in files.items():

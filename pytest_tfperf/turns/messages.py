@@ -31,7 +31,6 @@ class Answer(Message):
     notes: tuple[str, ...] = ()
     """Remarks on how they were measured."""
     found: Any = None
-    """The remedies that were tried."""
 
 
 class Failed(Message):
@@ -84,11 +83,9 @@ class Run(Message):
     """Run a test."""
 
     test: str
-    """Its node key."""
     following: str | None
     """Node key of the test that runs next; fixtures which it uses stay set up."""
     part: Part | None = None
-    """What it runs for, if it runs for one call."""
 
 
 class Play(Message):
@@ -113,13 +110,11 @@ class Try(Message):
     profile: Profile
     """The profile of the step, as another process has measured it."""
     framework: str
-    """The framework that ran the step there."""
     seconds: float
     """Time for all of it."""
     limit_s: float
     """Seconds that one remedy may take."""
     without: tuple[str, ...] = ()
-    """Names of remedies that are left out."""
     is_unchanged: bool = False
     """True to run the unchanged step only."""
     environment: Mapping[str, str] = {}
@@ -130,9 +125,7 @@ class Collected(Message):
     """The process has collected."""
 
     tests: Sequence[str]
-    """Node keys of all tests."""
     profiled: Sequence[str]
-    """Those of the tests that are profiled."""
     errors: Mapping[str, str]
     """Collection errors by node."""
 
@@ -158,9 +151,7 @@ class AtProfile(Message):
     """A profile waits for its first turn."""
 
     profile: str
-    """Its name."""
     ready: Ready
-    """What a turn of it needs."""
     tolerance: float | None
     """The slow-down that its test allows; None if it names none."""
 
@@ -183,7 +174,6 @@ class Profiled(Message):
     setting: Json
     """Setting of the environment, as `description.describe` has it."""
     void: Sequence[str] = ()
-    """Reasons why a comparison of the code that was loaded is void."""
 
 
 class Measured(Message):
@@ -202,9 +192,7 @@ class Doing(Message):
     """What runs now. It wants no answer."""
 
     remedy: str = ""
-    """Name of a remedy."""
     text: str = ""
-    """What is shown of it."""
     seconds: float = 0.0
     """Time that it may take until the next message."""
 
@@ -213,7 +201,6 @@ class Found(Message):
     """What remedies gave; the unchanged step waits for turns."""
 
     remedies: Any
-    """The `Remedies`."""
     outputs: Any
     """The outputs of its first steps."""
     is_random: bool
@@ -258,10 +245,7 @@ class Channel(Generic[Received]):
     """
     One end of the pair. Nobody else can connect to it, and it leaves nothing behind.
 
-    Args:
-        end: The socket.
-        receives: The messages that the other end sends.
-        patience_s: Longest wait until the other end takes a message, in seconds; None for any.
+    It receives messages of the type `receives`; the other end takes one within `patience_s`.
     """
 
     def __init__(self, end: socket.socket, receives: Any, patience_s: float | None = None) -> None:
@@ -274,13 +258,7 @@ class Channel(Generic[Received]):
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
 
     def send(self, message: msgspec.Struct) -> None:
-        """
-        Send a message.
-
-        Raises:
-            EOFError: If the other end is closed.
-            TimeoutError: If the other end does not take it in time.
-        """
+        """Send a message. Raises: EOFError if the other end closed, TimeoutError if none reads."""
         try:
             self._connection.send_bytes(self._encoder.encode(message))
         except BlockingIOError as error:
@@ -289,13 +267,7 @@ class Channel(Generic[Received]):
             raise EOFError(str(error)) from error
 
     def receive(self, seconds: float | None = None) -> Received:
-        """
-        Receive a message.
-
-        Raises:
-            EOFError: If the other end is closed.
-            TimeoutError: If none begins to arrive within `seconds`.
-        """
+        """Receive a message. Raises: EOFError, TimeoutError if none begins within `seconds`."""
         try:
             if not self._connection.poll(seconds):
                 raise TimeoutError(f"no answer within {seconds:g} s")

@@ -63,13 +63,6 @@ PluginType = TypeVar("PluginType")
 
 
 def registered(config: pytest.Config, name: str, kind: type[PluginType]) -> PluginType | None:
-    """
-    Return a plugin object, or None if there is none of this class.
-
-    Args:
-        config: The run's configuration.
-        name: Name of the plugin object.
-        kind: Its class.
-    """
+    """Return a plugin object, or None if there is none of this class."""
     plugin = config.pluginmanager.get_plugin(name)
     return plugin if isinstance(plugin, kind) else None

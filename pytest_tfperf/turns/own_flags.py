@@ -41,12 +41,7 @@ def can_isolate(config: pytest.Config) -> bool:
 
 
 def differing_flags_of(config: pytest.Config) -> tuple[str, ...]:
-    """
-    Return notes on the autoclustering flags of this process that have other values than ours.
-
-    Raises:
-        CaptureError: If this process does not have the flags at all.
-    """
+    """Return `differing_flags` here. Raises: CaptureError if a test needs its own process."""
     if is_child(config):
         return differing_flags()
     if not can_isolate(config):
@@ -124,13 +119,10 @@ def autoclustering_environment(environment: dict[str, str]) -> dict[str, str]:
 
 def autoclustering_flags(flags: str) -> str:
     """
-    Return flags that cluster all that can be; a flag that is set already keeps its value.
+    Return flags that cluster all that can be; a flag that is set keeps its value. Raises: OSError.
 
     TensorFlow takes a value without a leading dash for the name of a file that holds flags
     (openxla/xla, parse_flags_from_env.cc).
-
-    Raises:
-        OSError: If the file cannot be read.
     """
     flags = flags.strip()
     if flags and not flags.startswith("-"):
@@ -141,12 +133,7 @@ def autoclustering_flags(flags: str) -> str:
 
 
 def differing_flags() -> tuple[str, ...]:
-    """
-    Return a note on each autoclustering flag of this process that has another value than ours.
-
-    Raises:
-        CaptureError: If a flag that was set is gone.
-    """
+    """Return notes on flags with other values than ours. Raises: CaptureError if one is gone."""
     flags = {
         _name(flag): flag.removesuffix("=true") for flag in _split(os.environ.get(_VARIABLE, ""))
     }

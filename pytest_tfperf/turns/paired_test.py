@@ -40,11 +40,9 @@ class PairedTurns:
     cpu_pairs: tuple[tuple[float, float], ...] = ()
     """Processor time of a step in the same turns; empty if it is unknown in any of them."""
     spent_s: float = 0.0
-    """Seconds that all of it took."""
     waited_s: float = 0.0
     """Seconds from the end of the process pair before until these turns began."""
     exhausted: bool = False
-    """True if a version had no more steps to run."""
     covers_epochs: bool = False
     """True if each turn covers whole epochs, with all elements that their steps consume."""
     other_load: float | None = None
@@ -82,11 +80,8 @@ class ReadyPair:
     """A profile that both versions are ready to time."""
 
     profile: str
-    """Its name."""
     tree: Ready
-    """The profile in the working tree."""
     ref: Ready
-    """The profile on the ref."""
     tolerance: float | None
     """The slow-down that the test allows; None if it names none."""
 
@@ -102,9 +97,7 @@ class PairedTest:
     """A test in both versions, up to where the working tree's process asks for its checks."""
 
     turns: Mapping[str, PairedTurns] = field(default_factory=dict)
-    """Turns by profile."""
     ready_pairs: Mapping[str, ReadyPair] = field(default_factory=dict)
-    """Profiles that both versions were ready to time, by name."""
     tree_profiles: tuple[Profile, ...] | None = None
     """Profiles of the working tree; None if its test did not come to its end."""
     ref_profiles: tuple[Profile, ...] | Unknown | None = None
@@ -112,9 +105,7 @@ class PairedTest:
     Profiles of the ref; None if its test did not come to its end, Unknown if its process was lost.
     """
     void: tuple[str, ...] = ()
-    """Reasons why the two cannot be compared."""
     stopped: str | None = None
-    """Why the test stopped the run, if it did."""
     missed: frozenset[str] = frozenset()
     """
     Profiles that both were ready for, but not at the same time.
@@ -138,19 +129,7 @@ def run_paired_test(
     following: tuple[str | None, str | None],
     take_turns: TakeTurns,
 ) -> PairedTest:
-    """
-    Run a test in both versions; one runs alone while the other stands still.
-
-    Args:
-        tree: The working tree's process.
-        ref: The ref's process; None to run the test in the working tree alone.
-        test: Node key of the test.
-        following: Node keys of the tests that run next in either version.
-        take_turns: Called where both have come to the same profile.
-
-    Raises:
-        PairedError: If the working tree's process ended or hung.
-    """
+    """Run a test in both versions, each while the other stands still. Raises: PairedError."""
     return _Run(tree, ref, take_turns).run(test, following)
 
 
@@ -248,19 +227,7 @@ def run_turns(
     time: TurnTime,
     is_enough: Callable[[Sequence[float]], bool],
 ) -> PairedTurns:
-    """
-    Run pairs of turns, in random order within a pair, until there are enough or time is over.
-
-    Args:
-        tree: The working tree's process.
-        ref: The ref's process.
-        ready_pair: The profile that waits in both.
-        time: Time for all turns.
-        is_enough: Called with the log ratios of the pairs so far.
-
-    Raises:
-        PairedError: If a process ended or hung.
-    """
+    """Run pairs of turns in random order until `is_enough` or time is over. Raises: PairedError."""
     readies = ready_pair.tree, ready_pair.ref
     left = [math.inf if ready.most_calls is None else ready.most_calls for ready in readies]
     chance = random.SystemRandom()
@@ -314,7 +281,6 @@ class LaterTurns:
     """The turns of a profile in the process pairs after the first one."""
 
     turns: tuple[PairedTurns, ...] = ()
-    """The turns of each process pair that had any."""
     why: str = ""
     """Why another process pair could not run, if one was wanted."""
 
@@ -342,14 +308,8 @@ def next_time(
     """
     Return the time for the turns of another process pair; None if too little is left.
 
-    The second pair always has some, and so has the third if that is all a regression lacks.
-
-    Args:
-        first: Turns of the first process pair.
-        later: Turns of the others so far.
-        budget_s: Seconds from the first turn on, also those in which processes start.
-        n_pairs: Number of process pairs that share them.
-        is_suspected: True if too few process pairs so far show a regression.
+    The second pair always has some, and so has the third if that is all a regression lacks. The
+    budget counts from the first turn on, with the seconds in which processes start.
     """
     share = budget_s / n_pairs
     left = budget_s - _spent_s(first) - sum(map(_spent_s, later.turns))
@@ -364,10 +324,7 @@ def time_when_ready(time: TurnTime, waited_s: float, first: PairedTurns) -> Turn
     """
     Return the time for turns that may begin now: all that is left, if no other pair would follow.
 
-    Args:
-        time: The time that `next_time` returned.
-        waited_s: Seconds since then. Another process pair would need as long to be ready.
-        first: Turns of the first process pair.
+    Another process pair would need `waited_s` to be ready, as this one did.
     """
     left = time.most_s - waited_s
     if left - time.seconds - waited_s >= _least_s(first):

@@ -31,9 +31,7 @@ class ProcessPair:
     """A process for each version; that of the ref is Unknown if it could not start."""
 
     tree: ChildProcess
-    """The working tree's process."""
     ref: ChildProcess | Unknown
-    """The ref's process."""
 
     @property
     def processes(self) -> list[ChildProcess]:
@@ -78,18 +76,10 @@ class VersionProcesses:
 
     TensorFlow reads XLA's flags when it starts. So tests with autocluster=True (`clustered`) have
     pairs of their own. Their first pair runs all tests. The second one runs those that the first
-    leaves undecided; it starts together with the first, so that TensorFlow's start costs little
-    time. Each further pair runs those that the pairs before leave undecided. All of them stay for
-    later tests, stopped while they wait, as long as there is memory for another pair.
-
-    Args:
-        config: The run's configuration.
-        ref: A git ref that is compared with; None for the same files.
-        python: Another Python, or the folder of its environment; None for the same one.
-        starts_ahead: Whether a second pair starts with the first.
-
-    Raises:
-        PairedError: If the ref's files cannot be written, or another Python is not fit.
+    leaves undecided; with `starts_ahead` it starts together with the first, so that TensorFlow's
+    start costs little time. Each further pair runs those that the pairs before leave undecided. All
+    of them stay for later tests, stopped while they wait, as long as there is memory for another
+    pair. Raises: PairedError.
     """
 
     def __init__(
@@ -118,17 +108,7 @@ class VersionProcesses:
         return node_key(item, self.versions.tree.root)
 
     def pair(self, clustered: bool, items: Sequence[pytest.Item], n: int = 0) -> ProcessPair:
-        """
-        Return the pair of the test before, or a new one if there is none or a process has ended.
-
-        Args:
-            clustered: True for tests with autocluster=True.
-            items: All tests that run in the pair.
-            n: Number of the pair among those of a test, from 0.
-
-        Raises:
-            PairedError: If the working tree's process cannot start.
-        """
+        """Return pair `n` of the test before, or a new one if it has ended. Raises: PairedError."""
         if not self.is_started(clustered, n):
             if (ended := self._pairs.pop((clustered, n), None)) is not None:
                 ended.close()
@@ -192,18 +172,9 @@ class VersionProcesses:
         """
         Start two processes that collect the files of some tests at the same time.
 
-        The first pair starts in random order, the second in reverse, and so on. Of two processes
-        of the same code, the one that started well before the other was 0.3 % slower (22 pairs of
+        The first pair starts in random order, the second in reverse, and so on. Of two processes of
+        the same code, the one that started well before the other was 0.3 % slower (22 pairs of
         either order). So a second pair does not favour the version that the first one did.
-
-        Args:
-            clustered: True for tests with autocluster=True.
-            items: The tests.
-            n: Number of the pair among those of a test.
-            cores: Cores that the processes start on; empty for any.
-
-        Raises:
-            PairedError: If the working tree's process cannot start.
         """
         root = self.versions.tree.root
         files = sorted({Path(os.path.relpath(item.path, root)).as_posix() for item in items})
@@ -257,17 +228,7 @@ class _StartingPair:
         self._why = ""
 
     def start(self, is_tree: bool, run: PytestRun, cleanup: Cleanup) -> None:
-        """
-        Start the process of a version; that of the ref may fail.
-
-        Args:
-            is_tree: True for the working tree.
-            run: How its process is started.
-            cleanup: Ends it if this process cannot.
-
-        Raises:
-            PairedError: If the working tree's process cannot start.
-        """
+        """Start the process of a version; that of the ref may fail."""
         try:
             self._started[is_tree] = start_pytest(run, cleanup)
         except PairedError as error:
@@ -276,12 +237,7 @@ class _StartingPair:
             self._why = str(error)
 
     def ready(self) -> ProcessPair:
-        """
-        Return the pair when both have collected.
-
-        Raises:
-            PairedError: If the working tree's process cannot start.
-        """
+        """Return the pair when both have collected; the ref's process may fail."""
         with self.killed_on_error():
             ours = self._started[True]
             ours.await_collected()

@@ -74,7 +74,6 @@ class RunStopped(PairedError):
     def __init__(self, label: str, why: str, output: str) -> None:
         super().__init__(f"{label} stopped before it had collected: {why}{output}")
         self.why = why
-        """The message of pytest.exit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +81,7 @@ class Launch:
     """How a child process starts, and how it is treated."""
 
     label: str
-    """Name of the process in messages."""
     folder: Path
-    """Working directory."""
     environment: Mapping[str, str]
     """Environment variables, all of them."""
     cores: Sequence[int] = ()
@@ -103,14 +100,11 @@ class Launch:
 
 class ChildProcess:
     """
-    A process, in a group of its own, that runs tests which this one names.
+    A process, in a group of its own, that runs tests which this one names. Raises: PairedError.
 
     If it pauses, it stands still after `next_event` until the next call. `reports` and `warnings`
     are what it sent of the running test, and `doing` what it said last of a long task. `is_awaited`
     tells that it has not answered its task or a call of `next_event`, also one that was given up.
-
-    Raises:
-        PairedError: If it cannot be started.
     """
 
     def __init__(self, launch: Launch, cleanup: Cleanup) -> None:
@@ -165,15 +159,7 @@ class ChildProcess:
         return _status(self._process.returncode)
 
     def await_collected(self, test: str | None = None) -> None:
-        """
-        Wait until it has collected; then the attributes `collected` and `profiled` are set.
-
-        Args:
-            test: Node key of a test that it must have collected; None for any.
-
-        Raises:
-            PairedError: If it ended, was not ready in time, or has no such test.
-        """
+        """Wait until it has collected, also `test` if given. Raises: PairedError."""
         message = self.next_event()
         if not isinstance(message, Collected):
             why = message.why if isinstance(message, Stopped) else f"it sent {message}"
@@ -186,12 +172,7 @@ class ChildProcess:
             self.require(test)
 
     def require(self, test: str) -> None:
-        """
-        Demand that it has collected a test.
-
-        Raises:
-            PairedError: If it has not, with the errors of its file.
-        """
+        """Demand that it has collected a test. Raises: PairedError, with the errors of its file."""
         if test not in self.collected:
             why = self.errors_of(test) or _OTHER_NAMES
             raise PairedError(f"{self.label} has no test of this name:\n{why}")
@@ -206,12 +187,7 @@ class ChildProcess:
         )
 
     def send(self, message: Message) -> None:
-        """
-        Send a message, such as an answer or a test, and let the process go on.
-
-        Raises:
-            PairedError: If it has ended, or does not read.
-        """
+        """Send a message, and let it go on. Raises: ProcessLost if it ended or does not read."""
         self._signal(signal.SIGCONT)  # or it could not read a long message
         try:
             self._channel.send(message)
@@ -221,12 +197,7 @@ class ChildProcess:
             raise self._hung(READY_S) from error
 
     def run(self, test: str, following: str | None = None, part: Part | None = None) -> None:
-        """
-        Name the test that it is to run; see `messages.Run`.
-
-        Raises:
-            PairedError: If it has ended, or does not read.
-        """
+        """Name the test that it is to run; see `messages.Run`. Raises: as `send`."""
         self.reports, self.warnings = [], []
         self.send(Run(test=test, following=following, part=part))
 
@@ -243,11 +214,7 @@ class ChildProcess:
         """
         Let it run until it sends an event that wants an answer; keep its reports and warnings.
 
-        Args:
-            seconds: Longest wait for a message, if it is shorter than the patience of the launch.
-
-        Raises:
-            ProcessLost: If it ended, or sent nothing in time, after which it is ended.
+        It has `seconds`, or the patience of its launch if that is less. Raises: ProcessLost.
         """
         patience_s = READY_S if self._patience_s is None else self._patience_s
         seconds = patience_s if seconds is None else min(seconds, patience_s)
@@ -260,13 +227,8 @@ class ChildProcess:
         """
         Return the next event as `next_event` does; without one the process goes on.
 
-        Args:
-            seconds: Longest wait for a message; one of the kind `Doing` names its own.
-            watch: Called about each second; it may raise an error.
-
-        Raises:
-            ProcessLost: If it ended.
-            TimeoutError: If it sent nothing in that time.
+        `watch` is called about each second, and may raise; a message `Doing` names another wait
+        than `seconds`. Raises: ProcessLost, TimeoutError.
         """
         if self._next is not None:
             event, self._next = self._next, None
@@ -302,12 +264,7 @@ class ChildProcess:
             self._signal(signal.SIGCONT)
 
     def close(self, grace_s: float | None = None) -> None:
-        """
-        End it in order, or else at once.
-
-        Args:
-            grace_s: Seconds that it may take to end in order; None for the default.
-        """
+        """End it in order, within `grace_s` or the default, or else at once."""
         if self.has_ended:
             return
         self.dismiss()
@@ -429,21 +386,17 @@ class PytestRun(Launch):
     files: Sequence[str]
     """Test files to collect; those that do not exist are left out."""
     path: Sequence[str]
-    """The `sys.path` that pytest starts with."""
     arguments: Sequence[str]
-    """Arguments of pytest."""
     options: Mapping[str, Any]
     """Options that override those of the arguments, by their names in `config.option`."""
     basetemp: str | None = None
     """Base folder of `tmp_path`; None for pytest's own."""
     worker: Json | None = None
-    """The `workerinput` of xdist, if this process is one of its workers."""
     is_covered: bool = False
     """True if pytest-cov is loaded, which the child must not start."""
     is_coordinated: bool = True
     """True if profiles take turns and are judged by this process."""
     version: Version | None = None
-    """The version that it is in a paired run; None in others."""
     python: str | None = None
     """Path of another Python that runs it; None for the one of this process."""
     frees_threads: bool = False
@@ -477,15 +430,7 @@ class PytestRun(Launch):
 
 
 def same_run(config: pytest.Config, label: str, root: Path, files: Sequence[str]) -> PytestRun:
-    """
-    Return a run with the path, arguments, folder and environment of this one.
-
-    Args:
-        config: The configuration of this run.
-        label: Name of the process in messages.
-        root: Folder that node keys and `files` start from.
-        files: Test files to collect.
-    """
+    """Return a run with the path, arguments, folder and environment of this one."""
     factory = getattr(config, "_tmp_path_factory", None)
     return PytestRun(
         label=label,
@@ -503,12 +448,7 @@ def same_run(config: pytest.Config, label: str, root: Path, files: Sequence[str]
 
 
 def start_pytest(run: PytestRun, cleanup: Cleanup) -> ChildProcess:
-    """
-    Start the process; it collects while others start, and `await_collected` waits for it.
-
-    Raises:
-        PairedError: If it cannot be started, has ended, or does not read its task.
-    """
+    """Start the process, which collects until `await_collected` is called. Raises: PairedError."""
     child = ChildProcess(run, cleanup)
     try:
         child.send(run.task(cleanup.folder))

@@ -26,16 +26,8 @@ def write_tree(ref: str, start: Path, folder: Path) -> Tree:
     """
     Write the files of a ref as git checks them out, with the ref's attributes, filters and modes.
 
-    An LFS pointer that git does not replace stays one.
-
-    Args:
-        ref: A branch, tag or commit.
-        start: A folder in the repository's working tree.
-        folder: Where the files are written; the caller removes it.
-
-    Raises:
-        PairedError: If there is no git, work tree or commit of that name. If the ref's files would
-            not be all that is needed (submodules, compiled code), or cannot be written.
+    An LFS pointer that git does not replace stays one. Raises: PairedError, also if the ref's files
+    would not be all that is needed (submodules, compiled code).
     """
     root, git_dir = _repository(ref, start)
     commit = _commit(ref, root)

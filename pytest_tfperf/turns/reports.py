@@ -17,14 +17,7 @@ _REPORT_LINES = 30
 def log_reports(
     item: pytest.Item, nextitem: pytest.Item | None, reports: Iterable[pytest.TestReport]
 ) -> None:
-    """
-    Log the reports of a test that ran in another process.
-
-    Args:
-        item: The test.
-        nextitem: The test that runs next.
-        reports: Its reports, logged as they come.
-    """
+    """Log the reports, as they come, of a test that ran in another process."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
@@ -39,14 +32,7 @@ def log_reports(
 def failed_report(
     item: pytest.Item, message: str, reports: Iterable[pytest.TestReport]
 ) -> pytest.TestReport:
-    """
-    Return the report of a test whose process ended too soon.
-
-    Args:
-        item: The test.
-        message: Why it fails.
-        reports: The reports that it has sent before.
-    """
+    """Return the report of a test whose process ended after the reports that it has sent."""
     phase = next_phase(reports)
     return pytest.TestReport.from_item_and_call(
         item, _call_info(lambda: pytest.fail(message, pytrace=False), phase)

@@ -37,16 +37,10 @@ def run_rounds(
     before_each: Callable[[], object] = lambda: None,
 ) -> tuple[Rounds[Played], str]:
     """
-    Let players take turns, in random order in each round.
+    Let players take turns, in random order in each round, as long as `goes_on`.
 
-    Args:
-        players: By name, runs a turn and returns what it found, or raises NoMoreSteps.
-        goes_on: Returns whether another round begins after those so far.
-        chance: Draws the order.
-        before_each: Called before each round; it may raise NoMoreSteps.
-
-    Returns:
-        The rounds that were complete, and why a player ended them, else nothing.
+    Return the rounds that were complete, and why a player or `before_each` ended them by
+    NoMoreSteps, else nothing.
     """
     rounds: Rounds[Played] = []
     try:
@@ -105,16 +99,9 @@ def epoch_of(readies: Sequence[Ready]) -> int | None:
 
 def run_turn(child: ChildProcess, turn: Turn, ready: Ready) -> Ran:
     """
-    Run one turn, and return the times of a step in it.
+    Run one turn, and return the times of a step in it. Raises: PairedError, NoMoreSteps.
 
-    Args:
-        child: The process that runs it.
-        turn: Calls to run.
-        ready: The profile that waits in the process.
-
-    Raises:
-        NoMoreSteps: If the profile or its test has ended; the next event of the child says more.
-        PairedError: If the child ended or hung.
+    After NoMoreSteps the next event of the child says more.
     """
     expected_s = (turn.untimed + turn.timed) * ready.call_s
     child.send(Play(turn=turn))

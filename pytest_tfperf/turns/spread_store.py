@@ -17,12 +17,7 @@ _KEPT = 50  # runs of a machine class
 
 
 def stored_residuals(cores: Sequence[int]) -> Residuals:
-    """
-    Return the residuals of earlier runs on this machine class; none if nothing can be read.
-
-    Args:
-        cores: Cores that the processes are pinned to; empty for any.
-    """
+    """Return the residuals of earlier runs on this machine class; none if nothing can be read."""
     runs = _read().get(_key(cores), [])
     return sum((Residuals(total=total, degrees=degrees) for total, degrees in runs), Residuals())
 
@@ -32,10 +27,6 @@ def store_residuals(found: Residuals, cores: Sequence[int]) -> None:
     Add the residuals of a run, if it has any.
 
     A cache that cannot be written is left alone: the constant then serves.
-
-    Args:
-        found: Residuals of the run.
-        cores: Cores that the processes were pinned to; empty for any.
     """
     if not found.degrees:
         return

@@ -104,7 +104,6 @@ class Terms:
     ref: str
     """Name of the git ref, or of what else is compared with."""
     n_tests: int
-    """Number of tests that are compared."""
     constant: ProcessSpread
     """Spread between process pairs of the same code, where nothing else is known."""
     stored: Residuals = field(default_factory=Residuals)
@@ -116,7 +115,6 @@ class Terms:
     cut: str = ""
     """What `--tfperf-budget-total` leaves to the test, where that is less than its budget."""
     only: str | None = None
-    """Value of `--tfperf-only`."""
     here: str = "the working tree"
     """Name of what is compared with the ref."""
     otherwise: str = "a ref on which it runs, or stored values (--tfperf-baseline)"
@@ -155,11 +153,6 @@ def undecided(
     Return the profiles that another process pair could decide, with the decision without it.
 
     While buffers drain, no turns decide, unless they cover whole epochs.
-
-    Args:
-        paired: The test in the first process pair.
-        later: Turns of the other process pairs so far, for each profile that had turns.
-        terms: What the run asks for.
     """
     draining = {
         profile.name
@@ -185,15 +178,7 @@ def verdicts(
     terms: Terms,
     absent: Check | None,
 ) -> list[Check]:
-    """
-    Return the checks of a test.
-
-    Args:
-        paired: The test in both versions.
-        later: Turns of further process pairs, for profiles that the first one left undecided.
-        terms: What the run asks for.
-        absent: The check of every profile where the ref has nothing to compare with, else None.
-    """
+    """Return the checks of a test; for each profile `absent`, if the ref has nothing to compare."""
     tree = {profile.name: profile for profile in paired.tree_profiles or ()}
     ref_profiles = paired.ref_profiles if isinstance(paired.ref_profiles, tuple) else ()
     ref = {profile.name: profile for profile in ref_profiles}
@@ -209,14 +194,7 @@ def verdicts(
 
 
 def absent_check(verdict: Verdict, text: str, advice: str = "") -> Check:
-    """
-    Return the check of each profile of a test that the ref cannot run.
-
-    Args:
-        verdict: The verdict.
-        text: The reason; lines after the first are an excerpt of what a process wrote.
-        advice: What to try, if anything.
-    """
+    """Return the check of a test that the ref cannot run; lines after the first are an excerpt."""
     sentence, details = headline(text)
     return Check(
         profile="",
@@ -386,16 +364,7 @@ def _processor_time(
 def judge(
     decision: Decision, ref: str, before_s: float, pair_s: float, metric: str = "step_time"
 ) -> Judgement:
-    """
-    Put a decision on a time of the step into words.
-
-    Args:
-        decision: The decision.
-        ref: Name of the git ref.
-        before_s: Median time on the ref, in seconds.
-        pair_s: Mean seconds that a process pair took, with its start.
-        metric: The time: `step_time` or `step_cpu_time`.
-    """
+    """Put a decision into words; `pair_s` is the mean time of a process pair, with its start."""
     found = change_text(decision.ratio, ref, before_s, before_s * decision.ratio, metric)
     limit, why = f"limit {format_quantity(decision.tolerance, RATIO)}", _why(decision, metric)
     said = "" if decision.verdict is Verdict.IMPROVED else f", {limit}"

@@ -61,7 +61,6 @@ class Interpreter:
     prefix: str
     """The folder of its environment."""
     is_venv: bool
-    """True if that is a virtual environment."""
     version: tuple[int, ...]
     """Python's version, three numbers."""
     platform: str
@@ -77,17 +76,7 @@ class Interpreter:
 
 
 def ask(command: str, shared: Sequence[str], environment: Mapping[str, str]) -> Interpreter:
-    """
-    Return what a Python says of itself.
-
-    Args:
-        command: Its path.
-        shared: Entries of sys.path that go before its own.
-        environment: Environment variables.
-
-    Raises:
-        PairedError: If it cannot be run, does not answer in time, or is no Python.
-    """
+    """Return what a Python, with `shared` before its path, says of itself. Raises: PairedError."""
     arguments = [str(interpreter_script.__file__), json.dumps(list(shared))]
     variables = {name: text for name, text in environment.items() if name not in _OF_ONE_PYTHON}
     output = _output([command, *interpreter_flags(other=True), *arguments], variables)
@@ -102,18 +91,7 @@ def ask(command: str, shared: Sequence[str], environment: Mapping[str, str]) -> 
 def other_python(
     typed: Path, shared: Sequence[str], environment: Mapping[str, str], platform: str
 ) -> Interpreter:
-    """
-    Return the Python of a path, if it can run the same tests.
-
-    Args:
-        typed: The path of a Python, or of the folder of a virtual environment.
-        shared: Entries of sys.path that go before its own.
-        environment: Environment variables.
-        platform: System and processor of this Python.
-
-    Raises:
-        PairedError: If it cannot; the message names the command that installs what is missing.
-    """
+    """Return the Python of a path, or of an environment's folder. Raises: PairedError if unfit."""
     python = typed / "bin" / "python" if typed.is_dir() else typed
     if not python.is_file():
         wanted = f"{typed} has no bin/python" if typed.is_dir() else "there is no such file"
@@ -153,14 +131,7 @@ def distinct_name(before: Interpreter, after: Interpreter) -> str:
 
 
 def environment_of(python: Interpreter, same: Mapping[str, str], ours: Interpreter) -> Json:
-    """
-    Return the variables of a process of another Python: those of its virtual environment.
-
-    Args:
-        python: The other Python.
-        same: Variables of this process.
-        ours: The Python of this process.
-    """
+    """Return the variables of a process of another Python: those of its virtual environment."""
     kept = {
         name: text
         for name, text in same.items()
@@ -241,9 +212,7 @@ class Versions:
     """Both versions of a paired run, found and ready to start."""
 
     tree: Tree
-    """The working tree, and the files of the other version."""
     name: str
-    """Name of the other version in messages."""
     pythons: tuple[Interpreter, Interpreter] | None = None
     """The Python of this process and that of the other version, where they are two."""
 
@@ -280,18 +249,7 @@ class Versions:
 def find_versions(
     config: pytest.Config, ref: str | None, python: Path | None, folder: Path
 ) -> Versions:
-    """
-    Write the ref's files and ask the other Python, as far as they are wanted.
-
-    Args:
-        config: The run's configuration.
-        ref: A git ref that is compared with; None for the same files.
-        python: Another Python, or the folder of its environment; None for the same one.
-        folder: Where files are written; the caller removes it.
-
-    Raises:
-        PairedError: If the files cannot be written, or the Python cannot run the same tests.
-    """
+    """Write the ref's files and ask the other Python, as wanted. Raises: PairedError."""
     if python is None:
         assert ref is not None
         tree = write_tree(ref, Path(config.invocation_params.dir), folder)
@@ -315,17 +273,7 @@ def pytest_run(
     clustered: bool,
     is_first: bool,
 ) -> PytestRun:
-    """
-    Return how a process of one of both versions is started.
-
-    Args:
-        config: The run's configuration.
-        versions: Both versions.
-        is_tree: True for the working tree, in the Python of this process.
-        files: Test files to collect.
-        clustered: True for tests with autocluster=True.
-        is_first: True for the first pair, whose output and traces are the user's.
-    """
+    """Return how a process of one of both versions is started."""
     whole = versions.tree
     tree = replace(whole, path=whole.root) if is_tree else whole
     folder = mapped(Path(config.invocation_params.dir), tree)

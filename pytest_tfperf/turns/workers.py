@@ -53,7 +53,6 @@ class WorkersCall:
     names: Sequence[str]
     """Names of the profiles, one a worker, the chief's first."""
     measure: Callable[[], Profile]
-    """Makes the profile of the worker that this process is."""
 
 
 def who(index: int) -> str:
@@ -62,14 +61,7 @@ def who(index: int) -> str:
 
 
 class WorkerProcesses:
-    """
-    Runs the workers of one test's calls of `workers`.
-
-    Args:
-        item: The test.
-        announce: Shows what runs.
-        exclusive: Keeps other processes from measuring meanwhile.
-    """
+    """Runs the workers of one test's calls of `workers`."""
 
     def __init__(
         self, item: pytest.Item, announce: Callable[[str], None], exclusive: Exclusive
@@ -109,13 +101,7 @@ class WorkerProcesses:
         return Answer(profiles=dict(zip(call.names, profiles, strict=True)))
 
     def _events(self, started: Sequence[ChildProcess], specs: Sequence[Spec]) -> list[Measured]:
-        """
-        Wait for the profiles of all workers, in the order of the workers.
-
-        Raises:
-            CaptureError: As soon as one fails, since the others wait for it.
-            ProcessLost: As soon as one has ended, or if one does not answer in time.
-        """
+        """Return the profiles in order, or raise when one fails: the others wait for it."""
         found: dict[int, Measured] = {}
         deadline = time.monotonic() + READY_S
         while len(found) < len(started):

@@ -61,7 +61,6 @@ class Version:
     tree: Tree
     """The working tree, and the files of the ref."""
     is_tree: bool
-    """True if it is the process of the working tree."""
     is_first: bool
     """True if it is of the first process pair."""
     pythons: TwoPythons | None = None
