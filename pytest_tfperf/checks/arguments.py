@@ -24,23 +24,19 @@ class Wanted:
     """Arguments of the marker: limits, and settings of the profile; None by default."""
 
     limits: tuple[Limit, ...] = ()
-    """Limits on metrics."""
     max_regression: float | None = None
-    """Tolerated slow-down as a share, or None."""
+    """Tolerated slow-down as a share."""
     max_python_calls_regression: float | None = None
-    """Tolerated rise of python_calls as a share, or None."""
+    """Tolerated rise of python_calls as a share."""
     warmup: int | None = None
-    """Warm-up steps, or None."""
     steps: int | None = None
-    """Timed steps, or None."""
     trace_steps: int | None = None
-    """Traced steps, or None."""
     latency: bool | None = None
-    """True to synchronise and fetch after every call, or None."""
+    """True to synchronise and fetch after every call."""
     target_step_time: float | None = None
-    """Seconds of a step on a faster device, or None."""
+    """Seconds of a step on a faster device."""
     tpu: str | None = None
-    """TPU generation that padding is predicted for, or None."""
+    """TPU generation that padding is predicted for."""
     autocluster: bool = False
     """True to let XLA compile what it can."""
     findings: tuple[str, ...] = ()
@@ -61,16 +57,7 @@ class Wanted:
 
     @classmethod
     def read(cls, arguments: Mapping[str, Any], metrics: Mapping[str, Metric] = METRICS) -> Wanted:
-        """
-        Parse marker arguments.
-
-        Args:
-            arguments: The arguments by name.
-            metrics: The registry.
-
-        Raises:
-            LimitError: If a name is unknown or a value cannot be understood.
-        """
+        """Parse marker arguments; raises LimitError for an unknown name or a wrong value."""
         limits, options = [], {}
         for name, value in arguments.items():
             if name in _OPTIONS:
@@ -95,16 +82,8 @@ def parse_limit_lines(
     lines: Iterable[str], where: str, metrics: Mapping[str, Metric] = METRICS
 ) -> dict[str, str]:
     """
-    Read marker arguments from lines such as `max_input_bound = 5%`.
-
-    Args:
-        lines: The lines; one may hold several arguments, separated by commas.
-        where: Name of their origin for errors.
-        metrics: The registry.
-
-    Raises:
-        LimitError: If a line is not of that form, names an option instead of a limit or a limit
-            twice, or cannot be understood.
+    Read marker arguments from lines such as `max_input_bound = 5%, …`; raises LimitError, which
+    names `where`, for another form, an option, a limit twice, or what cannot be understood.
     """
     arguments: dict[str, str] = {}
     for line in filter(None, (part.strip() for text in lines for part in text.split(","))):
@@ -127,12 +106,7 @@ def parse_limit_lines(
 
 
 def parse_steps(value: object, least: int = 1) -> int:
-    """
-    Parse a number of steps.
-
-    Raises:
-        ValueError: If it is not a whole number, or below `least`.
-    """
+    """Parse a number of steps; raises ValueError if it is not a whole number, or below `least`."""
     try:
         number = parse_quantity(value, COUNT)
     except ValueError:
@@ -213,14 +187,8 @@ def _not_negative(value: object, unit: str) -> float:
 
 def parse_tolerance(value: object, parse: Callable[[object, str], float] = _positive) -> float:
     """
-    Read a tolerated increase; one above 100 % needs its percent sign, since 5 may mean 5 %.
-
-    Args:
-        value: A share such as 0.05, or text such as "5%".
-        parse: Reads it, and refuses numbers that are too small.
-
-    Raises:
-        ValueError: If it is no such value.
+    Read a tolerated increase, 0.05 or "5%"; raises ValueError, also for one above 100 % without a
+    percent sign, since 5 may mean 5 %.
     """
     number = parse(value, RATIO)
     if number > 1 and not str(value).rstrip().endswith("%"):

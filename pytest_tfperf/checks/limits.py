@@ -36,7 +36,6 @@ class Limit:
     """A bound on a metric."""
 
     metric: Metric
-    """Row of the metric."""
     relation: str
     """`max`, `min` or `equal`."""
     bound: float
@@ -82,15 +81,7 @@ class Limit:
 def check_limits(
     profile: Profile, limits: Iterable[Limit], only: str | None, shared_cpu: bool
 ) -> list[Check]:
-    """
-    Check a profile's limits.
-
-    Args:
-        profile: The profile.
-        limits: Its limits.
-        only: The value of `--tfperf-only`; other limits are left out.
-        shared_cpu: Whether other workers may have used the CPU.
-    """
+    """Check a profile's limits but those that `--tfperf-only` leaves out."""
     return [_check(profile, limit, shared_cpu) for limit in limits if asked_for(limit.metric, only)]
 
 
@@ -181,12 +172,7 @@ def _asked(limit: Limit) -> str:
 
 def why_disturbed(profile: Profile, shared_cpu: bool, metric: str = "step_time") -> str | None:
     """
-    Return why the timing is unreliable, or None.
-
-    Args:
-        profile: The profile.
-        shared_cpu: Whether other workers may have used the CPU.
-        metric: The metric; coverage slows the first step down, and pauses for those that are timed.
+    Return why a timing is unreliable, or None; coverage pauses for timed steps, not the first.
     """
     if shared_cpu:
         return SHARED_CPU
@@ -201,12 +187,7 @@ def _exactly(value: Value, limit: Limit) -> str:
 
 
 def explanation(value: Value) -> tuple[tuple[Labelled, ...], tuple[Labelled, ...]]:
-    """
-    Explain a value that failed.
-
-    Returns:
-        Details (over how many steps, how it was corrected, where it comes from), and advice.
-    """
+    """Return a failed value's details (how many steps, how corrected, from where), and advice."""
     detail = value.detail
     details = [(key, str(detail[key])) for key in ("corrected", "where") if detail.get(key)]
     if "n_epoch_ends" in detail:
@@ -228,10 +209,8 @@ def _causes(
     profile: Profile, limit: Limit, value: Value
 ) -> tuple[tuple[Labelled, ...], tuple[Labelled, ...], dict[str, float]]:
     """
-    Explain a time or a memory by its causes: the largest, and others that are more than noise.
-
-    Returns:
-        Lines `where`, the remedy of each, and the share of the value that they account for.
+    Explain a time or memory by its largest cause, and others that are more than noise: lines
+    `where`, the remedy of each, and the share of the value that they account for.
     """
     name = limit.metric.name
     of_memory = name == "peak_memory"
@@ -294,10 +273,8 @@ def _shown(value: Value, limit: Limit) -> str:
 
 def _tpu_of(value: Value, bounds: str = "") -> str:
     """
-    Name the TPU of a padding value, its origin, and the reason why only bounds are known.
-
-    Returns:
-        For example ` on a TPU v5e (predicted)`, or ` (an array may be freed earlier)`.
+    Name a padding value's TPU and origin, and why only bounds are known: ` on a TPU v5e
+    (predicted)`, or ` (an array may be freed earlier)`.
     """
     detail = value.detail
     where = f" on a TPU {detail['tpu']}" if "tpu" in detail else ""

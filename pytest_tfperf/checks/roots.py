@@ -213,15 +213,7 @@ Each metric stands for its broken check: it fails its limit, or got worse, or is
 
 
 def with_causes(checks: Iterable[Check], profiles: Iterable[Profile]) -> list[Check]:
-    """
-    Say of each broken check which other one it follows from, and let that one name it.
-
-    A further comparison of the same metric follows from the first check of it, too.
-
-    Args:
-        checks: The checks of a test.
-        profiles: Its profiles.
-    """
+    """Say of each broken check, and further comparison of a metric, which one it follows from."""
     checks, of_name = list(checks), {profile.name: profile for profile in profiles}
     for name in dict.fromkeys(check.profile for check in checks):
         own = [place for place, check in enumerate(checks) if check.profile == name]
@@ -234,9 +226,8 @@ def with_causes(checks: Iterable[Check], profiles: Iterable[Profile]) -> list[Ch
 
 def causes(checks: Iterable[Check]) -> list[Check]:
     """
-    Return checks without those that the message of another one names; the larger cause first.
-
-    Limits come first, then what explains the step time, then what has most consequences.
+    Return checks that no other's message names: limits first, then what explains the step time,
+    then what has most consequences.
     """
     checks = list(checks)
     own = {(check.profile, check.metric) for check in checks if not check.follows}

@@ -42,15 +42,7 @@ def compare_in_this_process(
     options: Options,
 ) -> Comparison:
     """
-    Profile variants without data, and measure them alternately.
-
-    Args:
-        profiles: Profiles of the test.
-        profile_step: Profiles a step, as `tf_profile` does.
-        variants: The variants.
-        names: Name of each variant's profile.
-        tolerance: Largest difference of the outputs; None if they are not compared.
-        options: Limits and numbers of steps of each profile.
+    Profile variants without data, and measure them in turns; no tolerance, no check of outputs.
     """
     measured = {
         variant.name: profile_step(variant, name=names[variant.name], **options)
@@ -80,21 +72,9 @@ def compare_with_data(
     options: Options,
 ) -> Comparison:
     """
-    Compare variants with data in child processes, or profile one of them in such a child.
-
-    Args:
-        profiles: Profiles of the test.
-        profile_step: Profiles a step, as `tf_profile` does.
-        steps: The variants by name.
-        data: The data of each variant.
-        names: Name of each variant's profile.
-        tolerance: Largest difference of the outputs; None if they are not compared.
-        unpack: How a step takes an element of the data.
-        restore: Keras models, optimizers or variables whose state is put back.
-        options: Limits and numbers of steps of each profile.
-
-    Raises:
-        CaptureError: If this platform cannot stop processes, or a variant fails.
+    Compare variants with data in child processes, or profile one in such a child; raises
+    CaptureError if this platform cannot stop processes, or a variant fails. No tolerance compares
+    no outputs.
     """
 
     def measure(variant: str) -> tuple[Profile, Leaves]:
@@ -118,20 +98,8 @@ def compare_backends(
     options: Options,
 ) -> Comparison:
     """
-    Compare backends in child processes, or profile one of them in such a child.
-
-    Args:
-        profiles: Profiles of the test.
-        profile_step: Profiles a step, as `tf_profile` does.
-        build: Returns a compiled model.
-        data: `(x, y)`, or what `fit` takes as `x`.
-        batch_size: Examples of a batch.
-        backends: The backends; None for those that are installed.
-        name: Name of the comparison.
-        options: Limits and numbers of steps of each profile.
-
-    Raises:
-        CaptureError: If a backend is not installed or fails, or there is none to compare.
+    Compare backends, None for those installed, in child processes, or profile one in such a child;
+    raises CaptureError if one is not installed or fails, or there is none to compare.
     """
     variants = {
         variant: backend
@@ -184,13 +152,8 @@ def _in_processes(
 
 def chosen_backends(backends: Sequence[str] | None) -> tuple[str, ...]:
     """
-    Return the backends to compare.
-
-    Args:
-        backends: Those asked for; None for all that are installed, which must be two or more.
-
-    Raises:
-        CaptureError: If one is unknown or not installed, or there are too few.
+    Return the backends to compare, None for two or more that are installed; raises CaptureError if
+    one is unknown or not installed, or there are too few.
     """
     found = tuple(name for name in BACKENDS if is_installed(name))
     chosen = found if backends is None else tuple(dict.fromkeys(backends))
@@ -214,12 +177,7 @@ def chosen_backends(backends: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def check_backend_runs(backend: str) -> None:
-    """
-    Check the backend of Keras in this process.
-
-    Raises:
-        CaptureError: If it is another one.
-    """
+    """Raise CaptureError if the backend of Keras in this process is another one."""
     runs_on = importlib.import_module("keras").config.backend()
     if runs_on != backend:
         raise CaptureError(
@@ -230,10 +188,8 @@ def check_backend_runs(backend: str) -> None:
 
 def _bare_step(build: Callable[[], Any], data: Any, batch_size: int) -> _Step:
     """
-    Return the training step of the model on its first batch, in the backend's own words.
-
-    The sources are the guides "Writing a training loop from scratch" for TensorFlow, JAX and
-    PyTorch (keras.io/guides).
+    Return the model's training step on its first batch, in the backend's own words: those of the
+    guides "Writing a training loop from scratch" for TensorFlow, JAX and PyTorch (keras.io/guides).
     """
     keras = importlib.import_module("keras")
     if isinstance(data, tuple):

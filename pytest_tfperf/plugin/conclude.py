@@ -42,18 +42,8 @@ def conclude(
     died: Sequence[str] = (),
 ) -> tuple[list[Line], bool]:
     """
-    Write baselines and reports, and see that enough checks were decided.
-
-    Args:
-        tests: The tests of the run.
-        options: The options of the run.
-        whole: Whether no test was left out.
-        cache: pytest's cache, which keeps the results; None without one.
-        unchecked: Node ids of tests whose limits nothing checked.
-        died: Node ids of tests whose worker died.
-
-    Returns:
-        Lines to show, and whether all went well.
+    Write baselines and reports of a run, `whole` if no test was left out, see that enough checks
+    were decided, and return lines to show and whether all went well.
     """
     run = _run_of(tests, options, cache is not None)
     too_few = _too_few_checks(run, options)
@@ -97,16 +87,7 @@ def summary(
     failures_shown: bool,
     encoding: str | None,
 ) -> list[TextLine]:
-    """
-    Summarise a run for a terminal.
-
-    Args:
-        tests: The tests of the run.
-        width: Columns of the terminal.
-        verbosity: pytest's verbosity.
-        failures_shown: True if pytest shows the messages of failed tests.
-        encoding: Encoding of the terminal, None if it is unknown.
-    """
+    """Summarise a run for a terminal."""
     if not tests:
         return []
     run = Run(created=_now(), tests=tuple(tests))
@@ -167,12 +148,7 @@ def _run_of(tests: Sequence[ProfiledTest], options: Options, kept: bool) -> Run:
 
 
 def _write_baselines(run: Run, options: Options) -> tuple[Recorded | None, list[str]]:
-    """
-    Record the tests that passed, all files together.
-
-    Returns:
-        The changes, None if writing failed, and errors.
-    """
+    """Record the tests that passed, all files together; return changes, None if not, and errors."""
     passed = [test for test in run.tests if test.outcome == "passed"]
     wanted = {
         replace(
@@ -243,12 +219,8 @@ def _without_profile(nodeids: Sequence[str]) -> str:
 
 def _unused_entries(tests: Iterable[ProfiledTest], options: Options, whole: bool) -> list[str]:
     """
-    Return files with entries without a profile; a test that failed may not have made its own.
-
-    Args:
-        tests: The tests that ran.
-        options: The options of the run.
-        whole: False if tests were left out, whose entries may be used.
+    Return files with entries without a profile; `whole` is False if tests were left out, and a test
+    that failed may not have made its own.
     """
     by_file: dict[str, list[ProfiledTest]] = {}
     for test in tests:

@@ -21,14 +21,7 @@ _WAIT_MATTERS_S = 1.0
 
 
 class Controller:
-    """
-    Plugin of the process that shows the results.
-
-    Args:
-        config: Configuration of the run.
-        options: Reads the options of the run.
-        asked: True if an option or ini value of tfperf is set.
-    """
+    """Plugin of the process that shows the results; `asked` if an option of tfperf is set."""
 
     def __init__(self, config: pytest.Config, options: Callable[[], Options], asked: bool) -> None:
         self._config, self._options, self._asked = config, options, asked
@@ -141,12 +134,7 @@ class Controller:
             terminalreporter.write_line(text, **({colour: True} if colour else {}))
 
     def tests(self) -> list[ProfiledTest]:
-        """
-        Return one result for each test.
-
-        If each worker runs all tests, it is that of a worker in which the test failed, if there is
-        one. A test whose worker died is an error.
-        """
+        """Return one result a test: that of a worker in which it failed, or error if one died."""
         found: dict[str, ProfiledTest] = {}
         for (nodeid, _), test in self._tests.items():
             if nodeid not in found or found[nodeid].outcome not in ("failed", "error"):

@@ -44,16 +44,7 @@ def invalid_name(name: object, rows: Mapping[str, Metric]) -> str | None:
 def invalid_argument(
     function: object, unit: object, better: object, scope: object, meaning: object
 ) -> str | None:
-    """
-    Return what is wrong with the declaration of a metric, or None if nothing is.
-
-    Args:
-        function: Callable that takes a profile.
-        unit: One of `UNITS`.
-        better: "lower", "higher" or None.
-        scope: "program", "platform" or "machine".
-        meaning: Text that is not blank.
-    """
+    """Return what is wrong with the declaration of a metric, or None if nothing is."""
     if not callable(function):
         return (
             "its function must be a callable that takes a profile and returns a number, "
@@ -76,14 +67,7 @@ def with_values(
     metrics: Mapping[str, Metric],
     functions: Mapping[str, Callable[[Profile], Any]],
 ) -> Profile:
-    """
-    Return the profile with values of custom metrics.
-
-    Args:
-        profile: Profile with the built-in metrics.
-        metrics: Custom metrics by name.
-        functions: Their functions by name; each may read the metrics before its own.
-    """
+    """Return the profile with values of custom metrics, which may read those before them."""
     for name, function in functions.items():
         value = _value(metrics[name], function, profile)
         profile = replace(profile, metrics=extended(profile.metrics, {name: value}))
@@ -110,9 +94,8 @@ def _value(metric: Metric, function: Callable[[Profile], Any], profile: Profile)
 
 def _number(result: Any, unit: str) -> float | None:
     """
-    Return the number, or None if the result is not one; scalars of NumPy and TensorFlow are.
-
-    A share that rounding errors put just outside of 0 to 1 becomes 0 or 1.
+    Return the number, of NumPy and TensorFlow too, or None; a share just outside of 0 to 1, by
+    rounding, is 0 or 1.
     """
     if isinstance(result, (bool, str, bytes)):
         return None

@@ -110,12 +110,7 @@ def _number(again: Mapping[str, Profile], check: Check) -> float | None:
 
 
 def _profiled_again(test: ProfiledItem) -> tuple[Profile, ...]:
-    """
-    Profile a test in a new process.
-
-    Raises:
-        PairedError: If there can be no such process, or the test does not end there.
-    """
+    """Profile a test in a new process; raises PairedError if it does not start or end there."""
     if not can_start_processes():
         raise PairedError("this system cannot stop processes")
     if takes_whole_gpus():
@@ -156,13 +151,8 @@ def is_suspected(check: Check) -> bool:
 
 def confirmed(check: Check, second: Check | Unknown, again: float | None) -> Check:
     """
-    Confirm a suspected check: it stays a regression unless a second process is not slower.
-
-    Args:
-        check: The suspected check.
-        second: The check of the same step in the second process, by either of its times, or why
-            there is none; then the check stands, and says so.
-        again: The time there; None if it is unknown.
+    Confirm a suspected check: it stays a regression unless a second process is not slower, by its
+    check `second` and its time `again`, or without them.
     """
     if isinstance(second, Unknown):
         return _unconfirmed(check, second.why)
@@ -206,18 +196,8 @@ def decide(
     shared_cpu: bool = False,
 ) -> list[Check]:
     """
-    Check a test's limits, and compare it with the baseline under `--tfperf-baseline`.
-
-    A test that asks for something and has profiled nothing has one check, which is UNKNOWN.
-
-    Args:
-        profiles: The profiles of the test, each with its limits.
-        wanted: The marker's arguments.
-        file: The test's file, relative to the rootdir.
-        key: The test's name in the file.
-        options: The options of the run.
-        environment: The environment of the steps, as `describe` returns it.
-        shared_cpu: Whether other workers may have used the CPU.
+    Check a test's limits, and compare it with the baseline under `--tfperf-baseline`; a test that
+    asks for something and has profiled nothing has one check, which is UNKNOWN.
     """
     profiles = list(profiles)
     asked = any(asked_for(limit.metric, options.only) for limit in wanted.limits)
@@ -333,15 +313,7 @@ def _unknown(kind: Kind, message: str, profile: str = "") -> Check:
 
 
 def _nothing_to_compare(profile: Profile, metric: str, argument: str, share: float) -> Check:
-    """
-    Return the check of a comparison that a test asks for, and the run does not.
-
-    Args:
-        profile: The profile.
-        metric: Name of the metric.
-        argument: Name of the marker's argument.
-        share: Its value.
-    """
+    """Return the check of a comparison that a test asks for, and the run does not."""
     shown = format_quantity(share, RATIO)
     return Check(
         profile=profile.name,

@@ -30,17 +30,8 @@ _CALLS_NOTHING = ("it calls no tf.function that computes", "it calls no jax.jit 
 
 def export_profile(recording: Recording, inspection: StepInspection, out: Path, stage: str) -> str:
     """
-    Write the timeline of a profile's trace, or its HLO at a stage, and return which it is.
-
-    Args:
-        recording: Recording of the profile.
-        inspection: Inspection of its step.
-        out: File to write. Timelines end in .json or .json.gz, HLO in .txt, .dot or .svg.
-        stage: Stage of the HLO.
-
-    Raises:
-        CaptureError: If there is no trace, no such stage, or the step has no HLO at it.
-        ExportError: If no format has that ending, Graphviz is missing (.svg), or writing fails.
+    Write a profile's timeline, or its HLO at a stage, and return which it is; raises CaptureError
+    if there is no such trace, stage or HLO, or ExportError if the file cannot be written so.
     """
     if stage not in _STAGES:
         raise CaptureError(f"HLO has no stage {stage!r}; {nearest(stage, _STAGES)}")

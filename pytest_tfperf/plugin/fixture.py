@@ -541,20 +541,8 @@ def _profile_job(
     wanted: Wanted,
 ) -> Profile:
     """
-    Trace a running job, and make a profile of each of its workers.
-
-    Args:
-        profiles: The profiles of the test.
-        workers: The workers; of several, each one's address is added to the name of its profile.
-        duration_ms: Duration of the traces in milliseconds.
-        name: Name of the profile.
-        wanted: Limits; those on times are decided by the traced steps.
-
-    Returns:
-        The profile of the first worker.
-
-    Raises:
-        CaptureError: If a worker cannot be traced, or ran no step meanwhile.
+    Trace a running job, make a profile of each worker, with its address in the name if there are
+    several, and return the first; raises CaptureError if one cannot be traced, or ran no step.
     """
     several = len(workers) > 1
     wanted_names = [f"{name or ''} {w.address}".strip() if several else name for w in workers]

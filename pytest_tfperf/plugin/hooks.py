@@ -99,11 +99,9 @@ class _Run:
 
     def prepare(self, used: bool = False) -> None:
         """
-        Prepare this process for a run with profiled tests, once.
-
-        A worker of pytest-xdist sees its share of the GPUs, which TensorFlow must know when it
-        starts; without GPUs it runs profiled tests alone. Any other process collects the results
-        and writes the summary.
+        Prepare this process once: a worker of pytest-xdist gets its share of the GPUs, which
+        TensorFlow must know when it starts, or runs profiled tests alone; any other one collects
+        the results and writes the summary.
         """
         if self.is_prepared:
             return
@@ -123,11 +121,7 @@ class _Run:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, Any, Any]:
-    """
-    Read the markers of tests.
-
-    One that cannot be understood is a collection error, and so is a TensorFlow that is too old.
-    """
+    """Read the tests' markers; a wrong one, or too old a TensorFlow, is a collection error."""
     result = yield
     for item in result if isinstance(result, list) else [result]:
         if not isinstance(item, pytest.Item):
@@ -256,10 +250,8 @@ def _hide_internals(error: BaseException) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """
-    Free the iterators of Keras loops that were stopped, whose models refer to them in a cycle.
-
-    At the interpreter's exit their destructor would wait for ever for Python functions of the
-    input pipeline.
+    Free the iterators of stopped Keras loops, whose models refer to them in a cycle: at the exit
+    their destructor would wait for ever for Python functions of the input pipeline.
     """
     if _RUN in config.stash and config.stash[_RUN].is_prepared:
         gc.collect()

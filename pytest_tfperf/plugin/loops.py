@@ -59,16 +59,7 @@ _BY_FIXTURE = "tf_profile(step, data), or for batch in tf_profile.steps(data)"
 def profile_keras_loop(
     profiles: Profiles, call: KerasCall, name: str, wanted: Wanted, stop: bool
 ) -> Profile:
-    """
-    Profile a Keras loop.
-
-    Args:
-        profiles: The profiles of the test.
-        call: The loop.
-        name: Name of the profile.
-        wanted: Limits and options.
-        stop: Whether to end the loop when the windows are full.
-    """
+    """Profile a Keras loop, which ends when the windows are full if it may `stop`."""
     workload = keras_workload(call)
     is_taking_turns = stop and profiles.test.child is not None
     goes_on = is_taking_turns and not hasattr(call.data(), "__next__")  # it cannot begin again
@@ -100,18 +91,7 @@ def profiled_elements(
     examples_per_step: int | None,
     restore: Any,
 ) -> Iterator[Any]:
-    """
-    Yield the elements of `data` until the windows are full.
-
-    Args:
-        profiles: The profiles of the test.
-        data: A dataset, or an iterable that can start again.
-        name: Name of the profile.
-        wanted: Limits and options.
-        steps_per_call: Steps that loop inside an iteration.
-        examples_per_step: Examples of a step; None for the batch size.
-        restore: Keras models, optimizers or variables whose state is put back afterwards.
-    """
+    """Yield the elements of `data`, which can start again, until the windows are full."""
     if profiles.test.options.disable:
         yield next(iter(data))
         skip_disabled()
@@ -185,10 +165,8 @@ class BracketedTrace:
 @contextmanager
 def profiled_body(profiles: Profiles) -> Iterator[None]:
     """
-    Profile each outermost Keras loop in the context, else all of it as one trace.
-
-    Raises:
-        CaptureError: If there is no step in it, or it cannot be known which calls are the steps.
+    Profile each outermost Keras loop in the context, else all of it as one trace; raises
+    CaptureError if there is no step in it, or it cannot be known which calls are the steps.
     """
     looped = False
     session = profiles.start_session()
@@ -219,12 +197,7 @@ def profiled_body(profiles: Profiles) -> Iterator[None]:
 
 
 def _why_no_step(late: Sequence[str]) -> str:
-    """
-    Return why a test has no step.
-
-    Args:
-        late: Frameworks that started in the test, and were not traced.
-    """
+    """Return why a test has no step; `late` frameworks started in it, and were not traced."""
     if late:
         return (
             f"no step found in this test: {' and '.join(late)} started in it, after the profiler. "
@@ -273,20 +246,7 @@ def _finish(
     calls: Calls,
     wanted: Wanted,
 ) -> None:
-    """
-    Make the profile of traces without windows.
-
-    Args:
-        profiles: The profiles of the test.
-        traces: The traces of one session.
-        held: Objects of JAX, if it is one of the frameworks.
-        name: Name of the profile.
-        calls: Functions called in the steps.
-        wanted: Arguments of the marker.
-
-    Raises:
-        TraceError: If there is no step in it.
-    """
+    """Make the profile of traces without windows; raises TraceError if there is no step in them."""
     if not traces:
         raise CaptureError(_NO_TRACE.format(" and ".join(untraced_names())))
     first, *beside = *frameworks_of(traces, own=held.own_functions), *started_later(traces)
@@ -322,13 +282,7 @@ def _found_steps(traces: ReadTraces, held: JaxObjects) -> tuple[Trace, Steps] | 
 
 
 def _several(trace: Trace, steps: Steps) -> str:
-    """
-    Return the functions that may be the step; empty if there is only one.
-
-    Args:
-        trace: The trace of the steps.
-        steps: The steps, each a call of a function.
-    """
+    """Return the functions that may be the step; empty if there is only one."""
     step = steps.names[0].rpartition(" ")[0]
     if steps.n_dropped > 1:
         others = and_more(steps.others, _NAMED)

@@ -52,7 +52,6 @@ class Given:
     """An option that the user set."""
 
     option: Option[Any]
-    """Its declaration."""
     value: Any
     """Text of the command line or of an ini file, or a number from a native TOML table."""
     source: str
@@ -60,20 +59,12 @@ class Given:
     folder: Path
     """Folder that relative paths start from: the working directory or the rootdir."""
     metrics: Mapping[str, Metric]
-    """All metrics of the run."""
 
 
 def read_options(config: pytest.Config, metrics: Mapping[str, Metric] = METRICS) -> Options:
     """
-    Read flags and ini values; a flag goes before the ini value.
-
-    Args:
-        config: Configuration of the run.
-        metrics: All metrics of the run; by default the built-in ones.
-
-    Raises:
-        LimitError: If a name or value cannot be understood, two flags cannot be used together, or
-            pytest took a value for a path of tests; the message names the flag or ini value.
+    Read flags and ini values, flags first; raises LimitError, which names the flag or value, for
+    what cannot be understood or used together, or a value that pytest took for a path of tests.
     """
     _refuse_unknown_names(config)
     _refuse_contradictions(config)
@@ -142,11 +133,10 @@ def _refuse_contradictions(config: pytest.Config) -> None:
 
 def _refuse_moved_project(config: pytest.Config) -> None:
     """
-    Check that no flag's value took pytest out of the project that it was started in.
-
-    pytest looks for the rootdir and its ini file before it knows the flags of plugins. Then a value
-    that is a word of its own counts as a path of tests if it exists (docs.pytest.org, "Finding the
-    rootdir"). The limits and settings of the project's ini file would be lost silently.
+    Check that no flag's value took pytest out of the project that it was started in. pytest looks
+    for the rootdir and its ini file before it knows the flags of plugins. Then a value that is a
+    word of its own counts as a path of tests if it exists (docs.pytest.org, "Finding the rootdir").
+    The limits and settings of the project's ini file would be lost silently.
     """
     start, ini, root = config.invocation_params.dir, config.inipath, config.rootpath
     is_left = not (root.is_relative_to(start) if ini is None else start.is_relative_to(ini.parent))

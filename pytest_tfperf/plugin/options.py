@@ -49,19 +49,8 @@ _HAS_UNIONS = pytest.version_tuple >= (9, 2)
 
 class Option(Generic[T]):
     """
-    A flag, an ini value, or both, as an attribute of `Options`.
-
-    Args:
-        kind: Kind of the value, e.g. `STEPS`.
-        default: Value if the user sets none.
-        flag: Command-line flag, e.g. "--tfperf-budget".
-        ini: Name of the ini value.
-        help: Text of `--help` and of the documentation.
-        shown: The default as users read it; empty if the option is off by default.
-        header: Phrase for pytest's header when the flag is given.
-        least: Smallest number of steps that is valid.
-        metavar: Name of the flag's value in `--help`.
-        choices: Values that the option takes.
+    A flag, an ini value, or both, as an attribute of `Options`; `shown` is the default as users
+    read it, `header` the phrase of pytest's header, and `least` the smallest valid number of steps.
     """
 
     def __init__(
@@ -140,14 +129,8 @@ class Option(Generic[T]):
 
 class Options:
     """
-    The options of a run, and the surroundings that decide their meaning. A frozen value.
-
-    Args:
-        rootdir: pytest's root folder.
-        workspace: Folder of the repository in a job of GitHub Actions (docs.github.com,
-            "Variables").
-        summary: File of the job's summary in GitHub Actions.
-        **values: Values of options that are set, by attribute.
+    The options of a run, and its surroundings: pytest's root, and in a job of GitHub Actions the
+    repository's folder and the summary's file (docs.github.com, "Variables").
     """
 
     baseline: Option[bool] = Option(

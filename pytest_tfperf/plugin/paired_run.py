@@ -39,18 +39,7 @@ _ALONE = "\n  try: the test without --tfperf-against, to see whether it comes to
 
 
 class PairedRun:
-    """
-    The plugin of the coordinator of all profiled tests.
-
-    Args:
-        config: The run's configuration.
-        options: Its options.
-        on_terminal: True if pytest writes to a terminal.
-        is_clustered: Returns whether a test has autocluster=True.
-
-    Raises:
-        pytest.UsageError: If workers run the tests.
-    """
+    """The plugin of the coordinator of profiled tests; raises pytest.UsageError under workers."""
 
     def __init__(
         self,
@@ -109,11 +98,7 @@ class PairedRun:
         return f"tfperf: against {named}; both versions run on {where}"
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """
-        Find the tests that run in pairs, and the one that follows each in the same processes.
-
-        Fixtures that both use stay set up.
-        """
+        """Find the tests that run in pairs, and the next of each, whose shared fixtures stay."""
         items = [item for item in session.items if is_profiled(item)]
         self._first_served = set(filter(_gates_times, items))
         for clustered in (False, True):

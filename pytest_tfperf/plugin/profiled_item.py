@@ -47,15 +47,7 @@ _SHARED_GPUS = (
 
 
 class ProfiledItem:
-    """
-    What a test asks for, what was measured in it, and what was decided.
-
-    Args:
-        item: The test; None outside of pytest, where nothing is decided or reported.
-        options: The options of the run.
-        registry: The metrics of the run.
-        on_terminal: True if pytest writes to a terminal.
-    """
+    """What a test asks for, what was measured, and what was decided: nothing without an item."""
 
     def __init__(
         self,
@@ -119,12 +111,7 @@ class ProfiledItem:
         return self._item is not None
 
     def read_marker(self) -> Wanted:
-        """
-        Read the nearest marker, then other markers and the ini values, unless they are read.
-
-        Raises:
-            LimitError: If one of them cannot be understood.
-        """
+        """Read the nearest marker, then other ones and ini values; LimitError if not understood."""
         marks = list(self.item.iter_markers("tfperf"))
         if marks != self._marks:
             arguments = self.options.marker_arguments
@@ -141,11 +128,8 @@ class ProfiledItem:
 
     def start(self) -> None:
         """
-        Prepare what every profile of the test needs.
-
-        Raises:
-            CaptureError: If this process has not the flags of XLA that the test asks for.
-            LimitError: If its marker cannot be understood.
+        Prepare what each profile of the test needs; raises CaptureError if this process has not the
+        flags of XLA that the test asks for, or LimitError if its marker cannot be understood.
         """
         from pytest_tfperf.plugin.progress import announcer
         from pytest_tfperf.turns.own_flags import differing_flags_of
@@ -191,12 +175,7 @@ class ProfiledItem:
         return shares_cpu() and not _has_accelerators()
 
     def compare(self, call: ComparisonCall) -> Comparison:
-        """
-        Compare variants in processes of their own, or answer in one of them.
-
-        Raises:
-            CaptureError: If that is not possible, or a variant fails.
-        """
+        """Compare variants in own processes, or answer in one of them; CaptureError if it fails."""
         from pytest_tfperf.turns.pytest_child import can_start_processes
         from pytest_tfperf.variants.turns import VariantProcesses, compare_here
 
@@ -215,12 +194,7 @@ class ProfiledItem:
         return self._compare(call)
 
     def run_workers(self, call: WorkersCall) -> tuple[Profile, ...]:
-        """
-        Run workers in processes of their own, or answer in one of them.
-
-        Raises:
-            CaptureError: If that is not possible, or a worker fails.
-        """
+        """Run workers in own processes, or answer in one of them; CaptureError if one fails."""
         from pytest_tfperf.turns.pytest_child import can_start_processes
         from pytest_tfperf.turns.workers import WorkerProcesses, work_here
 
@@ -235,10 +209,8 @@ class ProfiledItem:
 
     def replay(self, call: str) -> Replay | None:
         """
-        Return what answers calls in this process, None where it starts the processes.
-
-        Raises:
-            CaptureError: If it was started for another call.
+        Return what answers calls in this process, None where it starts the processes; raises
+        CaptureError if it was started for another call.
         """
         from pytest_tfperf.turns.children import Replay
 
@@ -267,14 +239,7 @@ class ProfiledItem:
         ]
 
     def add_table(self, name: str, key: str, table: Table) -> None:
-        """
-        Add a table to a profile.
-
-        Args:
-            name: Name of the profile.
-            key: Key of the table.
-            table: The table.
-        """
+        """Add a table to the profile of a name."""
         from pytest_tfperf.metrics.profile import extended
 
         profile, limits = self.results[name]

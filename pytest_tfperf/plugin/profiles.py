@@ -104,10 +104,8 @@ class Profiles:
 
     def free_name(self, name: str | None) -> str:
         """
-        Return the name of the next profile: of those without one "", then "2", "3" and so on.
-
-        Raises:
-            CaptureError: If it is taken, or a profile is being made already.
+        Return the name of the next profile: of those without one "", then "2", "3" and so on;
+        raises CaptureError if it is taken, or a profile is being made already.
         """
         if self._open or self._tracing:
             raise CaptureError(
@@ -125,14 +123,8 @@ class Profiles:
 
     def wanted(self, limits: Mapping[str, Any] | None, **options: Any) -> Wanted:
         """
-        Return the marker's arguments, overridden by a profile's own limits and options.
-
-        Args:
-            limits: Limits of the profile, or None.
-            options: Options of the profile; None for one that is not given.
-
-        Raises:
-            CaptureError: If nothing would decide the limits.
+        Return the marker's arguments, overridden by a profile's own limits and options; raises
+        CaptureError if nothing would decide the limits.
         """
         test = self.test
         if limits and test.is_in_worker:
@@ -159,18 +151,9 @@ class Profiles:
         goes_on: bool = False,
     ) -> AbstractContextManager[Windows]:
         """
-        Start the windows of a loop; the context closes them.
-
-        Args:
-            name: Name of the profile.
-            wanted: Arguments of the marker.
-            kind: Kind of the loop: step, train, test or predict.
-            steps_per_call: Steps that loop inside a call.
-            available: Number of calls, if it is known.
-            goes_on: Whether there can be more than these.
-
-        Raises:
-            CaptureError: If no framework can run the steps, or another profiler runs.
+        Start the windows of a loop, which the context closes, of `available` calls, None if
+        unknown, or more if it `goes_on`; raises CaptureError without a framework, or beside another
+        profiler.
         """
         chosen = {key: getattr(wanted, key) for key in _OF_WINDOWS}
         plan = replace(
@@ -263,15 +246,7 @@ class Profiles:
         examples: float | None,
     ) -> Profile:
         """
-        Return the profile of windows that have ended.
-
-        Args:
-            windows: The windows.
-            name: Name of the profile.
-            wanted: Arguments of the marker.
-            result: Result of the last step, or of Keras.
-            workload: Inputs and batch size of the steps.
-            examples: Examples of a step; by default the batch size.
+        Return the profile of windows that ended; a step's `examples` default to the batch size.
         """
         observations = windows.observations
         traces = windows.read or read_sessions(observations.traces or observations.cold)
@@ -290,18 +265,7 @@ class Profiles:
     def store(
         self, recording: Recording, inspection: StepInspection, wanted: Wanted, read: ReadTraces
     ) -> Profile:
-        """
-        Analyse a recording, and keep its profile.
-
-        Args:
-            recording: The recording.
-            inspection: Inspection of the steps' code.
-            wanted: Arguments of the marker.
-            read: The traces of its session, read.
-
-        Raises:
-            TraceError: If there is no step in them.
-        """
+        """Analyse a recording, and keep its profile; raises TraceError if there is no step."""
         test, asked = self.test, _asked(wanted)
         recording = replace(
             recording,
@@ -335,37 +299,18 @@ class Profiles:
         self.test.results[self.take_name(profile.name)] = profile, wanted.limits
 
     def add_traced(self, profile: Profile, wanted: Wanted, trace: Path) -> None:
-        """
-        Keep a profile of a trace that another process made.
-
-        Args:
-            profile: The profile.
-            wanted: Arguments of the marker.
-            trace: The trace.
-        """
+        """Keep a profile of a trace that another process made."""
         self.add(self.test.registry.measured(profile), wanted)
         self._keep(trace, profile.name)
 
     def add_file(self, name: str, what: str, path: Path) -> None:
-        """
-        Add the path of a file to a profile.
-
-        Args:
-            name: Name of the profile.
-            what: Kind of the file.
-            path: Path of the file.
-        """
+        """Add the path of a file, of kind `what`, to the profile of a name."""
         profile, limits = self.test.results[name]
         files = {**profile.files, what: str(path.resolve())}
         self.test.results[name] = replace(profile, files=files), limits
 
     def recording(self, name: str | None) -> tuple[Recording, StepInspection]:
-        """
-        Return the recording of a name, or the last one, with the inspection of its step.
-
-        Raises:
-            CaptureError: If there is nothing.
-        """
+        """Return a name's recording, or the last, with its inspection; CaptureError without one."""
         if name is None and self.test.results:
             name = list(self.test.results)[-1]
         if name in self.test.results and name not in self.recordings:
@@ -403,15 +348,7 @@ def evidence_of(
     read: ReadTraces | None = None,
     asked: Asked = ALL,
 ) -> Evidence:
-    """
-    Read the traces of a recording.
-
-    Args:
-        recording: The recording.
-        inspection: Inspection of its steps' code.
-        read: Traces that have been read, and need not be read again.
-        asked: What is asked of their analysis.
-    """
+    """Read the traces of a recording that are not in `read` already."""
     known = {Path(trace.path): trace for trace in (read or {}).values()}
     trace, first, beside = (
         known.get(path) or read_session(path) if path else None

@@ -20,11 +20,10 @@ _LAST: pytest.StashKey[float] = pytest.StashKey()
 
 def announcer(item: pytest.Item, on_terminal: bool) -> Callable[[str], None]:
     """
-    Return a function that shows a text: behind pytest's line on a terminal, else as a line.
-
-    A terminal shows the last text, and none at the end. A log, and a run of pytest-xdist, get a
-    line every ten seconds at most; with `-q` only the log of a CI job does. Nothing is shown where
-    the test itself may write (`-s`).
+    Return a function that shows a text: behind pytest's line on a terminal, else as a line. A
+    terminal shows the last text, and none at the end. A log, and a run of pytest-xdist, get a line
+    every ten seconds at most; with `-q` only the log of a CI job does. Nothing is shown where the
+    test itself may write (`-s`).
     """
     config = item.config
     capture = config.pluginmanager.get_plugin("capturemanager")

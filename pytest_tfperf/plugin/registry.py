@@ -98,12 +98,7 @@ def pytest_tfperf_metrics(registry: Registry) -> None:
 
 
 def new_registry(config: pytest.Config) -> Registry:
-    """
-    Make the registry of a run. A conftest.py that pytest finds later adds to it, too.
-
-    Raises:
-        pytest.UsageError: If a metric cannot be added.
-    """
+    """Make the run's registry, to which later conftest.py files add; UsageError if one is wrong."""
     registry = Registry()
     try:
         config.hook.pytest_tfperf_metrics.call_historic(kwargs={"registry": registry})

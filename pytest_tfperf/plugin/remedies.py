@@ -33,31 +33,14 @@ _SPENT: pytest.StashKey[list[float]] = pytest.StashKey()
 
 
 def try_if_asked(test: ProfiledItem, name: str, call: Call) -> None:
-    """
-    Try remedies here and end the test, if this process was started for that.
-
-    Args:
-        test: The test.
-        name: Name of the profile that comes next.
-        call: Its step and data.
-    """
+    """Try remedies of the next profile, and end the test, if this process was started for that."""
     part = test.child.part if test.child is not None else None
     if test.child is not None and part and part.call == CALL and part.profile == name:
         try_here(test.child, call)
 
 
 def tried(test: ProfiledItem, name: str, seconds: float) -> Remedies:
-    """
-    Try the remedies of a profile, and add their table to it.
-
-    Args:
-        test: The test.
-        name: Name of the profile.
-        seconds: Time for all of them.
-
-    Raises:
-        CaptureError: If none can be tried.
-    """
+    """Try a profile's remedies for seconds, and add their table; CaptureError if none can be."""
     if name not in test.calls:
         raise CaptureError(
             "they are tried of tf_profile(step, data) with one step a call, and of Keras 3 with a "
@@ -110,9 +93,8 @@ def _why_here(test: ProfiledItem) -> str:
 
 def with_remedies(test: ProfiledItem, checks: Iterable[Check]) -> tuple[Check, ...]:
     """
-    Return the checks of a test; the first that fails of each profile tells what remedies gave.
-
-    With `--tfperf-try-all` the remedies of its other profiles are tried too, and are in reports.
+    Return a test's checks; the first that fails of each profile tells what remedies gave, and with
+    `--tfperf-try-all` those of its other profiles are tried too, for reports.
     """
     found = list(checks)
     if test.child is not None and not test.child.is_judged:

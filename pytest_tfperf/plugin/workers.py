@@ -103,9 +103,8 @@ def _times_steps_on_cpu(config: pytest.Config) -> bool:
 
 def _times(spec: str) -> int:
     """
-    Return the number of workers that `popen` or `3*popen//python=python3.12` stands for.
-
-    Source: pytest-xdist, workermanage.py, parse_tx_spec_config.
+    Return the number of workers of `popen` or `3*popen//python=python3.12` (pytest-xdist,
+    workermanage.py, parse_tx_spec_config).
     """
     number, star, _ = spec.partition("*")
     return int(number) if star and number.isdigit() else 1
