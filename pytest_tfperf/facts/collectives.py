@@ -64,7 +64,7 @@ class Collective:
     """A collective instruction."""
 
     opcode: str
-    """Opcode as in HLO text; the asynchronous ones end in `-start` and `-done`."""
+    """As in HLO text; asynchronous ones end in `-start` and `-done`."""
     bytes: int | None
     """Bytes of the arrays that one device gets; None if the instruction names none."""
     groups: str
@@ -105,13 +105,9 @@ def synchronous(opcode: str) -> str:
 @lru_cache(4096)
 def members(groups: str) -> Groups | None:
     """
-    Return the ids of each replica group; none if one group has all.
-
-    `{{0,1},{2,3}}` lists them. `[4,2]<=[2,4]T(1,0)` stands for the numbers from 0, reshaped to 2 ×
-    4, transposed, and cut into 4 groups of 2 (xla/hlo/ir/collective_device_list.h).
-
-    Returns:
-        The ids; None if the text cannot be read, or names more than 65,536 ids.
+    Return the ids of each replica group, none if one has all, or None for an unreadable text or
+    more than 65,536 ids; `[4,2]<=[2,4]T(1,0)` stands for the numbers from 0, reshaped to 2 × 4,
+    transposed, and cut into 4 groups of 2 (xla/hlo/ir/collective_device_list.h).
     """
     if re.search(r"\d{10}", groups):
         return None
@@ -133,12 +129,7 @@ def members(groups: str) -> Groups | None:
 
 
 def _bytes(opcode: str, shape: Shape) -> int | None:
-    """
-    Return the bytes that a device gets, None without any.
-
-    The result of a start also holds what the op reads: an all-gather or a permutation starts with
-    (operand, result, …), a send or a receive with the array.
-    """
+    """Return the bytes that a device gets, None without any; a start's result has an operand."""
     if opcode in ("all-gather-start", "collective-permute-start") and len(shape.parts) > 1:
         shape = shape.parts[1]
     elif opcode in ("send", "recv") and shape.parts:
@@ -153,20 +144,17 @@ _Program = tuple[dict[str, Collective], tuple[int, ...]]
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
     """
-    The runs of one collective in the steps, on the devices that ran it.
-
-    A run is matched across the devices by its step and its place among the runs of that step. Runs
-    of a step in which the devices ran it unequally often are not matched.
+    The runs of one collective in the steps, matched across its devices by step and place in the
+    step, where the devices ran it equally often.
     """
 
     key: Key
     """Function and instruction."""
     facts: Collective
-    """Opcode, bytes and groups, as far as the trace tells them."""
+    """As far as the trace tells them."""
     assignment: tuple[int, ...]
     """Ids of the devices by global id of HLO; empty if the trace does not tell."""
     devices: tuple[str, ...]
-    """Names of the devices that ran it."""
     count: Ints
     """Runs of each device in each step, shape (n_devices, n_steps)."""
     total_ps: Ints
@@ -203,11 +191,8 @@ class _Ran:
 
 def find_runs(trace: Trace, steps: Steps) -> tuple[list[Runs], int]:
     """
-    Find the collectives, sends and receives of a host's devices in the steps.
-
-    Returns:
-        The collectives in the order in which they first ran, and the number of runs outside of the
-        steps.
+    Find a host's collectives, sends and receives in the steps, in the order of their first runs,
+    and count the runs outside of steps.
     """
     keys: dict[Key, int] = {}
     told: dict[int, Collective] = {}
@@ -366,10 +351,8 @@ def find_waits(runs: Runs) -> Waits:
 
 def groups_of(runs: Runs) -> list[list[int]] | str:
     """
-    Return the groups as indices into the devices, or the reason why they are unknown.
-
-    Global ids of HLO are devices only by the program's device assignment, and its ids are devices
-    of the trace only if they are the numbers of all of them.
+    Return the groups as indices into the devices, or why they are unknown: global ids of HLO are
+    devices only by a device assignment whose ids are the numbers of all devices of the trace.
     """
     if why := _why_unknown(runs):
         return why

@@ -74,7 +74,6 @@ class DeviceActivity:
     """Merged spans of all accelerators together; an instant may be in several kinds."""
 
     n_devices: int
-    """Number of accelerators."""
     spans: dict[str, Spans]
     """Merged spans by kind (`KINDS`)."""
     names_kinds: bool = True
@@ -143,10 +142,7 @@ def tpu_kind(category: str) -> str:
 
 
 def device_ops(trace: Trace, steps: Steps) -> list[OpTime]:
-    """
-    Measure the ops of a host's GPUs and TPUs, all devices together, in the steps as the devices ran
-    them.
-    """
+    """Measure the ops of a host's GPUs and TPUs, all together, in the steps as these ran them."""
     eager = _eager_launches(trace) if gpus(trace) else np.empty(0, np.int64)
     of_gpus = [op for plane in gpus(trace) for op in _gpu_ops(plane, eager, steps)]
     return _together([*of_gpus, *(op for plane in tpus(trace) for op in _tpu_ops(plane, steps))])
@@ -154,15 +150,8 @@ def device_ops(trace: Trace, steps: Steps) -> list[OpTime]:
 
 def with_costs(ops: Sequence[OpTime], modules: Mapping[str, Costs]) -> list[OpTime]:
     """
-    Add FLOPs, bytes and opcode to the ops that are XLA instructions, or have the names of kernels
-    that XLA generated for them, as those of a CUDA graph.
-
-    A function has a program for each shape, and each of them costs something else. Where the trace
-    does not say which one ran an op, its costs are known if they are equal in all.
-
-    Args:
-        ops: The ops.
-        modules: Costs by module name, with or without `(program id)`.
+    Add FLOPs, bytes and opcode to ops that are XLA instructions or have the names of their kernels,
+    where all programs agree that may have run them; `modules` have names with or without an id.
     """
     costs: dict[tuple[str, str], list[OpCost]] = {}
     for module, found in modules.items():
@@ -189,10 +178,7 @@ def _eager_launches(trace: Trace) -> Ints:
 
 
 def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[OpTime]:
-    """
-    Measure kernels by the op that launched them, else by name; copies and collectives always by
-    name.
-    """
+    """Measure kernels by the op that launched them, else by name; other work by name."""
     events, steps = stream_events(plane), own_steps(plane, steps)
     moves = np.isin(events.rows, events.named(lambda name: gpu_kind(name) in _MOVES).rows)
     code, found = launchers(events)
@@ -223,10 +209,7 @@ def modules_by_id(plane: Plane) -> dict[str, str]:
 
 
 def _tpu_ops(plane: Plane, steps: Steps) -> list[OpTime]:
-    """
-    Measure the ops of a TPU core by instruction; XLA's FLOPs and bytes come from the event's
-    metadata.
-    """
+    """Measure a TPU core's ops by instruction, with FLOPs and bytes of the event's metadata."""
     events, steps = tpu_ops(plane), own_steps(plane, steps)
     timed = on_device_clock(events)
     category, program = metadata_texts(plane, "hlo_category"), metadata_texts(plane, "program_id")
@@ -257,11 +240,9 @@ def _tpu_ops(plane: Plane, steps: Steps) -> list[OpTime]:
 
 def on_device_clock(events: Events) -> Events:
     """
-    Return the same events on the TPU's own clock, if all have its times.
-
-    The trace's times come from the host's clock, to which a core's clock is fitted in pieces.
-    Single ops are off by up to half there (GetDeviceEventTimespan of openxla/xla, xplane_utils.cc,
-    prefers these stats too).
+    Return the events on the TPU's own clock, if all have its times, since single ops are off by up
+    to half on the fitted clock of the trace (GetDeviceEventTimespan of openxla/xla,
+    xplane_utils.cc).
     """
     start, duration = (
         events.integers("device_offset_ps", -1),

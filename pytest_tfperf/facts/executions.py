@@ -80,16 +80,9 @@ class XlaUse:
 
 def find_xla_use(trace: Trace, steps: Steps, as_launched: Steps | None = None) -> XlaUse:
     """
-    Count the executables and executions of each step, on one device of several.
-
-    On TPUs they are the events of the `XLA Modules` line, on the core with most. Elsewhere they are
-    executions on the host, and `hlo_module` and `program_id` of kernels on GPUs, else of thunks on
-    the host. A CPU's trace without executions tells them by its thunks.
-
-    Args:
-        trace: The trace.
-        steps: Its steps, as the devices ran them.
-        as_launched: The steps as the host launched them, if they are others.
+    Count the executables and executions of each step, on one device of several; they are those of
+    TPUs' `XLA Modules` line, of the host and GPUs' kernels, or, on a CPU, of the host and its
+    thunks.
     """
     if cores := _tpu_executions(trace):
         return _on_tpus(cores, steps)
@@ -142,12 +135,8 @@ def _on_tpus(cores: Sequence[Events], steps: Steps) -> XlaUse:
 
 def _on_gpus(gpus: Sequence[Events], executions: Events, launched: Ints, steps: Steps) -> XlaUse:
     """
-    Count the executables whose kernels ran on GPUs, and the launches of each.
-
-    A launch of a program on several GPUs has an execution on each. So in a step a program has as
-    many launches as executions on the GPU with most of them. The kernels that an execution enqueues
-    tell its program and its GPU. Executions without any known kernel count as those of one program
-    on all GPUs.
+    Count the executables whose kernels ran on GPUs, and their launches: executions on the GPU with
+    most, by the kernels that they enqueue; those without known kernels are of one program on all.
     """
     ops = [events.where(steps.of(events.start) >= 0) for events in gpus]
     step = np.concatenate([steps.of(events.start) for events in ops])
@@ -194,13 +183,7 @@ def _programs_and_gpus(executions: Events, gpus: Sequence[Events]) -> tuple[Ints
 
 
 def step_executables(trace: Trace, use: XlaUse) -> dict[str, HloModule]:
-    """
-    Return the optimised modules of the executables that ran, by name, as far as the trace holds
-    them.
-
-    Raises:
-        TraceError: If one of them is damaged.
-    """
+    """Return the optimised modules that ran and that the trace has; TraceError if damaged."""
     return modules_of(trace, use.in_metadata(live_modules(trace)))
 
 
@@ -211,11 +194,8 @@ def _tpu_executions(trace: Trace) -> list[Events]:
 
 def _runs(ops: Events) -> dict[str, float]:
     """
-    Count the runs of each module from its ops: as often as its rarest op ran, since loops repeat
-    others.
-
-    Several instructions may run the same kernel, and one may run several. A CUDA graph counts as
-    one instruction, whose kernels have the correlation id of its launch.
+    Count the runs of each module as those of its rarest op, since loops repeat others; a CUDA graph
+    counts as one instruction, whose kernels have the correlation id of its launch.
     """
     if not len(ops):
         return {}
@@ -238,12 +218,9 @@ def _runs(ops: Events) -> dict[str, float]:
 
 def _runs_on_host(trace: Trace, ops: Events, step_of: Ints) -> dict[str, tuple[Ints, Ints]]:
     """
-    Count the runs of each module in each step from its thunks.
-
-    JAX numbers the runs, alike on all devices of one: a sort has two events in a run. Elsewhere the
-    thunks are counted. Loops repeat them, and branches leave some out. So where their counts
-    differ, those of the entry computation count, which run once a run. Without its HLO the rarest
-    thunk counts.
+    Count the runs of each module in each step by JAX's numbers of runs, else by thunks: of the
+    entry computation where their counts differ, since loops repeat others, or the rarest without
+    HLO.
     """
     ops, step_of = ops.where(step_of >= 0), step_of[step_of >= 0]
     if not len(ops):
@@ -310,10 +287,8 @@ def _pairs(step: Ints, program: Ints) -> Ints:
 
 def _by_program(found: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
     """
-    Look up full names in a mapping whose names may be cut short.
-
-    Names of JAX are whole. Where one of them is not there, the numbers of all executables of its
-    function may be those of another process, so only a single one is known.
+    Look up full names in a mapping whose names, but for those of JAX, may be cut short; a function
+    of JAX whose numbers may be those of another process is known if it has one executable.
     """
     full = {*names}
     of_jax = {name for name in found if name.startswith(_OF_JAX)}
@@ -349,29 +324,19 @@ def compiled_outside(trace: Trace, steps: Steps) -> int:
 
 def short_module(name: str) -> str:
     """
-    Return the function's name: `a_inference_step_12__XlaMustCompile_….3(4)` → `step`,
-    `cluster_0__…` → `cluster_0`.
+    Return `step` of `a_inference_step_12__XlaMustCompile_….3(4)`, `cluster_0` of `cluster_0__…`.
     """
     return _CLUSTER.sub("", _MODULE.sub(r"\1", name)).partition("(")[0]
 
 
 def program_id(name: str) -> int:
-    """
-    Return the number at the end of an executable's name, `module(number)`, or 0.
-
-    Executables are numbered as they are made.
-    """
+    """Return the number in `module(number)`, which grows as executables are made, or 0."""
     number = name.rpartition("(")[2].removesuffix(")")
     return int(number) if re.fullmatch(r"-?[0-9]{1,20}", number) else 0
 
 
 def full_names(modules: Sequence[str], names: Iterable[str]) -> list[str | None]:
-    """
-    Return the executables' names of modules in the order of their compilation, None for missing
-    ones.
-
-    Of several executables with one module name they are the latest.
-    """
+    """Return the modules' latest executables in the order of compilation, None for missing ones."""
     known: dict[str, list[str]] = {}
     for name in sorted(names, key=program_id):
         known.setdefault(name.rpartition("(")[0], []).append(name)
@@ -386,10 +351,9 @@ def full_names(modules: Sequence[str], names: Iterable[str]) -> list[str | None]
 
 def runs_unlike_programs(trace: Trace, steps: Steps) -> bool:
     """
-    Return whether two programs of the steps have no line of the user's code in common.
-
-    Programs of one function for other shapes, types or static arguments have some. A program
-    without any line tells nothing.
+    Return whether two programs of the steps have no line of the user's in common, as programs of
+    one function for other shapes, types or static arguments have; one without any line tells
+    nothing.
     """
     use = find_xla_use(trace, steps)
     programs = _programs_of_steps(trace, steps, use).values()
@@ -399,10 +363,8 @@ def runs_unlike_programs(trace: Trace, steps: Steps) -> bool:
 
 def alternate(trace: Trace, steps: Steps) -> bool:
     """
-    Return whether steps alternate between two programs with different numbers of arguments.
-
-    So do the forward and backward halves of a function of `jax.jit` under `jax.grad`, which calls
-    it for each.
+    Return whether steps alternate between two programs with different numbers of arguments, as the
+    halves of a function of `jax.jit` under `jax.grad` do.
     """
     use = find_xla_use(trace, steps)
     names = _programs_of_steps(trace, steps, use)
@@ -437,11 +399,9 @@ class Program:
     """One XLA executable."""
 
     name: str
-    """Name in the trace."""
     module: HloModule
-    """Optimised module."""
     runs: float | None = None
-    """Runs per step, or None if no step runs it."""
+    """A step, None if no step runs it."""
 
     @property
     def title(self) -> str:
@@ -460,12 +420,7 @@ class Program:
 
 
 def programs_of(trace: Trace) -> list[Program]:
-    """
-    Return the executables that ran in the steps of a trace, else all of them, the largest first.
-
-    Raises:
-        TraceError: If one of them is damaged.
-    """
+    """Return the executables of a trace's steps, else all, by size; TraceError if damaged."""
     try:
         ran = find_xla_use(trace, find_steps(trace)).in_metadata(live_modules(trace))
     except TraceError:  # no step
@@ -478,12 +433,7 @@ def programs_of(trace: Trace) -> list[Program]:
 
 
 def programs_of_run(traces: Iterable[Path]) -> list[Program]:
-    """
-    Return the executables of one run: those of the first host that has any.
-
-    Raises:
-        TraceError: If a trace cannot be read, or none holds an executable.
-    """
+    """Return the executables of the first host that has any; raises TraceError if none has."""
     read = []
     for path in traces:
         if programs := programs_of(read_trace(path)):
@@ -497,13 +447,7 @@ def programs_of_run(traces: Iterable[Path]) -> list[Program]:
 
 
 def pick(programs: Sequence[Program], name: str) -> Program:
-    """
-    Return the executable of a name: its function's (`step`), the shown one (`step(12)`), or the
-    trace's.
-
-    Raises:
-        TraceError: If there is none, or more than one.
-    """
+    """Return the executable of a function's name, shown or traced name; TraceError if not one."""
     found = [
         program
         for program in programs

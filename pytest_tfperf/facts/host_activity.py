@@ -73,18 +73,14 @@ class Activity:
     """Merged spans of one host."""
 
     model: Spans
-    """Ops of the model and XLA executions."""
+    """With XLA executions."""
     runtime: Spans
-    """Calls of TensorFlow's runtime."""
     compile: Spans
-    """Compilations of XLA and of graphs."""
+    """By XLA, and of graphs."""
 
 
 def find_activity(trace: Trace) -> Activity:
-    """
-    Find the activity of the model's ops, the runtime and the compilers, without functions that
-    tf.data runs.
-    """
+    """Find the activity of model ops, runtime and compilers, without functions of tf.data."""
     host = Events.of(trace.plane(HOST))
     process = model_processes(trace)
     runtime = not_for_data(host, host.named(lambda name: name in _RUNTIME))
@@ -112,20 +108,13 @@ def shows_host(trace: Trace) -> bool:
 
 
 def shows_runtime(trace: Trace) -> bool:
-    """
-    Return whether the trace has events of TensorFlow's runtime; traces of JAX or of a device alone
-    have none.
-    """
+    """Return whether the trace has TensorFlow's runtime: those of JAX or a device have none."""
     host = trace.plane(HOST)
     return host is not None and not _SHOWS_RUNTIME.isdisjoint(host.names)
 
 
 def runs_ops(trace: Trace, steps: Steps) -> tuple[bool, bool]:
-    """
-    Return whether the steps ran any op of TensorFlow, and whether they ran one outside their input.
-
-    The synchronisation with which tf_profile ends a step does not count.
-    """
+    """Return whether steps ran an op of TensorFlow but tf_profile's sync, and a non-input op."""
     return _ran(trace, steps, ("SyncDevice",))
 
 
@@ -143,9 +132,7 @@ def runs_jax(trace: Trace, steps: Steps) -> bool:
 
 
 def _ran(trace: Trace, steps: Steps, passed_over: tuple[str, ...]) -> tuple[bool, bool]:
-    """
-    Return whether the steps ran any op of TensorFlow, and whether they ran one outside their input.
-    """
+    """Return whether the steps ran any op of TensorFlow, and one outside their input."""
     host = Events.of(trace.plane(HOST))
     eager = eager_calls(host)
     counted = [not name.startswith(passed_over) for name in eager_types(eager)]
@@ -182,10 +169,8 @@ def eager_executions(host: Events) -> Events:
 
 def eager_ops(trace: Trace, steps: Steps) -> tuple[Ints, Counter[str]]:
     """
-    Count the ops run eagerly in each step, shape (n_steps,), and by type.
-
-    Constants do not count. Neither do the ops with which a loop fetches its elements: everything in
-    `next(iterator)`, and Keras' optional around it.
+    Count the eager ops of each step, shape (n_steps,), and by type, without constants and the ops
+    of `next(iterator)` and of Keras' optional around it.
     """
     host = Events.of(trace.plane(HOST))
     eager = not_for_data(host, eager_executions(host))
@@ -220,11 +205,7 @@ def framework(trace: Trace) -> str:
 
 
 def shows_eager(trace: Trace) -> bool:
-    """
-    Return whether the trace has events of eager execution, each of which tells an op or a function.
-
-    Every call of a function is one.
-    """
+    """Return whether the trace has eager events, which all tell their op or are functions."""
     calls = eager_calls(Events.of(trace.plane(HOST)))
     told = calls.integers("is_func", -1) >= 0
     return len(calls) > 0 and bool((told | np.array(eager_types(calls), bool)).all())
@@ -232,14 +213,8 @@ def shows_eager(trace: Trace) -> bool:
 
 def why_executions_hidden(trace: Trace, in_process: bool) -> str | None:
     """
-    Return why a trace without executions in its steps may have lost them, or None if it shows all.
-
-    TensorFlow before 2.18 marks no execution on a CPU. Its traces hold the modules of loaded
-    executables all the same, run or not.
-
-    Args:
-        trace: The trace of the steps.
-        in_process: True if this process made it, whose TensorFlow marks executions.
+    Return why a trace without executions in its steps may have lost them, as on a CPU before
+    TensorFlow 2.18, or None if it shows all; `in_process` if this process made it.
     """
     programs = [Events.of(plane).on_lines("XLA Modules") for plane in tpus(trace)]
     if any(map(len, programs)) or len(xla_runs(Events.of(trace.plane(HOST)))):
@@ -268,15 +243,7 @@ def _xla_ops(trace: Trace) -> list[str]:
 
 
 def why_compilations_hidden(trace: Trace, in_process: bool) -> str | None:
-    """
-    Return why a trace may not show what XLA compiled, or None if it does.
-
-    The compilers for CPUs and GPUs have events on the host. That for TPUs has others.
-
-    Args:
-        trace: The trace of the steps.
-        in_process: True if this process made it, whose TensorFlow marks executions.
-    """
+    """Return why a trace may not show what XLA compiled (for TPUs, elsewhere), or None."""
     if not shows_host(trace):
         return "the trace has no event of the host, which would show it"
     if shows_runtime(trace) or len(xla_runs(Events.of(trace.plane(HOST)))):
@@ -293,10 +260,8 @@ def frameworks_of(
     own: Mapping[str, bool] | None = None,
 ) -> tuple[str, ...]:
     """
-    Return the frameworks that computed in the steps, the one whose trace tells most first.
-
-    Fetching an element is no computation: JAX may train on the elements of a tf.data.Dataset. If
-    none computed, it is the one without traces, else the first of all.
+    Return the frameworks that computed in the steps, that with most in its trace first, else one;
+    fetching an element is no computation, since JAX may train on a tf.data.Dataset.
     """
     if len(traces) == 1 and not untraced:
         return tuple(traces)
@@ -313,11 +278,8 @@ def _used(name: str, trace: Trace, own: Collection[str]) -> bool:
 
 def remote_functions(trace: Trace, steps: Steps) -> Counter[str]:
     """
-    Count the calls of functions in the steps that other processes ran, by name.
-
-    These are workers of `tf.distribute.ParameterServerStrategy`, for example. A request to a server
-    has no local execution in it. A server of the same process, as in tests, shows the execution in
-    an event of its own.
+    Count the calls of functions that other processes ran for the steps, such as workers of
+    `tf.distribute.ParameterServerStrategy`: requests without an execution in this process.
     """
     host = Events.of(trace.plane(HOST))
     requests = host.called(_REQUEST)
@@ -334,15 +296,8 @@ def remote_functions(trace: Trace, steps: Steps) -> Counter[str]:
 
 def threads_of(steps: Steps, host: Events, in_process: bool) -> list[int]:
     """
-    Return the lines of the threads of the steps, none where the steps are of no thread.
-
-    Steps that are calls of one function may take turns on several. If these calls overlap, their
-    work does too, and the steps are those of the thread with most of them.
-
-    Args:
-        steps: The steps as the host launched them.
-        host: All events of the host.
-        in_process: True if this process made the trace.
+    Return the lines of the steps' threads, none if they have none, and one if calls of a function
+    overlap: that with most of them; `in_process` if this process made the trace.
     """
     if steps.source == MARKED or (steps.source == "step_num" and in_process):
         marks, ours = host.having("step_num"), host.having("step_num").having("tfperf")

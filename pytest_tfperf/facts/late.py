@@ -33,11 +33,10 @@ class Late:
     compiled: tuple[str, ...] | None
     """XLA executables; None if nothing would show them."""
     traced: Retraces | None
-    """Traces of functions; None if nothing would show them."""
+    """Of functions; None if nothing would show them."""
     n_steps: int
-    """Number of steps, the first included."""
+    """The first included."""
     n_epochs: int
-    """Epochs that ended meanwhile."""
 
 
 def watched(recording: Recording) -> Late:
@@ -52,15 +51,8 @@ def watched(recording: Recording) -> Late:
 
 def shown(recording: Recording, trace: Trace, steps: Steps, hidden: str | None) -> Late:
     """
-    Return what a bare trace shows.
-
-    Steps that are calls of tf.functions have no first step: there it is each one's first call.
-
-    Args:
-        recording: The recording, with the changes of functions that were watched.
-        trace: The trace.
-        steps: Its steps.
-        hidden: The reason why the trace may not show compilations, or None.
+    Return what a bare trace shows; where steps are calls of tf.functions, the first of each is a
+    first step; `hidden` is why compilations may not show, or None.
     """
     unmarked = steps.source == "function" and framework(trace) != JAX
     compiled = traced = None
@@ -78,10 +70,8 @@ def shown(recording: Recording, trace: Trace, steps: Steps, hidden: str | None) 
 
 def with_changes(found: Retraces, watched: Retraces) -> Retraces:
     """
-    Return the retraces that a trace shows with the changes that caused them.
-
-    The last retrace of a function is its last that was watched. Where more were watched than a
-    first one besides, it is not known which of them the trace shows.
+    Return a trace's retraces with their causes: the last ones watched of the function, unless more
+    were watched than a first one besides.
     """
     by_name: dict[str, list[FunctionTrace]] = {}
     for one in watched:
@@ -99,9 +89,7 @@ def with_changes(found: Retraces, watched: Retraces) -> Retraces:
 
 
 def traced_late(trace: Trace, steps: Steps) -> list[FunctionTrace]:
-    """
-    Return every tf.function trace in any step of the trace but its first.
-    """
+    """Return every tf.function trace in any step of the trace but its first."""
     host = Events.of(trace.plane(HOST))
     building = host.called("tf.function-graph_building")
     building = building.where(steps.of(building.start) > 0)
@@ -115,9 +103,7 @@ def traced_late(trace: Trace, steps: Steps) -> list[FunctionTrace]:
 
 
 def traced_again(trace: Trace) -> list[FunctionTrace]:
-    """
-    Return every call that traced its tf.function, except its first call, by its number.
-    """
+    """Return every call that traced its tf.function, except its first call, by its number."""
     calls, number = _calls(Events.of(trace.plane(HOST)))
     modes = calls.texts("tf_function_call")
     return [
@@ -129,15 +115,9 @@ def traced_again(trace: Trace) -> list[FunctionTrace]:
 
 def jax_retraces(trace: Trace, steps: Steps, hidden: bool) -> tuple[FunctionTrace, ...] | None:
     """
-    Return every call of JAX that was traced in a step after the first.
-
-    The result is None if no event tells what JAX lowered (jax/_src/interpreters/pxla.py), or which
-    call did, and it may have.
-
-    Args:
-        trace: The trace.
-        steps: Its steps.
-        hidden: True if the trace may not show compilations.
+    Return every call of JAX traced in a step after the first; None if no event tells what JAX
+    lowered (jax/_src/interpreters/pxla.py), or in which call, and `hidden` or a compilation says it
+    may have.
     """
     host = Events.of(trace.plane(HOST))
     calls, lowered = jax_calls(host).sorted(), host.called(_LOWERS)
@@ -155,11 +135,7 @@ def jax_retraces(trace: Trace, steps: Steps, hidden: bool) -> tuple[FunctionTrac
 
 
 def compiled_again(trace: Trace) -> list[str]:
-    """
-    Return the functions in whose second or later call an executable was compiled.
-
-    A compilation outside of calls has the name of its module.
-    """
+    """Return the functions compiled in a second or later call, or "executable" outside of calls."""
     host = Events.of(trace.plane(HOST))
     calls, number = _calls(host)
     compiled = compilations(host)
@@ -173,10 +149,7 @@ def compiled_again(trace: Trace) -> list[str]:
 
 
 def _calls(host: Events) -> tuple[Events, list[int]]:
-    """
-    Return the calls of tf.functions by time, and the number of each among its function's calls,
-    from 0.
-    """
+    """Return calls of tf.functions by time, and each one's number among its function's, from 0."""
     calls = host.having("tf_function_call").sorted()
     seen: Counter[str] = Counter()
     number = []

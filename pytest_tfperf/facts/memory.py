@@ -65,12 +65,9 @@ _DTYPES = (
 
 def step_peaks(trace: Trace, steps: Steps) -> Ints | None:
     """
-    Return the bytes at each step's peak above those at its start, shape (n_steps,), or None without
-    events.
-
-    The events come from allocators that keep statistics: small tensors on a CPU bypass them. If an
-    accelerator's allocator reports, only those of accelerators count. Of several allocators the
-    largest peak counts, since each has its own memory.
+    Return the bytes at each step's peak above those at its start, shape (n_steps,), None without
+    events: the most of one allocator, of accelerators if they report; small tensors on a CPU bypass
+    all.
     """
     memory = memory_events(trace)
     on_device = _on_device(memory)
@@ -98,12 +95,10 @@ def why_not_followed(trace: Trace) -> str:
 
 def least_peak(trace: Trace, steps: Steps) -> int:
     """
-    Return the bytes that the smallest step's peak has at least, in whichever order its ops run.
-
-    They are the step's largest allocation, less older allocations that it frees, with a margin of
-    `_RESIZED`. Only allocations by ops count: they name one, or are made while an eager op runs.
-    The others are results of executables, and copies of arrays: TensorFlow copies an array that
-    NumPy happens not to align to 64 bytes.
+    Return the bytes that the smallest step's peak has at least, in any order of its ops: its
+    largest allocation less older ones that it frees, with a margin of `_RESIZED`. Only allocations
+    by ops count: results and copies of arrays vary, as TensorFlow copies those that NumPy does not
+    align to 64 bytes.
     """
     memory = memory_events(trace).sorted()
     step, sizes = steps.of(memory.start), memory.integers("allocation_bytes")
@@ -125,17 +120,12 @@ def reports_device_memory(trace: Trace) -> bool:
 
 
 def memory_events(trace: Trace) -> Events:
-    """
-    Return allocations and deallocations, each with the bytes that its allocator held afterwards.
-    """
+    """Return allocations and deallocations, each with the bytes that its allocator then held."""
     return Events.of(trace.plane(HOST)).called(ALLOCATION, "MemoryDeallocation")
 
 
 def allocators(memory: Events) -> tuple[Ints, list[str]]:
-    """
-    Return the allocator of each event, shape (n,), and their names; a TPU's is the number of its
-    core.
-    """
+    """Return each event's allocator, shape (n,), and their names; a TPU's is its core's number."""
     code, names = labels(memory, "allocator_name")
     ordinal = np.maximum(
         memory.integers("index_on_host", -1), memory.integers("device_ordinal", -1)
@@ -147,18 +137,12 @@ def allocators(memory: Events) -> tuple[Ints, list[str]]:
 
 
 def level(memory: Events) -> Ints:
-    """
-    Return the bytes that each event's allocator held after it, shape (n,), with its reserved bytes.
-
-    On a TPU the reserved bytes are the stack of the programs.
-    """
+    """Return the bytes held after each event, shape (n,), with reserved ones: a TPU's stack."""
     return memory.integers("bytes_allocated") + memory.integers("bytes_reserved")
 
 
 def _origins(memory: Events, is_allocation: Mask) -> Ints:
-    """
-    Return the index of the allocation that each deallocation frees, -1 if unknown, shape (n,).
-    """
+    """Return the index of the allocation that each deallocation frees, shape (n,), or -1."""
     address = memory.integers("addr")
     order = np.argsort(address, kind="stable")
     before, after = order[:-1], order[1:]
@@ -196,17 +180,13 @@ class Live:
     """Allocations of one op that lived at the peak."""
 
     op: str
-    """Name of the op."""
     region: str
     """Output, temp or persist/dynamic."""
     dtype: str
-    """Name of the dtype."""
     shape: str
-    """Shape, as text."""
     bytes: int
-    """Bytes of all these allocations."""
+    """Of all these allocations."""
     count: int
-    """Number of allocations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,13 +194,11 @@ class MemoryPeak:
     """The largest memory of one allocator in the steps."""
 
     allocator: str
-    """Name of the allocator."""
     step: str
-    """Name of the step with the peak."""
+    """With the peak."""
     after_s: float
     """Seconds from the start of the step to the peak."""
     peak_bytes: int
-    """Bytes held at the peak."""
     reserved_bytes: int
     """Part of `peak_bytes` that is not allocations."""
     capacity_bytes: int | None
@@ -228,7 +206,7 @@ class MemoryPeak:
     lifetime_bytes: int
     """Most bytes that it ever held."""
     fragmentation: float | None
-    """Share of free memory that is fragmented, or None."""
+    """Share of free memory."""
     growth_bytes: float | None
     """Bytes that it holds more at each step's start, at least, or None if too few steps tell."""
     live: tuple[Live, ...]
@@ -292,9 +270,7 @@ def over_step_table(peak: MemoryPeak) -> Table:
 
 
 def live_table(peak: MemoryPeak) -> Table:
-    """
-    Tabulate the allocations at an allocator's peak, the largest first, and the unexplained rest.
-    """
+    """Tabulate the allocations at an allocator's peak, by size, and the unexplained rest."""
     rest = [(RESERVED, peak.reserved_bytes), (EARLIER, peak.earlier_bytes)]
     unexplained = [
         Live(op=name, region="", dtype="", shape="", bytes=size, count=0)
@@ -319,10 +295,7 @@ def live_table(peak: MemoryPeak) -> Table:
 
 
 def _peak(name: str, memory: Events, steps: Steps) -> MemoryPeak | None:
-    """
-    Return the peak of one allocator, whose events are sorted; memory held at a step's start counts
-    in it.
-    """
+    """Return an allocator's peak, with memory held at a step's start; events are by time."""
     held, step = level(memory), steps.of(memory.start)
     carried = np.searchsorted(memory.start, steps.start_ps) - 1
     places, of_steps = (
@@ -381,10 +354,7 @@ def _over_step(
 
 
 def _live(memory: Events) -> tuple[Live, ...]:
-    """
-    Return the live allocations of these events, sorted by time: those whose address has no later
-    deallocation.
-    """
+    """Return the allocations of these events, sorted by time, that no later event frees."""
     _, last = np.unique(memory.integers("addr")[::-1], return_index=True)
     events = Events(memory.plane, memory.rows[::-1][last]).called(ALLOCATION)
     sizes: dict[tuple[str, ...], list[int]] = {}

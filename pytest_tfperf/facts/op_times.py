@@ -51,15 +51,14 @@ class OpTime:
     side: str
     """Host, tf.data, or the device where it ran."""
     name: str
-    """Name of the op."""
     kind: str
     """Op type or HLO category."""
     module: str = ""
     """XLA module, empty without one."""
     count: int
-    """Occurrences; on a GPU its kernels."""
+    """On a GPU that of its kernels."""
     kernels: int = 1
-    """Number of different kernels of one occurrence."""
+    """Different ones of one occurrence."""
     total_s: float
     """Seconds with the ops inside it."""
     self_s: float
@@ -67,23 +66,15 @@ class OpTime:
     eager_s: float = 0.0
     """Part of `self_s` that ran eagerly."""
     flops: float | None = None
-    """FLOPs of all occurrences, or None."""
+    """Of all occurrences."""
     bytes: float | None = None
-    """Bytes of all occurrences, or None."""
+    """Of all occurrences."""
 
 
 def host_ops(trace: Trace, steps: Steps, ran: Steps | None = None) -> list[OpTime]:
     """
-    Measure the TensorFlow ops that the host's threads started in the steps and, on a CPU, XLA
-    instructions.
-
-    Ops of the input pipeline have the side `tf.data`. The events of an eager op are one: the
-    runtime's event, with the kernel in it.
-
-    Args:
-        trace: The trace.
-        steps: Its steps, as the host launched them.
-        ran: The steps where the devices ran them, if they are others.
+    Measure the TensorFlow ops that host threads started in the steps, an eager op and its kernel as
+    one, and, on a CPU, XLA instructions; those of the input pipeline have the side `tf.data`.
     """
     host = Events.of(trace.plane(HOST))
     ops = host.named(lambda name: op_type(name) is not None and "Iterator::" not in name)
@@ -126,10 +117,7 @@ def _xla_ops(host: Events, steps: Steps) -> list[OpTime]:
 
 
 def op_table(ops: Sequence[OpTime], n_steps: int) -> Table:
-    """
-    Tabulate the ops by self time, seconds and occurrences per step; shares are of the side's self
-    time.
-    """
+    """Tabulate ops by self time; times and counts are per step, shares of a side's self time."""
     sides: dict[str, float] = {}
     for op in ops:
         sides[op.side] = sides.get(op.side, 0.0) + op.self_s
@@ -160,15 +148,7 @@ def _part(some: float, of_all: float) -> float | None:
 
 
 def new_op(side: str, name: str, kind: str, module: str = "") -> OpTime:
-    """
-    Return an op without any time.
-
-    Args:
-        side: Host, tf.data, or the device.
-        name: Name of the op.
-        kind: Op type or HLO category.
-        module: XLA module, empty without one.
-    """
+    """Return an op without any time."""
     return OpTime(side=side, name=name, kind=kind, module=module, count=0, total_s=0.0, self_s=0.0)
 
 
@@ -176,15 +156,8 @@ def summed(
     events: Events, timed: Events, key: Ints, eager: Mask, steps: Steps, op: Callable[[int], OpTime]
 ) -> list[OpTime]:
     """
-    Sum the times of the events of each key, in the steps.
-
-    Args:
-        events: The events.
-        timed: The same events on their own clock.
-        key: A key for each event, shape (n,).
-        eager: Mask of events that ran eagerly, shape (n,).
-        steps: The steps.
-        op: Makes the op of the event with this index.
+    Sum the times in the steps by `key` of each event, of `timed`, the events on their own clock;
+    `op` makes the op of a key.
     """
     inside = steps.of(events.start) >= 0
     keys, group = distinct(key[inside])
@@ -210,13 +183,12 @@ class FunctionUse:
     """One tf.function over all steps."""
 
     name: str
-    """Name of the function."""
     calls: dict[str, int]
-    """Number of calls by mode."""
+    """By mode."""
     xla: int
-    """Number of calls that XLA compiled."""
+    """Calls that XLA compiled."""
     traces: int
-    """Number of traces so far."""
+    """So far."""
     self_s: float
     """Seconds without the functions that it calls."""
     expensive_s: float
@@ -255,20 +227,13 @@ def function_uses(trace: Trace, steps: Steps) -> list[FunctionUse]:
 
 
 def _mode(text: str) -> int:
-    """
-    Return the place in `MODES` of a `tf_function_call`; an unknown mode counts as concrete, which
-    costs nothing.
-    """
+    """Return the place in `MODES` of a `tf_function_call`, an unknown one as concrete."""
     mode = text.partition("-")[0]
     return MODES.index(mode) if mode in MODES else MODES.index("concrete")
 
 
 def function_table(uses: list[FunctionUse], steps: Steps) -> Table:
-    """
-    Tabulate the functions by self time: calls and seconds per step, and share of the steps.
-
-    A last column has the share of that time in tracing or eager calls.
-    """
+    """Tabulate functions by self time, per step, and its share in tracing or eager calls."""
     period, n_steps = float(steps.period_ps.sum()) * 1e-12, steps.n_steps
     return Table.of_each(
         "functions",
@@ -295,7 +260,6 @@ class Launcher(NamedTuple):
     """The instruction or op that launched a kernel."""
 
     name: str
-    """Name of the instruction or op."""
     kind: str
     """Opcode or op type."""
     source: str
@@ -318,9 +282,8 @@ def launchers(events: Events) -> tuple[Ints, list[Launcher]]:
 
 def programs_of(events: Events) -> tuple[Ints, list[str]]:
     """
-    Return an index into the names of programs for each event, shape (n,), and the names.
-
-    They are `module(program id)`, `module` where the trace has no id, and empty outside of XLA.
+    Return each event's index, shape (n,), into the names of programs: `module(program id)`, or
+    `module` where the trace has no id, empty outside of XLA.
     """
     module, modules = labels(events, "hlo_module")
     ids, which = distinct(np.where(module > 0, events.integers("program_id", _NO_ID), _NO_ID))
@@ -330,20 +293,12 @@ def programs_of(events: Events) -> tuple[Ints, list[str]]:
 
 
 def _names_an_op(text: str) -> bool:
-    """
-    Return whether a text names an op: an empty type, as in `XlaModule:`, only states that XLA ran.
-
-    Kernels of a CUDA graph all have the graph's name, `command_buffer`.
-    """
+    """Return whether a text names an op, unlike `XlaModule:` and CUDA graphs' `command_buffer`."""
     return bool(text.partition("#")[0]) and not text.startswith(("XlaModule:", "command_buffer"))
 
 
 def _launcher(text: str, source: str) -> Launcher:
-    """
-    Parse `node:Type#shape=…#` or, from JAX, `jit(f)/dot_general:`.
-
-    The kind of an instruction is its name without numbers.
-    """
+    """Parse `node:Type#shape=…#` or JAX's `jit(f)/dot_general:`; an HLO kind has no numbers."""
     if source == HLO_OP:
         return Launcher(text, _NUMBERED.sub("", text), source)
     name, _, kind = text.partition("#")[0].partition("::")[0].rpartition(":")

@@ -43,13 +43,10 @@ class Breakdown:
     """Parts of each step; they sum to the periods."""
 
     parts_ps: dict[str, Ints]
-    """Picoseconds by part of `values.PARTS`, each of shape (n_steps,)."""
+    """By part of `values.PARTS`, each of shape (n_steps,)."""
     period_ps: Ints
-    """Periods in picoseconds, shape (n_steps,)."""
     device: DeviceActivity
-    """Activity of the accelerators."""
     host: HostSpans
-    """Activity of the host."""
     decided_by: Ints
     """Index of the device that decides a step's parts, -1 for all together, shape (n_steps,)."""
 
@@ -58,14 +55,7 @@ class Breakdown:
         return float(self.parts_ps[part].sum() / max(self.period_ps.sum(), 1))
 
     def spans_of(self, step: int, begin_ps: int, end_ps: int) -> list[tuple[str, Spans]]:
-        """
-        Return the disjoint spans of a step's parts, `other` excluded.
-
-        Args:
-            step: Index of the step.
-            begin_ps: Start of the step in picoseconds.
-            end_ps: Its end, excluded.
-        """
+        """Return the disjoint spans of a step's parts between these times, `other` excluded."""
         place = int(self.decided_by[step])
         device = self.device.spans if place < 0 else self.device.each[place]
         near = {kind: within(spans, begin_ps, end_ps) for kind, spans in device.items()}
@@ -75,21 +65,10 @@ class Breakdown:
 
 def break_down(trace: Trace, steps: Steps, waits: Spans | None = None) -> Breakdown:
     """
-    Divide each step of a host into parts, device and host sides together.
-
-    An instant counts once, as the first of these that holds. A device computes, copies to the host,
-    copies on or between devices, or is in a collective. The step waits for input, with no device
-    busy and, without devices, no model op on another thread; or the host gives input to the
-    device. A kernel is launched. Something is compiled. TensorFlow is active on the host. The rest
-    is other: Python and the loop.
-
-    Devices that a collective joins wait for the slowest of them, so none hides the wait of another.
-    There a step has the parts of the device that waits longest for input.
-
-    Args:
-        trace: The trace of the steps.
-        steps: The steps as the devices ran them.
-        waits: The waits for input (`input_waits`), if known already.
+    Divide each step of a host into parts, an instant being of the first in `_in_order`. An input
+    wait has no busy device and, without devices, no model op on another thread. Devices of one
+    collective wait for the slowest, so the step has the parts of that which waits longest for
+    input.
     """
     device = find_device_activity(trace)
     waits = input_waits(trace) if waits is None else waits
@@ -117,13 +96,10 @@ class HostSpans:
     """Activity of the host that parts are made of."""
 
     waits: Spans
-    """Waits for input."""
     pushed: Spans
-    """Input that the host gives otherwise."""
+    """Input that the host gives other than by tf.data's iterators."""
     launches: Spans
-    """Launches of kernels."""
     activity: Activity
-    """Ops, runtime and compilers."""
 
     def within(self, begin_ps: int, end_ps: int) -> HostSpans:
         """Return the activity of a window, in picoseconds, the end excluded."""
@@ -180,11 +156,9 @@ class DeviceParts:
     """Picoseconds of each active device by step and part, each of shape (n_devices, n_steps)."""
 
     names: tuple[str, ...]
-    """Names of the devices."""
     steps: tuple[str, ...]
-    """Names of the steps."""
     n_steps: int
-    """Number of steps, including those that loop inside others."""
+    """With those that loop inside others."""
     period_ps: Ints
     """Length of each step on the device."""
     parts_ps: dict[str, Ints]
@@ -243,9 +217,8 @@ def _of_gpu(plane: Plane, steps: Steps) -> tuple[dict[str, Ints], Ints, Ints]:
 
 def _of_core(plane: Plane, steps: Steps) -> tuple[dict[str, Ints], Ints, Ints]:
     """
-    Return the same of a TPU core, by self times on its own clock.
-
-    On the trace's clock, errors of single steps are larger than differences between cores.
+    Return the same of a TPU core on its own clock, since on the trace's the errors of single steps
+    are larger than differences between cores.
     """
     ops, kind_of = tpu_ops(plane), kinds_by_name(plane)
     step, own_ps = steps.of(ops.start), self_times(on_device_clock(ops))

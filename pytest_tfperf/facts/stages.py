@@ -53,11 +53,10 @@ class NodeProperties:
     """Properties of a stage that TensorFlow reports."""
 
     name: str = ""
-    """Name of the iterator."""
     parallelism: int = 1
-    """Number of threads or calls that share its work."""
+    """Threads or calls that share its work."""
     buffer_limit: int = 0
-    """Largest number of elements in its buffer, 0 without one."""
+    """Most elements in its buffer, 0 without one."""
     buffered: float = 0.0
     """Mean number of elements in its buffer."""
     batch_size: int = 0
@@ -71,17 +70,12 @@ class NodeProperties:
 
 
 def stage_type(name: str) -> str:
-    """
-    Return the stage's type: the last part of an iterator's long name, without version and input
-    index.
-    """
+    """Return the last part of an iterator's long name, without version and input index."""
     return _SUFFIX.sub("", name.rpartition("::")[2])
 
 
 def first_input(producers: Events, iterators: Events) -> Ints:
-    """
-    Return, for each producer event, the outermost iterator event in it (its stage's input), or -1.
-    """
+    """Return the outermost iterator event in each producer event, its stage's input, or -1."""
     inside = enclosing(producers, iterators)
     first = np.full(len(producers), -1)
     late_first = np.argsort(-iterators.start, kind="stable")
@@ -91,11 +85,7 @@ def first_input(producers: Events, iterators: Events) -> Ints:
 
 
 def stage_groups(iterators: Events) -> tuple[list[str], Ints]:
-    """
-    Return the paths of the stages, and the stage of each event.
-
-    A stage without events counts if one of its inputs has events.
-    """
+    """Return the paths of stages with events in them or their inputs, and each event's stage."""
     used = distinct_values(iterators.plane.name_index[iterators.rows])
     keys = [_CYCLE.sub(r"\1", iterators.plane.names[place]) for place in used.tolist()]
     paths = list(
@@ -113,14 +103,7 @@ def stage_above(path: str) -> str:
 
 
 def properties_of(iterators: Events, group: Ints, n_groups: int) -> list[NodeProperties]:
-    """
-    Read the properties of each stage from a sample of its events.
-
-    Args:
-        iterators: The events of iterators.
-        group: The stage of each event.
-        n_groups: Number of stages.
-    """
+    """Read each stage's properties from a sample of its events; `group` has each event's stage."""
     order = np.argsort(group, kind="stable")
     first = np.searchsorted(group[order], np.arange(n_groups + 1)).tolist()
     return [
@@ -179,11 +162,7 @@ def nearest_above(path: str, types: Collection[str]) -> str:
 def owners(
     host: Events, iterators: Events, runs: Events, group: Ints, paths: Sequence[str]
 ) -> Ints:
-    """
-    Return the stage that ran each function, or -1.
-
-    It is the stage of the iterator around the function, else of the producer around it.
-    """
+    """Return the stage that ran each function, by the iterator or producer around it, or -1."""
     places = {path: place for place, path in enumerate(paths)}
     above = np.array([places.get(stage_above(path), -1) for path in paths])
     producers = host.named(lambda name: name.endswith("Produce"))
@@ -200,11 +179,8 @@ class FunctionRuns:
     """The runs of a stage's functions."""
 
     n: int = 0
-    """Number of runs."""
     mean_s: float = 0.0
-    """Mean seconds of a run."""
     longest_s: float = 0.0
-    """Seconds of the longest run."""
     decoding_s: float = 0.0
     """Seconds of ops that decode, of all runs together."""
 
@@ -220,7 +196,6 @@ class Stage:
     node: str = ""
     """Long name of the iterator."""
     calls: int = 0
-    """Calls of the stage in the trace."""
     self_s: float = 0.0
     """Seconds spent in it without its inputs; of parallel functions their sum."""
     cost_s: float = 0.0
@@ -234,17 +209,15 @@ class Stage:
     parallelism: int = 1
     """Number of threads or calls that share its work."""
     python: bool = False
-    """True if it runs Python."""
     injected: bool = False
     """True if TensorFlow added it."""
     buffer_limit: int = 0
-    """Largest number of elements in its buffer, 0 without one."""
+    """Most elements in its buffer, 0 without one."""
     buffered: float = 0.0
     """Mean number of elements in its buffer."""
     batch_size: int = 0
     """Elements of a batch that it makes, 0 if it makes none."""
     runs: FunctionRuns = FunctionRuns()
-    """Runs of its functions."""
     parallel_calls: int = 1
     """Number of threads or calls that it may use, however many threads there are."""
     threads: int = 0
@@ -271,19 +244,13 @@ class Stage:
 
     @property
     def on_device(self) -> bool:
-        """
-        True if it is the end of a pipeline on the accelerator, which takes elements from the
-        host's.
-        """
+        """True if it ends a pipeline on the accelerator, which takes the host's elements."""
         return self.path.endswith(_DEVICE_END)
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """
-    Own work of a stage: number of calls or function runs, their time, and how long a step waited
-    for it.
-    """
+    """Own work of a stage: calls or runs of functions, and how long a step waited for it."""
 
     n: int = 0
     self_ps: int = 0
@@ -304,13 +271,7 @@ class _Work:
 
 
 def find_stages(trace: Trace, waits: Spans = EMPTY) -> tuple[Stage, ...]:
-    """
-    Find the stages of all pipelines that ran, the most expensive one first.
-
-    Args:
-        trace: The trace of the steps.
-        waits: Merged spans in which a step waited.
-    """
+    """Find the stages of all pipelines that ran, dearest first; steps waited in merged `waits`."""
     host = Events.of(trace.plane(HOST))
     iterators = host.named(lambda name: name.startswith("Iterator::"))
     if not len(iterators):
@@ -361,11 +322,8 @@ def find_stages(trace: Trace, waits: Spans = EMPTY) -> tuple[Stage, ...]:
 
 def slowest_thread(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
     """
-    Return the seconds that the slowest thread needs for an element, and the stages that it runs.
-
-    Threads work in parallel, so the slowest decides. A thread runs the stages down to the next
-    stage with own threads, one after the other. The functions on the pipeline's own threads share
-    these threads.
+    Return the seconds of the slowest thread for an element, and its stages: those down to the next
+    with threads of its own; functions on the pipeline's threads share these.
     """
     threads: dict[str, list[Stage]] = {}
     for stage in stages:
@@ -377,10 +335,7 @@ def slowest_thread(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
 
 
 def _thread(stage: Stage) -> str:
-    """
-    Return the thread of a stage: its functions' own, that of the next stage above with threads, or
-    the step's.
-    """
+    """Return a stage's thread: its functions' own, that of the next stage above, or the step's."""
     return f"functions of {stage.path}" if stage.name in ASYNC else asynchronous_above(stage.path)
 
 
@@ -443,10 +398,7 @@ def _runs_per_call(
 
 
 def _shared_by(path: str, nodes: Mapping[str, NodeProperties]) -> int:
-    """
-    Return the number of threads that call a stage: those of the parallel interleave above, else
-    one.
-    """
+    """Return how many threads call a stage: those of the parallel interleave above, else one."""
     above = asynchronous_above(path)
     return (
         nodes[above].parallelism

@@ -55,29 +55,22 @@ Share of linked device time outside its step, above which the host's steps are n
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """
-    The steps of a trace.
-
-    The period of a step lasts to the start of the next one of its epoch, or to its own end without
-    one.
-    """
+    """Steps of a trace; the period of one lasts to the next start of its epoch, else its end."""
 
     start_ps: Ints
-    """Starts in picoseconds, shape (n_steps,)."""
+    """Shape (n_steps,)."""
     end_ps: Ints
-    """Ends in picoseconds, shape (n_steps,)."""
+    """Shape (n_steps,)."""
     names: tuple[str, ...]
-    """Names, one a step."""
     source: str
     """Source of the steps in the trace."""
     n_dropped: int
-    """Number of events of the source that are not steps."""
+    """Events of the source that are not steps."""
     n_epochs: int = 1
-    """Number of passes over the data."""
+    """Passes over the data."""
     sizes: Ints | None = None
-    """Number of steps that loop inside each, shape (n_steps,), or None for one each."""
+    """Steps that loop inside each, shape (n_steps,), or None for one each."""
     why_dropped: str = ""
-    """Reason for `n_dropped`."""
     others: tuple[str, ...] = ()
     """Functions whose calls are no steps, where calls of one are."""
     why_untimed: str = ""
@@ -120,16 +113,12 @@ def only_own(own_functions: Mapping[str, bool] | None) -> frozenset[str]:
 
 def find_steps(trace: Trace, own: Collection[str] = ()) -> Steps:
     """
-    Return the steps of a host's trace, from the first source that it has.
-
-    The sources are: steps that pytest-tfperf marked; other events with `step_num` (`_r` roots,
+    Return a host's steps from the first source that it has; raises TraceError without any. The
+    sources are: steps that pytest-tfperf marked; other events with `step_num` (`_r` roots,
     `TraceContext`, Keras' "Profiled batch"); the `Steps` line of a TPU core; iterations of a loop
     in a graph; calls of the tf.function called most often outside of others; runs of a session, as
     of TensorFlow Serving; executions on a device's `XLA Modules` line; calls of JAX's most called
     function. What tf.data runs for its elements is no step, be it a loop or a call.
-
-    Raises:
-        TraceError: If there is no step.
     """
     host = Events.of(trace.plane(HOST))
     found = (
@@ -214,11 +203,7 @@ def _period_ends(events: Events) -> Ints:
 
 
 def _device_line(trace: Trace, title: str) -> Steps | None:
-    """
-    Return the events of the devices' lines of that title.
-
-    `Steps` are grouped by name over all devices. Of other lines the program run most often counts.
-    """
+    """Return the devices' `Steps` by name over all, or another line's most frequent program."""
     lines = [Events.of(plane).on_lines(title) for plane in accelerators(trace)]
     lines = [events.where(_outermost(events)).sorted() for events in lines if len(events)]
     if not lines:
@@ -240,12 +225,7 @@ def _device_line(trace: Trace, title: str) -> Steps | None:
 
 
 def _hulls(lines: list[Events]) -> Steps:
-    """
-    Merge the steps of several devices: the longest of each name, widened by those that overlap it.
-
-    Devices whose steps of one name do not overlap ran at different times, and the time between is
-    not a step.
-    """
+    """Merge steps of several devices: the longest of a name, widened by those that overlap it."""
     spans: dict[str, list[tuple[int, int]]] = {}
     for events in lines:
         for name, start, end in zip(
@@ -272,10 +252,7 @@ def _hulls(lines: list[Events]) -> Steps:
 
 
 def _iterations(host: Events) -> Steps | None:
-    """
-    Return the iterations of a loop in a graph: runs of the executor with more than one iteration
-    number.
-    """
+    """Return iterations of a loop in a graph: runs of the executor with more than one number."""
     process = host.called("ExecutorState::Process")
     process = process.where(~processes_for_data(host.plane))
     process = process.where(process.integers("iter_num", -1) >= 0)
@@ -336,10 +313,8 @@ def _most_called(calls: Events, source: str = "function") -> Steps | None:
 
 def own_steps(plane: Plane, steps: Steps) -> Steps:
     """
-    Return the steps at the times of this plane, by its own `Steps` or `XLA Modules` line.
-
-    The given steps are returned if they come from the host, or if the device has another number of
-    steps or ran them at other times.
+    Return the steps at the times of the plane's own line, or the given ones if they are of the
+    host, or the device has another number of them or ran them at other times.
     """
     if steps.source not in OF_DEVICES or not len(steps):
         return steps
@@ -366,10 +341,8 @@ def own_steps(plane: Plane, steps: Steps) -> Steps:
 
 def linked_work(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
     """
-    Return, for each device, its events and the step that caused each, -1 if unknown.
-
-    The events are kernels and copies, on a TPU executions, and without any accelerator what JAX ran
-    on the host. TensorFlow's calls there end with their work.
+    Yield each device's kernels and copies, a TPU's executions or JAX's work on the host, and the
+    step that caused each, -1 if unknown; TensorFlow's calls on the host end with their work.
     """
     yield from linked_kernels(trace, steps)
     host = Events.of(trace.plane(HOST))
@@ -385,9 +358,8 @@ def linked_work(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
 
 def linked_kernels(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
     """
-    Return, for each GPU, its kernels and copies, and the step that caused each, -1 if unknown.
-
-    Threads that copy for JAX run behind the steps, and the trace does not link them.
+    Yield each GPU's kernels and copies, and the step that caused each, -1 if unknown, as for
+    threads that copy for JAX: they run behind the steps, and the trace does not link them.
     """
     planes = gpus(trace)
     if not planes:
@@ -404,12 +376,10 @@ def linked_kernels(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
 def on_the_device(trace: Trace, steps: Steps) -> Steps:
     """
     Return the steps as the devices ran them, if the host only enqueued them and most work came
-    later.
-
-    Such a step lasts from the first work that it caused to that of the next of its epoch. Steps
-    that caused no work are dropped. Else the last step of an epoch is prolonged until its work
-    ends. The same holds for JAX on a CPU, whose calls return before their work ends. Where the
-    trace does not tell which step caused the work that followed, the steps are untimed.
+    later. Such a step lasts from the first work that it caused to that of the next of its epoch,
+    and steps without work are dropped. Else the last step of an epoch is prolonged until its work
+    ends. Where the trace does not tell which step caused the work that followed, the steps are
+    untimed.
     """
     if steps.source in OF_DEVICES:
         return steps
@@ -478,12 +448,8 @@ def _why_untimed(trace: Trace, steps: Steps) -> str:
 
 def launching(steps: Steps, launched: Steps, times_ps: Ints) -> Ints:
     """
-    Return the index of the step that the host launched at each time, -1 outside of steps.
-
-    Args:
-        steps: The steps as the devices ran them.
-        launched: The steps as the host launched them, of which `steps` are all or some.
-        times_ps: Times of the host in picoseconds, shape (n,).
+    Return the index of the step that the host launched at each time, -1 outside; `steps` are all or
+    some of `launched`, as the devices ran them.
     """
     place = {name: index for index, name in enumerate(steps.names)}
     if steps.source == launched.source:  # what follows a last step is called while its work runs on
@@ -496,9 +462,7 @@ def launching(steps: Steps, launched: Steps, times_ps: Ints) -> Ints:
 
 
 def _prolonged(steps: Steps, end: Ints, step: Ints) -> Steps:
-    """
-    Return the steps with the last of each epoch prolonged to the end of the work that it caused.
-    """
+    """Return the steps, the last of each epoch prolonged to the end of the work that it caused."""
     last = steps.end_ps.copy()
     np.maximum.at(last, step, end)
     limit = np.r_[steps.start_ps[1:], np.iinfo(np.int64).max]
@@ -513,9 +477,7 @@ def _run_keys(events: Events) -> Ints:
 
 
 def _steps_of(host: Events, calls: Events, steps: Steps) -> Ints:
-    """
-    Return the step of each host call, followed from consumers to producers, -1 outside of steps.
-    """
+    """Return each host call's step, followed from consumers to producers, -1 outside of steps."""
     consumers, producers = host.having("_c"), host.having("_p")
     made_by = joined(
         _context_keys(consumers, "_ct", "_c"),
@@ -538,9 +500,5 @@ def _steps_of(host: Events, calls: Events, steps: Steps) -> Ints:
 
 
 def _context_keys(events: Events, kind: str, number: str) -> Ints:
-    """
-    Combine context type and id into one number.
-
-    Ids are hashes or counters, types are below 64, and an overflow wraps.
-    """
+    """Combine context type, below 64, and id, a hash or counter, into one number that may wrap."""
     return events.integers(number) * 64 + events.integers(kind)

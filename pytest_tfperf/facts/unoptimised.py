@@ -72,14 +72,7 @@ Programs = Callable[[str], Sequence[LoweredProgram] | Unknown]
 def programs_before(
     use: XlaUse, executables: Mapping[str, HloModule], programs: Programs
 ) -> Modules | Unknown:
-    """
-    Return the programs that a step's executables were made of.
-
-    Args:
-        use: The executables that ran.
-        executables: Their modules by name.
-        programs: Returns programs that JAX holds.
-    """
+    """Return what a step's executables were made of; `programs` gives those that JAX holds."""
     if len(executables) < len(use.modules):
         return Unknown(_NO_HLO.format(len(executables), len(use.modules)))
     runs = use.in_metadata(executables)
@@ -99,10 +92,8 @@ def _program_before(
     name: str, module: HloModule, programs: Sequence[LoweredProgram] | Unknown
 ) -> bytes | Unknown:
     """
-    Return the program that an executable was made of.
-
-    Compilers in plugins number executables by themselves. So a number tells the program where
-    there is one of its name, and else its instructions do.
+    Return the program of an executable, by its number where there is one of its name, else by its
+    instructions, since compilers in plugins number executables by themselves.
     """
     if isinstance(programs, Unknown):
         return programs

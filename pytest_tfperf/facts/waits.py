@@ -53,10 +53,9 @@ _OLDEST_NS = 3_600_000_000_000  # an hour: what is older, such as -1, is not the
 
 def loops_in_graph(trace: Trace) -> bool:
     """
-    Return whether a graph loops over a dataset, so that the step's work runs in its pipeline.
-
-    The prefix is that of ReduceDataset (tensorflow/core/kernels/data/reduce_dataset_op.cc), of
-    which AutoGraph makes such a loop.
+    Return whether a graph loops over a dataset as AutoGraph makes it, by the prefix of
+    ReduceDataset (tensorflow/core/kernels/data/reduce_dataset_op.cc): its pipeline then runs the
+    step's work.
     """
     host = Events.of(trace.plane(HOST))
     return bool(len(host.named(lambda name: name.startswith(_IN_GRAPH))))
@@ -64,10 +63,8 @@ def loops_in_graph(trace: Trace) -> bool:
 
 def input_waits(trace: Trace) -> Spans:
     """
-    Return the unmerged spans in which a step waited for its next element.
-
-    Where it is known how long the thread of a `next()` waited, its spans are that long together:
-    taking an element that is ready is no wait.
+    Return the unmerged spans in which a step waited for its next element, as long as the thread of
+    a `next()` waited where that is known: taking a ready element is no wait.
     """
     waits = Events.of(trace.plane(HOST)).named(_is_wait)
     calls = next_calls(trace)
@@ -91,7 +88,6 @@ class NextCalls:
     """The calls of `next()` on tf.data iterators in a trace."""
 
     events: Events
-    """Their n events."""
     are_known: Mask
     """Whether the following is known of each, shape (n,); older versions did not note it."""
     stood_ps: Ints
@@ -101,11 +97,7 @@ class NextCalls:
 
 
 def next_calls(trace: Trace) -> NextCalls:
-    """
-    Return the calls of `next()` on tf.data iterators.
-
-    Stages with own threads work there, and hand over an element in the thread of the steps.
-    """
+    """Return the calls of `next()` on tf.data iterators, less work of stages with own threads."""
     host = Events.of(trace.plane(HOST))
     calls, stages = host.called(FETCH), host.named(lambda name: name.startswith(_BELOW_ROOT))
     stages = stages.where(enclosing(calls, stages) >= 0)
@@ -123,14 +115,8 @@ def has_threads(name: str) -> bool:
 
 def why_waits_hidden(trace: Trace, has_data: bool) -> str | None:
     """
-    Return why a trace would not show waits for input, or None if it does.
-
-    Each element of a tf.data pipeline that a step takes has an event of waiting, however short.
-    Copies that a GPU shows prove no pipeline, since any code may copy.
-
-    Args:
-        trace: The trace of the steps.
-        has_data: True unless the steps are known to take no input.
+    Return why a trace would not show waits for input, of which each element of tf.data has an
+    event, or None; `has_data` unless the steps take no input. Copies to a GPU prove no pipeline.
     """
     host = Events.of(trace.plane(HOST))
     if len(host.named(_is_wait)):
@@ -145,12 +131,10 @@ def why_waits_hidden(trace: Trace, has_data: bool) -> str | None:
 
 def pushed_input(trace: Trace) -> Spans:
     """
-    Return the unmerged spans in which the host gives input other than by tf.data's iterators.
-
-    These are the ops InfeedEnqueue*, copies named MEMCPYHtoD, and the root stages of pipelines that
-    mark their stages with `_ipl_stage_name`. A stage is a root without a stage around it, if no
-    event that is itself produced by another caused it. The rules are those of XProf
-    (openxla/xprof, event classification of the host's plane).
+    Return the unmerged spans in which the host gives input other than by tf.data's iterators: the
+    ops InfeedEnqueue*, copies MEMCPYHtoD, and root stages marked by `_ipl_stage_name`, which no
+    stage is around and no produced event caused (openxla/xprof, event classification of the host's
+    plane).
     """
     host = Events.of(trace.plane(HOST))
     pushes = host.named(lambda name: _PUSH.search(name) is not None)
@@ -171,11 +155,7 @@ def _caused(host: Events, stages: Events) -> Mask:
 
 
 def _is_wait(name: str) -> bool:
-    """
-    Return whether a name is a wait: `IteratorGetNextOp::DoCompute` and its siblings.
-
-    Older TensorFlow has the op event `IteratorGetNext:IteratorGetNext`.
-    """
+    """Return whether it is `IteratorGetNextOp::DoCompute`, a sibling, or older TensorFlow's op."""
     return name.startswith(_GET_NEXT)
 
 
@@ -184,9 +164,7 @@ class TimedWaits:
     """Shares of the timed window that waited in `next()`."""
 
     share: float
-    """Share of the window."""
     halves: tuple[float, float]
-    """Shares of its halves."""
 
     @property
     def emptied(self) -> bool:
@@ -195,13 +173,9 @@ class TimedWaits:
 
     def draining(self, most: float) -> bool:
         """
-        Return whether the second half waited more than the first, since the buffers ran empty.
-
-        An element from a full buffer saves the time to make it, which is that of a step with empty
-        buffers. So buffers of few elements cannot make long halves differ.
-
-        Args:
-            most: Elements that full buffers hold ÷ steps of a half.
+        Return whether the second half waited more than the first, since the buffers ran empty. They
+        cannot make halves differ by more than `most`, the elements of full buffers ÷ steps of a
+        half.
         """
         return min(self.halves[1] - self.halves[0], most) > _SMALL
 
@@ -211,29 +185,21 @@ class RareWaits:
     """A few calls that hold most of the wait in `next()`."""
 
     n: int
-    """Their number."""
     n_calls: int
-    """Number of all calls."""
     longest_s: float
-    """Seconds of the longest `next()`."""
+    """Of a `next()`."""
     usual_s: float
-    """Median seconds of the `next()` of the others."""
+    """Median of the `next()` of the others."""
     begin_epochs: bool
-    """True if they begin epochs."""
     first: bool
-    """True if they are the first calls."""
 
 
 def rare_waits(
     fetches: Fetches, epoch_starts: Sequence[int], n_dropped: int = 0
 ) -> RareWaits | None:
     """
-    Return the calls that hold most of the wait, if these are at most a quarter of all.
-
-    Args:
-        fetches: The fetches.
-        epoch_starts: Index of each call that begins an epoch.
-        n_dropped: Blocks at the start that do not count.
+    Return the calls that hold most of the wait, if these are at most a quarter of all; the first
+    `n_dropped` blocks do not count.
     """
     block = np.cumsum(np.array(fetches.pause_s) > 0)
     counted = block >= block[0] + n_dropped
@@ -261,10 +227,8 @@ def shows_fetches(trace: Trace) -> bool:
 
 def taken_ns(fetches: Fetches | None) -> Ints:
     """
-    Return when the timed calls took their elements, which is at their begin.
-
-    Returns:
-        Nanoseconds since 1970, ascending, shape (n_calls,), empty without fetches.
+    Return when the timed calls took their elements, in nanoseconds since 1970, ascending, shape
+    (n_calls,), empty without fetches.
     """
     if fetches is None:
         return np.zeros(0, np.int64)
@@ -275,11 +239,7 @@ def taken_ns(fetches: Fetches | None) -> Ints:
 
 
 def pipeline_share(trace: Trace) -> float:
-    """
-    Return the share of what a `next()` runs in its own thread that stages of the pipeline run.
-
-    It is that of the traced steps. A `next()` on a Python iterator makes its element.
-    """
+    """Return the share of a traced `next()`'s own work that stages do, 1 without any."""
     calls = next_calls(trace)
     if not len(calls.events):
         return 1.0
@@ -302,19 +262,10 @@ def timed_waits(
     epoch_calls: int | None = None,
 ) -> TimedWaits:
     """
-    Measure the waits in `next()`.
-
-    Where a block waits to its end, the pause before it counts too if the pipeline ran on meanwhile:
-    the steps would have waited for as much longer.
-
-    Args:
-        fetches: The fetches.
-        pipeline: Share of what a `next()` runs itself that stages of the pipeline run.
-        visible: Share of the waits in which nothing else runs.
-        runs_on: Whether the pipeline runs on between blocks.
-        n_dropped: Blocks at the start that do not count.
-        epoch_calls: Calls of an epoch. The share is that of as many whole epochs as there are,
-            since the first call of each may wait for longer.
+    Measure the waits in `next()` of all but `n_dropped` blocks, over whole epochs of `epoch_calls`.
+    `pipeline` is the share of its own work that stages do, and `visible` that in which nothing else
+    runs. Where a block waits to its end, the pause before it counts too if the pipeline `runs_on`
+    meanwhile: the steps would have waited for as much longer.
     """
     paused = np.array(fetches.pause_s)
     block = np.cumsum(paused > 0)
@@ -355,35 +306,19 @@ class Drain:
     """True if such a stage drained while the steps were timed, without the profiler."""
 
     def corrected(self, share: float) -> float:
-        """
-        Return the share that would wait with empty buffers: the steps then last as long as the
-        elements take.
-        """
+        """Return the share that would wait with empty buffers: steps last as elements take."""
         return 1 - (1 - share) * self.kept
 
     def stationary(self, tolerance: float = 0.05) -> bool:
-        """
-        Return whether at most `tolerance` of the elements came from buffers, and both halves wait
-        alike.
-        """
+        """Return whether at most `tolerance` of elements are from buffers, and halves are alike."""
         return 1 - self.kept <= tolerance and abs(self.halves[0] - self.halves[1]) <= tolerance
 
 
 def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints, taken_ns: Ints) -> Drain:
     """
-    Measure whether the buffers drained during the steps.
-
-    Over several epochs nothing drains for good: every epoch refills its buffers.
-
-    A buffer that held elements behind the timed steps tells how fast they were made meanwhile. That
-    counts, since the profiler slows pipelines down.
-
-    Args:
-        trace: The trace of the steps.
-        steps: The steps.
-        waiting_ps: Exposed wait of each step in picoseconds, shape (n_steps,).
-        taken_ns: When the timed steps took their elements, in nanoseconds since 1970, ascending,
-            shape (n_timed,); n_timed may be 0.
+    Measure whether the buffers drained during the steps; of several epochs, each refills them. A
+    buffer that held elements behind the timed steps tells the rate without the profiler.
+    `waiting_ps` is the exposed wait of each step, and `taken_ns` (`taken_ns`) may be empty.
     """
     half = len(steps) // 2
     shares = [
@@ -428,11 +363,9 @@ def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints, taken_ns: Ints) -> 
 
 def _left_ns(consumed: Events, stage: Events, taken_ns: Ints) -> Ints:
     """
-    Return when the elements were made that a stage held behind the last timed `next()`.
-
-    An element's number is the time in nanoseconds at which the stage began to make it (`uid` in
-    TensorFlow's prefetch_dataset_op.cc and parallel_map_dataset_op.cc); interleave gives all -1. As
-    many as the stage makes in parallel were not ready.
+    Return when the elements were made that a stage held, ready, behind the last timed `next()`: the
+    element's number in nanoseconds (`uid` in TensorFlow's prefetch_dataset_op.cc and
+    parallel_map_dataset_op.cc); interleave gives all -1.
     """
     if not taken_ns.size:
         return taken_ns
@@ -444,9 +377,8 @@ def _left_ns(consumed: Events, stage: Events, taken_ns: Ints) -> Ints:
 
 def _kept_while_timed(left_ns: Ints, taken_ns: Ints, per_step: float) -> float | None:
     """
-    Return elements made ÷ taken while the timed steps ran, or None if too few were made then.
-
-    It is 1 if the buffer lost less than two elements, which chance moves on a busy machine.
+    Return elements made ÷ taken while timed, None if too few were made; 1 if the buffer lost less
+    than two, which chance moves on a busy machine.
     """
     left_ns = left_ns[left_ns >= taken_ns[0]] if left_ns.size else left_ns
     if left_ns.size < _MIN_PRODUCED:
@@ -466,10 +398,8 @@ def _distinct_names(events: Events) -> list[str]:
 
 def _produced_share(produced: Events, consumed: Events, iterators: Events, stage: Events) -> float:
     """
-    Return elements produced ÷ consumed by a buffering stage, from the rates of both.
-
-    Rates are taken between the first and the last event, so that no whole element is lost at the
-    window's edges.
+    Return elements produced ÷ consumed by a buffering stage, from rates between the first and last
+    event of each, which lose no element at the window's edges.
     """
     first = first_input(produced, iterators)
     has_input, parents_of = first >= 0, np.zeros(len(produced), np.int64)

@@ -36,10 +36,7 @@ def analyse(evidence: Evidence) -> Findings:
 
 
 def batch_padding(recording: Recording) -> tuple[Value, dict[str, Table]]:
-    """
-    Return padding ÷ all elements of the components that can be padded, and a table with a row for
-    each.
-    """
+    """Return padding ÷ all elements of components that can be padded, and a table of each."""
     batches = recording.batches
     if isinstance(batches, Unknown):
         why = batches.why or recording.ended or _NOT_SEEN
@@ -61,10 +58,8 @@ def batch_padding(recording: Recording) -> tuple[Value, dict[str, Table]]:
 
 def _varies(batches: Batches) -> float:
     """
-    Return the possible difference between two profiles of the same data, which see other batches.
-
-    It is 4 standard errors of a ratio of sums, and so 3 of the difference of two such ratios (W. G.
-    Cochran, Sampling Techniques, 2.11). It is 0 if all batches are alike.
+    Return 4 standard errors of a ratio of sums, 0 for equal batches: 3 of the difference of two
+    profiles of the same data, which see other batches (W. G. Cochran, Sampling Techniques, 2.11).
     """
     elements, padding = np.zeros(batches.n_batches), np.zeros(batches.n_batches)
     for one in batches.components:
@@ -83,20 +78,15 @@ def _varies(batches: Batches) -> float:
 
 
 def padded_to_longest(rows: Sequence[Sequence[int]]) -> float:
-    """
-    Return the share of padding if the rows of each batch are padded to its longest; 0 for empty
-    rows.
-    """
+    """Return the share of padding of batches padded to their longest row; 0 for empty rows."""
     padded = sum(len(batch) * max(batch, default=0) for batch in rows)
     return 1 - sum(map(sum, rows)) / padded if padded else 0.0
 
 
 def bucketed(lengths: Lengths, boundaries: Sequence[int], size: int) -> float:
     """
-    Return the share of padding that `bucket_by_sequence_length` leaves.
-
-    A length belongs to the first bucket whose boundary is greater
-    (tensorflow/python/data/ops/dataset_ops.py).
+    Return the share of padding that `bucket_by_sequence_length` leaves, whose bucket for a length
+    is the first with a greater boundary (tensorflow/python/data/ops/dataset_ops.py).
     """
     bucket = np.searchsorted(boundaries, lengths, side="right")
     members = (lengths[bucket == index] for index in range(len(boundaries) + 1))
@@ -162,10 +152,7 @@ def _told(component: BatchRows) -> str:
 
 
 def _better(worst: BatchRows) -> dict[str, Any]:
-    """
-    Describe the padding of the same rows as dense rows, batched by length, or padded to the
-    longest.
-    """
+    """Describe the padding of the same rows as dense rows, in batches by length, or in buckets."""
     if worst.ragged:
         return {"if_dense": _share(worst)}
     if not worst.features or not sum(map(len, worst.rows)):
@@ -204,11 +191,7 @@ def _instead(share: float, worst: BatchRows) -> str:
 
 
 def _best_buckets(lengths: Lengths, size: int) -> tuple[list[int], float]:
-    """
-    Return the fewest boundaries that leave nearly the least padding.
-
-    Each bucket has at least `_FULL` of the rows, so that others of the data are padded alike.
-    """
+    """Return the fewest boundaries with nearly the least padding, each of `_FULL` rows or more."""
     found = [(bucketed(lengths, bounds, size), bounds) for bounds in _optimal(lengths)]
     least = min(found, default=(0.0, []))[0]
     near = [option for option in found if option[0] <= least + _WORTH]
@@ -218,10 +201,8 @@ def _best_buckets(lengths: Lengths, size: int) -> tuple[list[int], float]:
 
 def _optimal(lengths: Lengths) -> Iterator[list[int]]:
     """
-    Yield boundaries of 2, 3, … buckets whose rows, padded to the longest of each, are least in all.
-
-    `least[j]` is the sum over the rows of the first `j` lengths, in as many buckets as the round
-    has; one more bucket begins at the length for which the sum is smallest.
+    Yield boundaries of 2, 3, … buckets whose rows, padded to the longest of each, are least in all,
+    where `least[j]` is the sum over the rows of the first `j` lengths.
     """
     tried = np.quantile(lengths, np.linspace(0, 1, _CANDIDATES + 1), method="lower")
     ends = np.unique(tried)  # of buckets: their longest rows

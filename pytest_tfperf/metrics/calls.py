@@ -144,11 +144,7 @@ def analyse(evidence: Evidence) -> Findings:
 
 
 def retraces(evidence: Evidence, uses: Sequence[FunctionUse]) -> Value:
-    """
-    Return retraces: the traces of functions after the first step.
-
-    Its `expensive_share` is the share of the functions' time in calls that traced or ran eagerly.
-    """
+    """Return retraces, with the functions' share of time in calls that traced or ran eagerly."""
     share = _expensive_share(uses)
     detail = {"expensive_share": share} if share else {}
     recording, late, over = evidence.recording, evidence.late, counted_over(evidence)
@@ -278,11 +274,8 @@ def _functions_table(functions: tuple[PythonFunction, ...]) -> Table:
 
 def jax_dispatches(evidence: Evidence) -> Value:
     """
-    Return eager_ops of a step of JAX: calls of functions that JAX itself compiles.
-
-    JAX runs each op outside `jax.jit` as a small compiled function, whose call has an event of the
-    same kind as that of a user's function. The name tells them apart. A call that puts an array on
-    a device is no op: `host_device_copies` counts it.
+    Return eager_ops of a step of JAX: calls of functions that JAX itself compiles for ops outside
+    `jax.jit`, known by name; a call that puts an array on a device is no op.
     """
     own = evidence.recording.own_functions
     if own is None or evidence.trace is None:
@@ -417,13 +410,7 @@ def by_line(python: Sequence[StackTime], evidence: Evidence) -> Iterator[Cause]:
 
 
 def by_function(weight: Callable[[PythonFunction], float], evidence: Evidence) -> Iterator[Cause]:
-    """
-    Name groups of the functions that a step calls, the largest first.
-
-    Args:
-        weight: What is divided among them: their calls, or the time of their own code.
-        evidence: The evidence of the steps.
-    """
+    """Name the groups of a step's functions, the largest first; `weight` is calls or own time."""
     functions = sorted(_counted(evidence), key=lambda one: -weight(one))
     total = sum(map(weight, functions))
     trees, are_most = _of_trees(functions)

@@ -77,9 +77,8 @@ _NO_TRANSFER = (
 
 def copies_for_input(evidence: Evidence) -> dict[str, str]:
     """
-    Return `where` and `try` if most of the waiting for input is that for copies to GPUs.
-
-    The result is empty otherwise. A TPU's infeed waits for the host, and does not tell copies.
+    Return `where` and `try` if copies to GPUs are most of the waiting for input, else nothing; a
+    TPU's infeed waits for the host, and does not tell copies.
     """
     if evidence.trace is None or not gpus(evidence.trace):
         return {}
@@ -98,11 +97,7 @@ def copies_for_input(evidence: Evidence) -> dict[str, str]:
 
 
 def copies_by_host(evidence: Evidence, trace: Trace) -> dict[str, str]:
-    """
-    Return `where` and `try` if the host copied arrays of JAX in most of the time of no other part.
-
-    The result is empty otherwise.
-    """
+    """Return `where` and `try` if the host copies JAX's arrays in most of `other`, else nothing."""
     steps, breakdown = evidence.steps, evidence.breakdown
     copies = Events.of(trace.plane(HOST)).called(*_BY_HOST)
     if not len(copies):
@@ -118,11 +113,9 @@ def copies_by_host(evidence: Evidence, trace: Trace) -> dict[str, str]:
 
 def jax_transfers(evidence: Evidence, trace: Trace) -> dict[str, Value]:
     """
-    Return host_device_copies and host_device_bytes of a step of JAX on a CPU.
-
-    Each array counts once, whatever the number of devices that it goes to. The counts are those of
-    `jax.transfer_guard`, which logs the same transfers to a device. `x.item()` leaves no event on a
-    CPU, so the steps whose calls of Python are counted tell it.
+    Return host_device_copies and host_device_bytes of a step of JAX on a CPU, an array once for all
+    devices, as `jax.transfer_guard` logs them; counted calls of Python tell `x.item()`, which has
+    no event.
     """
     puts, reads = _transfers(trace)
     why = evidence.why_xla_unknown
@@ -146,9 +139,7 @@ def jax_transfers(evidence: Evidence, trace: Trace) -> dict[str, Value]:
 
 
 def transfer_cause(evidence: Evidence, trace: Trace, items: int = 0) -> dict[str, Any]:
-    """
-    Return `where`, `try` and callers for the arrays that steps of JAX pass and read, if they do.
-    """
+    """Return `where`, `try` and callers for the arrays that steps of JAX pass and read, if any."""
     steps, own = evidence.launched, only_own(evidence.recording.own_functions)
     puts, reads = (events.where(steps.of(events.start) >= 0) for events in _transfers(trace))
     n_reads = len(reads) + items * steps.n_steps
@@ -225,16 +216,7 @@ def analyse(evidence: Evidence) -> Findings:
 
 
 def kernel_launches(trace: Trace, steps: Steps) -> Value:
-    """
-    Count the kernels of a step on all GPUs.
-
-    A kernel belongs to the step in which the host launched it, else to that in which the device
-    started it.
-
-    Args:
-        trace: The trace of the steps.
-        steps: The steps of the host, if it has any.
-    """
+    """Count a step's kernels on all GPUs, where each was launched, else where it ran."""
     if not any(len(stream_events(plane)) for plane in gpus(trace)):
         return Value.unknown("kernel_launches", NO_GPU)
     counts = [steps.counts(step) for _, step in _placed(trace, steps, is_kernel)]
@@ -242,13 +224,7 @@ def kernel_launches(trace: Trace, steps: Steps) -> Value:
 
 
 def copy_values(trace: Trace, steps: Steps) -> dict[str, Value]:
-    """
-    Return host_device_copies and host_device_bytes of a step, in both directions on all devices.
-
-    Args:
-        trace: The trace of the steps.
-        steps: The steps of the host, if it has any.
-    """
+    """Return host_device_copies and host_device_bytes of a step, both directions, all devices."""
     if not accelerators(trace):
         return {name: Value.unknown(name, _NO_DEVICE) for name in (COPIES, BYTES)}
     found = [*_gpu_copies(trace, steps), *(_tpu_copies(plane, steps) for plane in tpus(trace))]
@@ -277,12 +253,7 @@ def copy_values(trace: Trace, steps: Steps) -> dict[str, Value]:
 def _placed(
     trace: Trace, steps: Steps, accept: Callable[[str], bool]
 ) -> Iterator[tuple[Events, Ints]]:
-    """
-    Return, for each GPU, the events of accepted names and their steps.
-
-    The step is the one that launched the event if the trace shows it, else the one that the device
-    ran then.
-    """
+    """Yield each GPU's events of accepted names, and the steps that launched, else ran them."""
     if steps.source in _OF_THE_HOST:
         ran = on_the_device(trace, steps)
         ran = ran if len(ran) == len(steps) else steps
@@ -303,9 +274,8 @@ def _placed(
 
 def _undirected(trace: Trace, steps: Steps) -> int:
     """
-    Count the copies by kernels in the steps, whose launch does not say that they stay on devices.
-
-    ROCm copies with a kernel in any direction. The name of the call tells it (hipMemcpyDtoDAsync).
+    Count copies by ROCm's kernels whose launch does not say that they stay on devices, as
+    hipMemcpyDtoDAsync does.
     """
     host = Events.of(trace.plane(HOST))
     calls = host.having("correlation_id")
@@ -341,9 +311,8 @@ def _tpu_copies(plane: Plane, steps: Steps) -> tuple[Ints, Ints]:
 
 def is_host_transfer(text: str, category: str) -> bool:
     """
-    Return whether an instruction moves data from or to the host: infeed, outfeed, or a host copy.
-
-    S(5) marks host memory in a layout (openxla/xla, xla/layout.h, Layout::kHostMemorySpace).
+    Return whether an instruction is an infeed, an outfeed, or a copy from or to memory of the host,
+    S(5) in a layout (openxla/xla, xla/layout.h, Layout::kHostMemorySpace).
     """
     if category in ("infeed", "outfeed", "host send", "host recv"):
         return True

@@ -121,16 +121,7 @@ _TO_ONE_SIZE = {
 
 
 def recompilations(trace: Trace, compiled: Sequence[str]) -> list[Change]:
-    """
-    Compare the executables compiled after the first step with their predecessors.
-
-    Each text is `step: argument 0 f32[8,32] → f32[5,32]`, with arguments as XLA counts them. A
-    trace without executables of these names gives no change.
-
-    Args:
-        trace: The trace of the steps.
-        compiled: Names in the trace's metadata, or module names without the program's number.
-    """
+    """Compare executables compiled after the first step, by name or module, with older ones."""
     alive = live_modules(trace)
     found = full_names([name for name in compiled if name not in alive], alive)
     names = sorted({name for name in (*compiled, *found) if name in alive}, key=program_id)
@@ -140,9 +131,7 @@ def recompilations(trace: Trace, compiled: Sequence[str]) -> list[Change]:
 
 
 def _before(name: str, compiled: Sequence[str], alive: frozenset[str]) -> str | None:
-    """
-    Return the latest older executable of the same traced function, else of one with that name.
-    """
+    """Return the latest older executable of the same traced function, else of the same name."""
     older = [
         other for other in alive if program_id(other) < program_id(name) or other not in compiled
     ]
@@ -200,11 +189,7 @@ def analyse(evidence: Evidence) -> Findings:
 
 
 def compiles(evidence: Evidence) -> Value:
-    """
-    Return xla_compiles, over all steps after the first.
-
-    A trace tells what was different where XLA compiled again, and what it compiled between steps.
-    """
+    """Return xla_compiles after the first step, with what was different in the trace."""
     compiled, trace, over = evidence.late.compiled, evidence.trace, counted_over(evidence)
     hidden = evidence.why_compilations_hidden if trace else None
     if hidden and not compiled and over["n_steps"]:
@@ -235,9 +220,7 @@ def counted_by(names: Iterable[str] | Mapping[str, int]) -> dict[str, Any]:
 
 
 def why_uncounted(evidence: Evidence, source: str) -> str:
-    """
-    Return why nothing was counted after the first step; `source` would show it in a bare trace.
-    """
+    """Return why nothing was counted after the first step, of which `source` would have events."""
     if not evidence.recording.bare:
         return evidence.recording.ended or _NOT_WATCHED
     if evidence.late.n_steps > 1:
@@ -288,12 +271,7 @@ def _compile_cause(compiled: Sequence[str], evidence: Evidence) -> dict[str, str
 
 
 def _origin(evidence: Evidence) -> tuple[str, str | None] | None:
-    """
-    Return type and line of the step's op whose results have changing sizes, if its inputs do not.
-
-    A function whose arguments have known shapes takes no others. So a size that is not known in it
-    is made by the first op that has an unknown result.
-    """
+    """Return type and line of the first op with a result of unknown size, if no input has one."""
     ops = evidence.code.ops  # operands before their users
     first = next((op for op in ops if not all(map(_is_known, op.outputs))), None)
     if first is None or first.op_type == "Placeholder" or is_input(first.op_type):
@@ -306,14 +284,7 @@ def _is_known(tensor: Tensor) -> bool:
 
 
 def per_step(metric: str, counts: Ints, sizes: Ints | None, **detail: Any) -> Value:
-    """
-    Return the median over the steps, with the smallest and largest if they differ.
-
-    Args:
-        metric: Name of the metric.
-        counts: Count of each step, shape (n_steps,).
-        sizes: Number of steps that loop inside each, or None.
-    """
+    """Return the median over the steps, with the extremes; `sizes` are the steps inside each."""
     each = counts / (np.ones(1) if sizes is None else np.maximum(sizes, 1))
     if each.min() != each.max():
         detail |= {"low": float(each.min()), "high": float(each.max())}
@@ -323,9 +294,7 @@ def per_step(metric: str, counts: Ints, sizes: Ints | None, **detail: Any) -> Va
 def retrace_cause(
     traced: Sequence[FunctionTrace], framework: str = TENSORFLOW, own: Collection[str] = ()
 ) -> dict[str, str]:
-    """
-    Return `where` and, if the change is known, `try` for functions traced after the first step.
-    """
+    """Return `where` and, if the change is known, `try` for functions traced again."""
     traced = [_of_pipeline(_of_jax(one, own)) for one in traced]
     steps = and_more([str(step) for step in sorted({one.step for one in traced})], _SHOWN)
     is_again = all(change.kind != FIRST for one in traced for change in one.changes)
@@ -340,13 +309,8 @@ def compile_cause(
     origin: tuple[str, str | None] | None = None,
 ) -> dict[str, str]:
     """
-    Return `where` and, if the change is known, `try` for executables compiled after the first step.
-
-    Args:
-        traced: Traces after which one was compiled.
-        others: Changes of all others.
-        framework: The framework that ran the steps.
-        origin: Type and line of the op whose results have changing sizes, if it is the cause.
+    Return `where`, and `try` of a known change, for compilations with traces and `others` without;
+    `origin` is the type and line of the op whose results change size, if it is the cause.
     """
     texts = Counter(change.text for change in others)
     shown = [text if count == 1 else f"{text} ×{count}" for text, count in texts.most_common()]
@@ -373,9 +337,7 @@ def compile_cause(
 def explained_by_traces(
     compiled: Sequence[str], traced: Sequence[FunctionTrace], own: Collection[str] = ()
 ) -> tuple[list[FunctionTrace], list[str]]:
-    """
-    Return the traces that explain compilations, by the names of the functions, and the other ones.
-    """
+    """Return the traces that explain compilations, by function, and the other compilations."""
     waiting: dict[str, list[FunctionTrace]] = {}
     for one in traced:
         waiting.setdefault(_NO_LETTER.sub("", one.function), []).append(_of_jax(one, own))

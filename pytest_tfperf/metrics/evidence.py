@@ -75,11 +75,8 @@ class Findings:
     """The contribution of one analysis to a profile."""
 
     values: Mapping[str, Value] = field(default_factory=dict)
-    """Metrics by name."""
     tables: Mapping[str, Table] = field(default_factory=dict)
-    """Tables by key."""
     notes: tuple[str, ...] = ()
-    """Notes on the profile."""
     advice: tuple[Advice, ...] = ()
     """Advice that no rule of the whole profile gives."""
 
@@ -123,7 +120,6 @@ class Evidence:
     """A recording with its traces; derived facts are computed once, when first asked for."""
 
     recording: Recording
-    """The recording as it was made."""
     trace: Trace | None = None
     """The trace of its steps; without one there is no fact below but `late` and `code`."""
     first_step_trace: Trace | None = None
@@ -133,7 +129,6 @@ class Evidence:
     input_trace: Trace | None = None
     """The trace of TensorFlow over the same steps, if another framework ran them."""
     asked: Asked = ALL
-    """What is asked of the analysis."""
 
     @property
     def code(self) -> StepCode:
@@ -197,12 +192,7 @@ class Evidence:
 
     @cached_property
     def launched(self) -> Steps:
-        """
-        The steps as the host launched them.
-
-        Raises:
-            TraceError: If the trace holds no step, or too many of them on too many devices.
-        """
+        """The step's launches; raises TraceError without steps, or with too many on its devices."""
         steps = find_steps(self._trace, only_own(self.recording.own_functions))
         refuse_many_steps(self._trace, len(steps))
         return steps
@@ -231,10 +221,8 @@ class Evidence:
     @cached_property
     def timed_waits(self) -> TimedWaits | None:
         """
-        The waits for input in the timed window, or None where only the trace shows them.
-
-        That is where tf_profile does not call `next()`, and where a device may work meanwhile. The
-        part of a wait that an op on another thread hides is that of the trace.
+        The waits for input in the timed window, less the trace's share of hidden time; None where
+        only the trace shows them, as without `next()` or where a device may work meanwhile.
         """
         fetches, trace, steps = self.recording.fetches, self.pipeline[0], self.steps
         on_device = self.breakdown.device.n_devices or pushed_input(trace)[0].size
@@ -286,12 +274,7 @@ class Evidence:
 
     @cached_property
     def executables(self) -> dict[str, HloModule]:
-        """
-        Those executables whose optimised HLO the trace holds, by their names in its metadata.
-
-        Raises:
-            TraceError: If one of them is damaged.
-        """
+        """Executables with optimised HLO in the trace, by name; raises TraceError if damaged."""
         return step_executables(self._trace, self.xla)
 
     @cached_property
@@ -322,12 +305,7 @@ class Evidence:
         )
 
     def on_its_platform(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """
-        Mark values of the step's programs, if JAX makes other programs for other platforms.
-
-        Raises:
-            TraceError: If an executable is damaged.
-        """
+        """Mark values of the step's programs, if JAX makes other programs for other platforms."""
         if self.recording.framework != JAX or isinstance(self.lowered, Unknown):
             return dict(values)
         differs = any(differs_by_platform(module) for module, _ in self.lowered)

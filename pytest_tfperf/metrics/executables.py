@@ -63,14 +63,7 @@ def analyse_compile_time(evidence: Evidence) -> Findings:
 
 
 def compile_time(cold: Trace | None, recording: Recording) -> Value:
-    """
-    Return xla_compile_time, XLA's compilation in the first step; simultaneous compilations count
-    once.
-
-    Args:
-        cold: The trace of the first step, or None.
-        recording: The recording of the steps.
-    """
+    """Return xla_compile_time of the first step; simultaneous compilations count once."""
     if cold is None:
         return Value.unknown(
             "xla_compile_time", (None if recording.bare else recording.ended) or _NO_COLD_TRACE
@@ -103,9 +96,7 @@ def compile_time(cold: Trace | None, recording: Recording) -> Value:
 
 
 def compile_seconds(trace: Trace) -> dict[str, float]:
-    """
-    Return the compile seconds of each executable in a trace, by its name in the metadata, if known.
-    """
+    """Return the compile seconds of each executable, by its name in the metadata, where known."""
     host = Events.of(trace.plane(HOST))
     compiled = compilations(host)
     since, until = _stretches(host, compiled)
@@ -124,11 +115,8 @@ def compile_seconds(trace: Trace) -> dict[str, float]:
 
 def _stretches(host: Events, parts: Events) -> Spans:
     """
-    Return the span of the compilation around each event of XLA's compiler, shape (n_parts,).
-
-    It begins with the innermost op around the event, since the translation to HLO has no event. It
-    ends with the first execution after it, or with the op. The event of an op that ends with the
-    trace may be lost. Then the span begins with the work that the thread was given.
+    Return the compilation's span around each event of XLA's compiler: from the innermost op around
+    it, or the work of its thread if that op was lost, to the first execution or the op's end.
     """
     ops = (
         host.named(lambda name: name in _AROUND or _OP.match(name) is not None)
@@ -150,9 +138,8 @@ def _stretches(host: Events, parts: Events) -> Spans:
 
 def _first_execution(host: Events, ops: Events, place: Ints, compiled_until: Ints) -> Ints:
     """
-    Return the first execution of each op after its compilation, else the op's end, shape (n_ops,).
-
-    Op `place[i]` compiled until `compiled_until[i]`.
+    Return each op's first execution after its compilation, else its end; op `place[i]` compiled
+    until `compiled_until[i]`.
     """
     end, compiled = ops.end.copy(), np.zeros(len(ops), np.int64)
     np.maximum.at(compiled, place, compiled_until)
@@ -167,22 +154,14 @@ def _first_execution(host: Events, ops: Events, place: Ints, compiled_until: Int
 
 
 def _first_thunk(host: Events, end: Ints, compiled: Ints) -> Ints:
-    """
-    Return the first thunk after each compilation, or the end of its op if that is earlier.
-
-    Thunks run on other threads than their op, so times tell which are its own.
-    """
+    """Return each compilation's first later thunk, on any thread, or its op's end if earlier."""
     start = np.append(np.sort(thunks(host).start), np.iinfo(np.int64).max)
     first: Ints = start[np.searchsorted(start, compiled)]
     return np.minimum(end, first)
 
 
 def _given(host: Events, ops: Events, parts: Events) -> Ints:
-    """
-    Return the start of the work that each event is part of, shape (n,).
-
-    That is the work given to its thread, after the last op in it, else the event itself.
-    """
+    """Return when each event's thread got work, or ended an op in it, else the event's start."""
     regions = host.called(_REGION_START, _REGION_STOP)
     starts = np.array([name == _REGION_START for name in regions.names], bool)
     since = parts.start.copy()
@@ -229,14 +208,7 @@ def _compiled_s(evidence: Evidence, trace: Trace) -> dict[str, float]:
 
 
 def fusions(steps: Steps, use: XlaUse, executables: Mapping[str, HloModule]) -> Value:
-    """
-    Return the metric fusions: those in the distinct executables of a step, each counted once.
-
-    Args:
-        steps: The steps.
-        use: The executables that ran.
-        executables: Their modules by name.
-    """
+    """Return the metric fusions of a step's distinct executables, each counted once."""
     if len(executables) < len(use.modules):
         return Value.unknown(
             "fusions",
@@ -266,18 +238,8 @@ def executable_table(
     compiled_s: Mapping[str, float],
 ) -> Table:
     """
-    Tabulate the executables that ran in the steps, those with most FLOPs first.
-
-    `ops` are instructions that run as such, also in loops and calls, but not those within a fusion.
-    FLOPs and bytes are of one run, unknown if a loop does not state its iterations. `HLO` is the
-    fingerprint.
-
-    Args:
-        trace: The trace of the steps.
-        use: The executables that ran.
-        executables: Their modules by name.
-        costs: Cost of one run of each.
-        compiled_s: Compile seconds by name.
+    Tabulate the steps' executables, by FLOPs of one run, which are unknown where a loop's length
+    is; `ops` leaves out those inside of fusions, and `HLO` is the fingerprint.
     """
     buffers = buffer_sizes(trace)
     runs = use.in_metadata(executables)

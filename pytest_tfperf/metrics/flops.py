@@ -75,10 +75,8 @@ def _is_of_xla_on_cpu(evidence: Evidence) -> bool:
 
 def _of_jax(evidence: Evidence) -> tuple[dict[str, Value], Programs | Unknown]:
     """
-    Return flops and half_precision of a step of JAX, and the programs that they are of.
-
-    They are of its programs before optimisation. Where these are unknown, they are of its
-    executables, and hold on their platform only.
+    Return flops and half_precision of a step of JAX and their programs: those before optimisation,
+    else its executables, whose values hold on their platform only.
     """
     programs = _before_optimisation(evidence)
     found = work_values(programs)
@@ -93,10 +91,8 @@ def _over_steps(
     values: dict[str, Value], programs: Programs | Unknown, evidence: Evidence
 ) -> dict[str, Value]:
     """
-    Return a known flops as the median of the steps, with the least and most if they differ.
-
-    A program that was compiled in a later step and ran in no traced one counts for the most: it
-    ran in place of one of the same function.
+    Return flops as the median of the steps, with the least and most; a program that a later,
+    untraced step compiled counts for the most, in place of one of the same function.
     """
     steps, flops = evidence.steps, values["flops"]
     if flops.number is None or isinstance(programs, Unknown):
@@ -137,9 +133,7 @@ def _over_kinds(flops: Value, evidence: Evidence) -> Value:
 
 
 def _rare(evidence: Evidence, programs: Programs, flops: float) -> float:
-    """
-    Return the most FLOPs of a step with a program that ran in none of the traced ones, else 0.
-    """
+    """Return the most FLOPs of a step with a program that ran in no traced one, else 0."""
     ran_in, n_steps = evidence.xla.steps_in_metadata(evidence.executables), evidence.steps.n_steps
     usual = {
         name.rpartition("(")[0]: (costs.flops, runs * n_steps / len(ran_in[name]))
@@ -176,11 +170,7 @@ def _executables(evidence: Evidence) -> Programs | Unknown:
 
 
 def _programs(evidence: Evidence) -> Programs | Unknown:
-    """
-    Return the modules of a step: as it was lowered, else its executables.
-
-    Nothing is lowered of a bare trace.
-    """
+    """Return the modules of a step as it was lowered, else, as of a bare trace, its executables."""
     lowered = evidence.lowered_costs
     if evidence.recording.bare and (isinstance(lowered, Unknown) or not lowered):
         return _executables(evidence)
@@ -197,21 +187,14 @@ def _utilization(evidence: Evidence, flops: float | None) -> Value:
 
 
 def work_values(programs: Programs | Unknown) -> dict[str, Value]:
-    """
-    Return flops and half_precision of a step of these modules.
-
-    Args:
-        programs: The modules, or the reason why they are unknown.
-    """
+    """Return flops and half_precision of a step of these modules."""
     if isinstance(programs, Unknown):
         return {name: Value.unknown(name, programs.why) for name in ("flops", "half_precision")}
     return {"flops": _flops(programs), "half_precision": _half_precision(programs)}
 
 
 def lowered_programs(lowered: Programs | Unknown, eager: Iterable[str] = ()) -> Programs | Unknown:
-    """
-    Return the modules of a step whose functions were lowered, or the reason why they are unknown.
-    """
+    """Return the lowered modules, or the reason why they are not all of a step."""
     if isinstance(lowered, Unknown):
         return Unknown(lowered.why or "the step's functions were not lowered to HLO")
     outside = sorted(op for op in set(eager) if multiplies_matrices(op))
@@ -226,14 +209,7 @@ def lowered_programs(lowered: Programs | Unknown, eager: Iterable[str] = ()) -> 
 def traced_programs(
     executables: Mapping[str, Costs], use: XlaUse, runs_ops: bool
 ) -> Programs | Unknown:
-    """
-    Return the executables that ran as the modules of a step, or the reason why they are not all.
-
-    Args:
-        executables: Costs of the optimised executables, by name.
-        use: The executables that ran.
-        runs_ops: True if ops outside of them ran too.
-    """
+    """Return the executables that ran as a step's modules, or the reason why they are not all."""
     if not use.modules:
         return Unknown(
             "the steps ran no XLA executable, and the trace says nothing of the shapes and types "
@@ -302,17 +278,7 @@ def _half_precision(programs: Programs) -> Value:
 
 
 def flops_utilization(flops: float, period_s: float, specs: Sequence[DeviceSpec]) -> Value:
-    """
-    Return the share of the devices' peak FLOP rate that steps reach.
-
-    Args:
-        flops: FLOPs of a step on all these devices.
-        period_s: Seconds of a step.
-        specs: Peak rates of the devices.
-
-    Returns:
-        `flops` ÷ (`period_s` x sum of the peaks).
-    """
+    """Return a step's `flops` on all these devices ÷ (`period_s` x sum of the peaks)."""
     peaks = [spec.peak_flops for spec in specs]
     if not period_s:
         return Value.unknown("flops_utilization", "the time of a step is not known")

@@ -92,13 +92,11 @@ class Outside(NamedTuple):
     op: str
     """Name of one of them."""
     op_type: str
-    """Their type."""
     line: str | None
     """The user's line."""
     why: str
-    """The reason why they are outside."""
+    """One of `WHY_OUTSIDE`, or `EAGER`."""
     n_ops: int
-    """Number of ops."""
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -137,15 +135,7 @@ def _clusters_that_ran(evidence: Evidence) -> int | None:
 def graph_values(
     graph: StepGraph, eager: EagerOps, n_ran: int | None, in_keras: bool = False
 ) -> dict[str, Value]:
-    """
-    Return graph_ops, graph_reduction and xla_coverage.
-
-    Args:
-        graph: The step's graphs.
-        eager: (type, line, count) of the ops that Python ran.
-        n_ran: Number of auto-clusters that the traced steps ran, None if it is not known.
-        in_keras: True if the steps are those of a loop of Keras.
-    """
+    """Return graph_ops, graph_reduction and xla_coverage; `n_ran` clusters ran, None if unknown."""
     return {
         **_grappler_values(graph),
         "xla_coverage": _coverage(graph, eager, n_ran, in_keras),
@@ -162,11 +152,7 @@ def graph_tables(graph: StepGraph, eager: EagerOps) -> dict[str, Table]:
 
 
 def outside_xla(graph: StepGraph, eager: EagerOps) -> list[Outside]:
-    """
-    Return the compute nodes outside XLA.
-
-    Ops that XLA cannot compile come first, then those that are most frequent.
-    """
+    """Return the compute nodes outside XLA, those that it cannot compile first, then by number."""
     first = {(op.op_type, op.line, op.why): op.name for op in reversed(graph.outside)}
     counts = Counter((op.op_type, op.line, op.why) for op in graph.outside)
     found = [Outside(first[key], *key, count) for key, count in counts.items()]
@@ -181,11 +167,7 @@ def outside_xla(graph: StepGraph, eager: EagerOps) -> list[Outside]:
 
 
 def _is_compute(op_type: str) -> bool:
-    """
-    Return whether an op of this type, run by Python, computes.
-
-    Functions are named `__inference_…`, and their ops are in the graphs.
-    """
+    """Return whether an op that Python ran computes; functions (`__inference_…`) are in graphs."""
     return computes(op_type) and not op_type.startswith("__")
 
 
@@ -259,11 +241,7 @@ def _place(outside: Outside, graph: StepGraph, in_keras: bool) -> str:
 
 
 def _types(graph: StepGraph, eager: EagerOps) -> dict[str, dict[str, int]]:
-    """
-    Return the compute nodes by type `inside` and `outside` XLA.
-
-    A node that Grappler fused counts as the ops in it, since XLA is given these.
-    """
+    """Return compute nodes by type `inside` and `outside` XLA, those in fused nodes one by one."""
     outside = Counter[str]()
     for op in graph.outside:
         outside.update(op.fused or (op.op_type,))
@@ -306,12 +284,7 @@ def _outside_table(outside: Sequence[Outside]) -> Table:
 
 
 def optimizer_table(without: Mapping[str, int]) -> Table:
-    """
-    Return the passes that change the number of ops; the one that removes most comes first.
-
-    Args:
-        without: Ops that remain when one pass is left out, by its option; under "" with all.
-    """
+    """Tabulate passes by the ops that each removes; `without` are those left, under "" with all."""
     with_all = without.get("", 0)
     removed = {option: n_ops - with_all for option, n_ops in without.items() if n_ops != with_all}
     return Table.of_each(

@@ -111,33 +111,28 @@ class Kernel:
     """One kernel with one launch configuration, over all steps and GPUs."""
 
     name: str
-    """Name of the kernel."""
     program: str = ""
     """XLA module of one that ran it, as `programs_of` names it; empty outside of XLA."""
     launches: int
-    """Number of launches."""
     total_s: float
     """Seconds of all launches."""
     min_s: float
-    """Seconds of the fastest launch."""
     max_s: float
-    """Seconds of the slowest launch."""
     registers: int | None = None
-    """Registers per thread, or None."""
+    """Per thread."""
     shared_bytes: int | None = None
-    """Shared memory per block, or None."""
+    """Per block."""
     grid: str = ""
     """Blocks of the grid, as the profiler writes them."""
     block: str = ""
     """Threads of a block, as the profiler writes them."""
     occupancy: float | None = None
-    """Theoretical occupancy from 0 to 1, or None."""
+    """Theoretical, from 0 to 1."""
     op: str = ""
     """The op for which it ran longest."""
     ops: frozenset[str] = frozenset()
-    """Number of ops that launched it."""
+    """The ops that launched it."""
     tensor_cores: bool = False
-    """True if it runs on tensor cores."""
     eligible: bool = False
     """True if it multiplies matrices or convolves."""
     half: bool = False
@@ -181,11 +176,7 @@ def with_units(kernel: Kernel, units: ProductUnits | None) -> Kernel:
 
 
 def is_kernel(name: str) -> bool:
-    """
-    Return whether a GPU event of this name is a kernel of the program.
-
-    Collectives are kernels, copies and fills are not.
-    """
+    """Return whether a GPU event is a kernel of the program or a collective, no copy or fill."""
     return gpu_kind(name) in ("device_compute", "collective") and not _FILLS.match(name)
 
 
@@ -229,13 +220,7 @@ def kernel_table(kernels: Sequence[Kernel], n_steps: int) -> Table:
 
 
 def tensor_core_time(kernels: Sequence[Kernel], capability: tuple[int, int] | None = None) -> Value:
-    """
-    Return the share of eligible kernel time on tensor cores, with `half_share` in its detail.
-
-    Args:
-        kernels: The kernels.
-        capability: The lowest compute capability of NVIDIA's GPUs, None if unknown.
-    """
+    """Return the share of eligible kernel time on tensor cores; `capability` is the lowest."""
     if capability is not None and capability < TENSOR_CORES:
         why = f"a GPU of compute capability {capability[0]}.{capability[1]} has no tensor cores"
         return Value.unknown("tensor_core_time", why).changed(detail={NO_TENSOR_CORES: True})
@@ -341,10 +326,8 @@ def uses_tensor_cores(kernel: str) -> bool:
 
 def is_eligible(kernel: str, launcher: Launcher) -> bool:
     """
-    Return whether a kernel multiplies matrices or convolves, and so could run on tensor cores.
-
-    Its own name decides, or the XLA instruction or op type that launched it. XProf calls every
-    kernel eligible whose source is a convolution, also one that only transposes its input.
+    Return whether a kernel multiplies matrices or convolves, by its name or launcher, as XProf
+    does, but for kernels that only transpose the input of a convolution.
     """
     if uses_tensor_cores(kernel) or _multiplies(kernel):
         return True

@@ -48,9 +48,7 @@ class _Lane:
     """Events that are drawn side by side."""
 
     title: str
-    """Title of the lane."""
     events: Events
-    """Its events."""
     part_of: Callable[[str], str]
     """Gives the part of a step that an event of a name is of."""
     names_of: Callable[[Events], list[str]] = lambda events: events.names
@@ -98,11 +96,7 @@ class _Step:
             yield self._row(STEP, "", PARTS[largest[start]], int(edges[start]), int(edges[stop]))
 
     def events(self, lane: _Lane) -> Iterator[_Row]:
-        """
-        Yield a lane's longest events within the step, by start.
-
-        If there are more, rows without a name come first: the time that all events cover.
-        """
+        """Yield a lane's longest events, after nameless rows of what all cover if it has more."""
         events = lane.events
         near = events.where((events.start < self.end) & (events.end > self.begin))
         begin, end = np.maximum(near.start, self.begin), np.minimum(near.end, self.end)

@@ -105,9 +105,8 @@ def _growth(recording: Recording) -> Value:
 
 def _cause(samples: MemorySamples, recording: Recording, growth: float) -> dict[str, Any]:
     """
-    Return `where` and `try`: what is kept, retraces in the same steps, models made in them.
-
-    Traces are the cause if blocks without them have less than half of the growth.
+    Return `where` and `try`: what is kept, retraces in the same steps, models made in them;
+    retraces are the cause if blocks without them have less than half of the growth.
     """
     kept = [one for one in recording.kept if one.size >= _EXPLAINS * growth][:_NAMED]
     where = [_described(one) for one in kept]
@@ -189,11 +188,7 @@ def _kinds(samples: MemorySamples) -> list[tuple[str, tuple[int, ...]]]:
 
 
 def _mapped(samples: MemorySamples) -> tuple[float, float]:
-    """
-    Return bounds on the bytes that other mappings grow by in a step.
-
-    A few mappings of any size, such as the stacks of threads that start late, are no growth.
-    """
+    """Return bounds on a step's growth of other mappings in bytes, of which a few are none."""
     grown = samples.mapped[-1] - samples.mapped[0]
     n_steps = samples.n_steps[-1] - samples.n_steps[0]
     increases = np.sort(np.diff(samples.mapped))[-_SINGLE:]

@@ -63,9 +63,8 @@ class _OfHost:
 
 def job_devices(hosts: Mapping[str, Pod]) -> Pod | None:
     """
-    Return the devices of all hosts, in the steps that all hosts have; None without any.
-
-    Clocks of hosts are not compared: parts are durations, and so are waits.
+    Return the devices of all hosts in the steps that all have, None without any; parts and waits
+    are durations, so that no clocks of hosts are compared.
     """
     known = {name: pod for name, pod in hosts.items() if pod.parts.names}
     named = [_step_names(pod.parts.steps) for pod in known.values()]
@@ -164,7 +163,6 @@ class AnalysedTrace:
     """The profile of a trace, and what else the trace tells."""
 
     profile: Profile
-    """The profile."""
     framework: str = ""
     """Framework that ran the steps; empty if the trace does not show it."""
     devices: str = ""
@@ -212,16 +210,9 @@ def analyse_job(
     done: Callable[[Path], None] | None = None,
 ) -> tuple[list[AnalysedTrace], list[TraceError]]:
     """
-    Analyse one run's traces, one a host, and return the errors of unreadable traces too.
-
-    Several hosts have `step_skew` over the hosts, and the first profile has the tables of the whole
-    job's devices and collectives, whose keys begin with `job_`. The hosts are analysed in processes
-    of their own, as many at once as there are cores, and each process holds one trace.
-
-    Args:
-        traces: The trace files.
-        target_step_time_s: Step time that `input_bound_at_target` is predicted for.
-        done: Called with each trace once it is analysed.
+    Analyse one run's traces, one a host, in parallel processes, and return errors of unreadable
+    ones; several hosts have `step_skew`, and the first has the job's tables (`job_…`); `done` gets
+    each.
     """
     found = []
     for trace, one in zip(traces, _analysed(traces, target_step_time_s), strict=True):
@@ -258,12 +249,7 @@ def _analysed(
 
 
 def analyse_trace(trace: Trace, target_step_time_s: float | None = None) -> AnalysedTrace:
-    """
-    Analyse one host's trace in this process; its path names the profile.
-
-    Raises:
-        TraceError: If it holds no step.
-    """
+    """Analyse one host's trace in this process; raises TraceError without a step."""
     recording = Recording(
         name=trace.path,
         trace=Path(trace.path),

@@ -60,15 +60,8 @@ def op_profile_table(
     ops: Sequence[OpTime], idle_s: float, spec: DeviceSpec | None, n_steps: int
 ) -> Table:
     """
-    Tabulate modules, their categories and their ops by self time, per step over all devices.
-
-    Args:
-        ops: The ops of the devices.
-        idle_s: Seconds without an op, over all steps and devices.
-        spec: Peak rates of the device, or None.
-        n_steps: Number of steps.
-
-    Shares are of the devices' time: the self time of all ops plus `idle_s`.
+    Tabulate modules, categories and ops by self time per step; shares are of that of all ops plus
+    `idle_s`, the seconds without an op over all steps and devices.
     """
     whole = sum(op.self_s for op in ops) + idle_s
 
@@ -98,11 +91,7 @@ def op_profile_table(
 
 
 def total_cost(ops: Sequence[OpTime], cost: str) -> float | None:
-    """
-    Sum `flops` or `bytes` of the ops, or return None if one is unknown.
-
-    Ops around others do not count, since their cost is that of the inner ops.
-    """
+    """Sum `flops` or `bytes` without ops around others, which repeat it; None if one is unknown."""
     costs = [getattr(op, cost) for op in ops if op.kind not in AROUND_OTHERS]
     return None if None in costs or not costs else float(sum(costs))
 
@@ -191,14 +180,7 @@ def is_async(op: OpTime) -> bool:
 
 
 def roofline_table(ops: Sequence[OpTime], spec: DeviceSpec | None, n_steps: int) -> Table:
-    """
-    Tabulate the ops of known cost by self time: rates, bound, and share of the peak.
-
-    Args:
-        ops: The ops of the devices.
-        spec: Peak rates of the device, or None.
-        n_steps: Number of steps.
-    """
+    """Tabulate the ops of known cost by self time: rates, bound, and share of the peak."""
     known = [
         (op, rate_of([op], spec))
         for op in sorted(ops, key=lambda op: -op.self_s)

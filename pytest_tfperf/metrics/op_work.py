@@ -57,19 +57,16 @@ class OpWork:
     """The ops of one type in one place, with their gradients."""
 
     op_type: str
-    """Type of the op."""
     key: str
     """Layer or function, without the numbers that name scopes get in the order of tracing."""
     place: str
     """Layer and line of today: `in model/dense_1 at model.py:12`; empty if nothing tells it."""
     dtype: str
-    """Type of its numbers, as `float32`."""
     n_ops: float
     """Ops a step."""
     work: Work
     """FLOPs a step."""
     has_gradient: bool
-    """Whether gradients are among them."""
     avoidable: str
     """Kind of its products of which most is not needed (`hlo/avoidable.py`), else empty."""
     saved: int
@@ -91,14 +88,7 @@ class OpWork:
 
 
 def ops_of(programs: Programs, places: Places, in_keras: bool = False) -> list[OpWork]:
-    """
-    Return the ops of a step with FLOPs, and those that change a type, the most FLOPs first.
-
-    Args:
-        programs: The modules.
-        places: Finds the places that the modules do not name.
-        in_keras: True if the steps are those of a loop of Keras, whose line most ops have.
-    """
+    """Return a step's ops with FLOPs or changes of type, the most FLOPs first."""
     costs = [
         (cost, runs * cost.runs)
         for module, runs in programs
@@ -193,9 +183,7 @@ def table_of(rows: Sequence[OpWork]) -> Table:
 
 
 def with_ops(metric: str, value: Value, ops: Sequence[OpWork], framework: str) -> Value:
-    """
-    Add the ops behind flops or half_precision, and the remedy of their kind where there is one.
-    """
+    """Add the ops behind flops or half_precision, and the remedy of their kind, if any."""
     detail: dict[str, Any] = {}
     if value.number and metric == "flops":
         detail = _largest(ops, framework)

@@ -199,10 +199,7 @@ def capacity_values(
 
 
 def input_capacity(stages: Sequence[Stage]) -> float | None:
-    """
-    Return the elements per second that the pipeline could deliver alone, or None without a known
-    cost.
-    """
+    """Return the elements per second that the pipeline could deliver alone, None if unknown."""
     slowest, _ = slowest_thread(stages)
     return 1 / slowest if slowest > 0 else None
 
@@ -318,24 +315,19 @@ class Waiting:
     usual_step_s: float = math.inf
     """Median seconds of a step, which `step_time` shows."""
     traced_wait_s: float
-    """Seconds that a traced step waited."""
     traced_step_s: float
-    """Seconds of a traced step."""
     n_steps: int
-    """Number of traced steps."""
+    """Traced steps."""
     elements: float = 1.0
     """Elements that a step takes."""
     rare: RareWaits | None = None
     """Those timed calls that hold most of the wait, if a few do."""
     pipeline: Pipeline = field(default_factory=lambda: Pipeline(stages=()))
-    """The pipeline."""
 
     def work_s(self, stage: Stage) -> float:
         """
-        Return the seconds of a step in which a stage works.
-
-        It works as long as its elements take, and at least as long as it was seen to while steps
-        waited. What traced steps have no time for makes them wait only once buffers have drained.
+        Return a stage's seconds of work in a step: of its elements, and at least as seen while
+        steps waited, since buffers have to drain before the traced steps wait for the rest.
         """
         needed = stage.cost_s * self.elements
         most = max(self.traced_step_s, self.wait_s)
@@ -547,13 +539,7 @@ def _device_waits(end: Stage, waiting: Waiting) -> dict[str, str]:
 def with_keras_source(
     detail: Mapping[str, Any], pipeline: tuple[PipelineStage, ...] | Unknown
 ) -> dict[str, Any]:
-    """
-    Return the detail of a value with remedies for the source from which Keras makes the pipeline.
-
-    Args:
-        detail: The detail, whose `where` is of Keras' own stages in the trace, if it has any.
-        pipeline: The stages of the data; those of a tf.data pipeline leave the detail as it is.
-    """
+    """Return the detail, with remedies for the source where Keras makes the pipeline."""
     source = pipeline[0] if not isinstance(pipeline, Unknown) and pipeline else None
     if source is None or not source.by_keras or "where" not in detail:
         return dict(detail)

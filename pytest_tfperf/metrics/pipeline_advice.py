@@ -317,9 +317,8 @@ class Fill:
     """The filling of a shuffle buffer."""
 
     path: str
-    """Path of the shuffle stage."""
     buffer_size: int
-    """Elements that the buffer holds, 0 if unknown."""
+    """Elements, 0 if unknown."""
     waited_s: float
     """Seconds in which a step waited meanwhile."""
 
@@ -331,21 +330,13 @@ class Openings:
     paths: frozenset[str]
     """Paths of the stages that read the files and that open them."""
     n_files: int
-    """Number of files opened."""
     n_records: int
-    """Number of records read."""
     opening_s: float
-    """Seconds that making their iterators and opening them took, of all threads together."""
+    """Seconds of all threads that made iterators of files and opened them."""
 
 
 def find_fills(trace: Trace, waits: Spans) -> tuple[Fill, ...]:
-    """
-    Find the shuffle buffers that filled while a step waited, by calls that took in many elements.
-
-    Args:
-        trace: The trace of the steps.
-        waits: Merged spans in which a step waited.
-    """
+    """Find shuffle buffers that filled while a step waited, by calls that took many elements."""
     iterators = Events.of(trace.plane(HOST)).named(lambda name: name.startswith("Iterator::"))
     if not len(iterators):
         return ()

@@ -71,10 +71,8 @@ def analyse_skew(evidence: Evidence) -> Findings:
 
 def step_skew(parts: DeviceParts) -> Value:
     """
-    Return slowest ÷ median over the devices − 1 of their own work, the median over the steps.
-
-    Time in collectives is left out: it makes all devices equally long, however uneven their work
-    is.
+    Return slowest ÷ median over the devices − 1, the median over the steps, of their own work
+    without collectives, which make all devices equally long.
     """
     n_devices = len(parts.names)
     if n_devices < 2:
@@ -105,11 +103,9 @@ class Pod:
     """The devices of a host, or of a job."""
 
     parts: DeviceParts
-    """Parts of their steps."""
     runs: tuple[Runs, ...]
     """Their collectives."""
     waits: tuple[Waits, ...]
-    """The waits of each collective."""
     hidden: str = ""
     """Reason why the trace may not show their collectives; empty if it does."""
 
@@ -150,10 +146,8 @@ def pod_tables(pod: Pod, prefix: str = "", scope: str = "") -> dict[str, Table]:
 
 def _device_table(pod: Pod, scope: str) -> Table:
     """
-    Tabulate the devices by the parts of their mean step, the worst first.
-
-    If all waits are known, the worst device is that which waits least: the others wait for it,
-    whether its own work takes long or it starts late. Else it is the one that works longest.
+    Tabulate devices by parts of their mean step, first that which waits least, since the others
+    wait for it (its work takes long or it starts late), or that works longest if waits are unknown.
     """
     parts, n_steps = pod.parts, max(pod.parts.n_steps, 1)
     work, waiting = parts.working_ps.sum(axis=1), _waiting(pod)
@@ -193,11 +187,7 @@ def _device_table(pod: Pod, scope: str) -> Table:
 
 
 def _waiting(pod: Pod) -> list[dict[str, Any]]:
-    """
-    Return the waiting of each device in a step, how often it enters last, and a remark.
-
-    Waiting is a part of the collectives that nothing else hides, and at most all of it.
-    """
+    """Return each device's waiting in a step, at most its exposed collectives, and a remark."""
     parts = pod.parts
     places = {name: place for place, name in enumerate(parts.names)}
     alike = _ONE_NAME if len(places) < len(parts.names) else ""
@@ -249,12 +239,7 @@ def _collective_table(pod: Pod, scope: str) -> Table:
 
 
 def _collective(run: Runs, waits: Waits, n_steps: int) -> dict[str, Any]:
-    """
-    Return the row of a collective.
-
-    The delay is the time that a device stands in the done op of an asynchronous one: it has nothing
-    else to do meanwhile.
-    """
+    """Return a collective's row; the delay is a device's time in an asynchronous one's done op."""
     function, name = run.key
     n_devices, n_runs = len(run.devices), int(run.count.sum())
     step_s = float(run.total_ps.sum()) * 1e-12 / n_devices / n_steps

@@ -46,11 +46,10 @@ class Expensive:
     """An analysis that takes long, left out of a profile until its findings are read."""
 
     analyse: Callable[[Evidence], Findings]
-    """The analysis."""
     metrics: tuple[str, ...] = ()
-    """All metrics that it produces."""
+    """All that it produces."""
     tables: tuple[str, ...] = ()
-    """All tables that it may produce."""
+    """All that it may produce."""
 
     def __call__(self, evidence: Evidence) -> Findings:
         """Run the analysis."""
@@ -217,12 +216,7 @@ ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
 
 
 def profile_of(evidence: Evidence, on_demand: OnDemand | None = None) -> Profile:
-    """
-    Return the profile that all analyses of the evidence make together.
-
-    Raises:
-        TraceError: If the trace holds no step.
-    """
+    """Return the profile of all analyses of the evidence; raises TraceError without a step."""
     waiting = [
         analyse
         for analyse in ANALYSES
@@ -239,11 +233,7 @@ def profile_of(evidence: Evidence, on_demand: OnDemand | None = None) -> Profile
 
 
 def assembled(evidence: Evidence, findings: Sequence[Findings]) -> Profile:
-    """
-    Return the profile of these findings, which does not depend on their order.
-
-    Values from an incomplete trace are unknown, whichever analysis they are from.
-    """
+    """Return the profile of findings in any order; values of an incomplete trace are unknown."""
     recording, trace = evidence.recording, evidence.trace
     incomplete = faults(trace) if trace else ()
     values = {name: value for found in findings for name, value in found.values.items()}
@@ -304,11 +294,7 @@ def _trace_notes(evidence: Evidence, incomplete: tuple[str, ...]) -> tuple[str, 
 
 
 def _dropped(steps: Steps) -> tuple[str, ...]:
-    """
-    Say which events are not steps, and why.
-
-    Nothing is said of steps that tf_profile marks: those are ends of epochs without a step.
-    """
+    """Say which events are not steps, and why; those that tf_profile marks are ends of epochs."""
     if not steps.n_dropped or steps.source == "tfperf":
         return ()
     return (

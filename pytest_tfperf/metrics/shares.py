@@ -112,14 +112,9 @@ def _awaiting_share(ops: Sequence[OpTime]) -> float | None:
 
 def waiting_share(evidence: Evidence) -> tuple[float, float, Source]:
     """
-    Return the share of the steps that waits for input.
-
-    It is corrected if full buffers hid waits, as they did if they drained in the timed window. They
-    did not if they ran empty there, or if more steps than they can feed had passed before. Then
-    they drain in the trace alone, since the profiler slows the pipeline down.
-
-    Returns:
-        The share, the share observed, and the origin of the first.
+    Return the share of the steps that waits for input, the share observed, and the first's origin.
+    It is corrected where full buffers hid waits; those that ran empty while timed, or could not
+    feed the steps before, drain in the trace alone, since the profiler slows the pipeline down.
     """
     drain, timed, recording = evidence.drain, evidence.timed_waits, evidence.recording
     observed, source = (
@@ -133,11 +128,7 @@ def waiting_share(evidence: Evidence) -> tuple[float, float, Source]:
 
 
 def ran_empty(evidence: Evidence) -> bool:
-    """
-    Return whether the buffers ran empty in the timed window, so that its steps waited.
-
-    A `next()` is late by up to 0.3 ms too where another thread runs Python, such as a py_function.
-    """
+    """Return whether buffers ran empty while timed; a py_function delays `next()` by 0.3 ms too."""
     timed = evidence.timed_waits
     return timed is not None and timed.emptied and not evidence.drain.held
 
@@ -149,21 +140,11 @@ def settling_steps(
     input_trace: Trace | None = None,
 ) -> int:
     """
-    Return how many more steps must pass before a window shows the pipeline as it runs for long.
-
-    Full buffers hide a pipeline that is slower than the steps for as long as they take to drain.
-    That is their capacity ÷ the share of time that the steps would wait. 0 if it shows it already.
-    Fetches of a timed window tell that better than the trace, where the profiler slows the pipeline
-    down. Once a window's second half waits, its first half was enough. Where only half of the
-    trace waits, or all of it, the buffers may have run empty since, or the profiler slows the
-    pipeline down. As many steps as both windows have rule the first out. Buffers that drained while
-    steps were timed need as many steps again.
-
-    Args:
-        trace: The trace of a window's steps.
-        steps_before: Steps since the last pause, in which the buffers could fill.
-        fetches: The fetches of the timed window before that one.
-        input_trace: The trace of TensorFlow, if another framework ran the steps.
+    Return how many more steps a window needs until its buffers hide no slower pipeline, 0 if none.
+    Those are their capacity ÷ the share that would wait. Timed fetches tell that better than the
+    trace, where the profiler slows the pipeline down; a second half that waits proves the first
+    enough. Half a trace of waits needs both windows' steps, and buffers that drained while timed
+    need as many again.
     """
     evidence = Evidence(
         Recording(
@@ -204,11 +185,7 @@ def host_values(evidence: Evidence, trace: Trace) -> dict[str, Value]:
 
 
 def _input_bound(evidence: Evidence, trace: Trace) -> Value:
-    """
-    Return input_bound, known where waits for an input pipeline show.
-
-    A loop that tf_profile drives without data waits for none, if TensorFlow's runtime shows.
-    """
+    """Return input_bound where waits show; a loop of tf_profile without data waits for none."""
     drain, recording = evidence.drain, evidence.recording
     if loops_in_graph(trace):
         return Value.unknown("input_bound", _IN_GRAPH)
@@ -237,9 +214,8 @@ def _input_bound(evidence: Evidence, trace: Trace) -> Value:
 
 def _bounds(evidence: Evidence, share: float) -> dict[str, Any]:
     """
-    Return bounds of a share of traced steps: the profiler makes them work longer, and wait less.
-
-    It hides none for a pipeline that makes its elements in much less time than a step takes.
+    Return bounds of a traced share: the profiler slows steps down, which hides waits, but none for
+    a pipeline that makes its elements in much less time than a step takes.
     """
     timed_s, capacity = mean_step(evidence.recording).number, input_capacity(evidence.stages)
     if not timed_s or not capacity:
@@ -324,13 +300,9 @@ def _device_time(evidence: Evidence) -> Value:
 
 def device_time(parts: DeviceParts) -> Value:
     """
-    Return device_time: the mean over the steps of what the device executes that executes longest.
-
-    A step is at least that long. XProf has no such figure: its step table has the union over GPUs,
-    and on TPUs the least of the cores (openxla/xprof, op_stats_to_input_pipeline_analysis.cc).
-
-    Args:
-        parts: The parts of the steps on the devices of a host.
+    Return the mean seconds in a step of the device that executes longest, on one host. XProf has no
+    such figure: its step table has the union over GPUs, and on TPUs the least of the cores
+    (openxla/xprof, op_stats_to_input_pipeline_analysis.cc).
     """
     if not parts.names:
         why = "no device ran anything in the steps, and devices ran something outside of them"
@@ -363,13 +335,7 @@ def why_collectives_hidden(evidence: Evidence) -> str | None:
 
 
 def input_wait(bound: Value, time: Value) -> Value:
-    """
-    Return the time that a step waits: input_bound × time.
-
-    Args:
-        bound: input_bound.
-        time: Seconds of a step; their mean where rare long steps wait.
-    """
+    """Return input_bound × `time`, the seconds of a step; their mean where rare long steps wait."""
     if bound.number is None or time.number is None:
         return Value.unknown("input_wait", bound.why or time.why or "")
     shares = {

@@ -143,11 +143,10 @@ def _python(case: _Case) -> Iterable[Advice]:
 
 def _half_precision(case: _Case) -> Iterable[Advice]:
     """
-    Advise to compute in 16 bits, but for products of XLA on CPUs, and GPUs without tensor cores.
-
-    It saves half of the products' time at most, of which GPUs' kernels tell the share. Products of
-    XLA on CPUs took 0.98 to 1.5 times as long as in 32 bits, and TensorFlow's own ops 0.4 to 0.7
-    times: matmuls and convolutions on two EPYC cores with AVX-512 BF16, 2026-11-25.
+    Advise 16 bits, but not for products of XLA on CPUs or of GPUs without tensor cores; they save
+    half of the products' time at most. Products of XLA on CPUs took 0.98 to 1.5 times as long as in
+    32 bits, and TensorFlow's own ops 0.4 to 0.7 times: matmuls and convolutions on two EPYC cores
+    with AVX-512 BF16, 2026-11-25.
     """
     half, on_cores = case.value("half_precision"), case.value("tensor_core_time").detail
     if half.detail.get(ON_CPU) or on_cores.get(NO_TENSOR_CORES):
@@ -271,12 +270,7 @@ def _skew(case: _Case) -> Iterable[Advice]:
 
 
 def _memory(case: _Case) -> Iterable[Advice]:
-    """
-    Advise on a device that is nearly full, on free memory in small pieces, and on growth.
-
-    Only what allocators and the timed window tell counts. A capacity or a growth that is unknown
-    gives no advice.
-    """
+    """Advise on a nearly full device, on free memory in small pieces, and on known growth."""
     table = case.profile.tables.get("memory")
     records = table.records() if table is not None else []
     found: list[tuple[Mapping[str, str], str]] = []

@@ -147,10 +147,8 @@ def _compilation(evidence: Evidence) -> Mapping[str, Any]:
 
 def _ops(evidence: Evidence, seconds: float) -> Iterator[Cause]:
     """
-    Name the ops that the host computes, by scope or type.
-
-    Ops of microseconds vanish from a trace after some 100 calls (tensorflow/core/framework/
-    op_kernel.h, `IsExpensive`); those of the first step's trace show all of its.
+    Name the ops that the host computes, by scope or type, else the first step's loop of small ops,
+    which vanish after some 100 calls (tensorflow/core/framework/op_kernel.h, `IsExpensive`).
     """
     ops = [op for op in evidence.host_ops if op.side != DATA_SIDE]
     n_steps = evidence.launched.n_steps
@@ -214,7 +212,7 @@ class _Made(NamedTuple):
     at: str = ""
     """As in ` at model.py:12`: the user's line."""
     dtype: str = ""
-    """The type of its result."""
+    """Of its result."""
     inside: tuple[str, ...] = ()
     """The kinds of op in a fusion of XLA, the dearest first."""
 

@@ -54,11 +54,7 @@ def analyse(evidence: Evidence) -> Findings:
 
 
 def timed_values(recording: Recording, examples_per_step: float | None) -> dict[str, Value]:
-    """
-    Return the times of steps, throughput, epoch_gap and other_load.
-
-    The first blocks do not count until they are steady.
-    """
+    """Return times of steps, throughput, epoch_gap and other_load, of steady blocks only."""
     why = recording.ended or NO_TIMES
     values = {"first_step_time": _first_step(recording, why)}
     if not recording.blocks:
@@ -74,12 +70,7 @@ def timed_values(recording: Recording, examples_per_step: float | None) -> dict[
 
 
 def timing_notes(recording: Recording) -> tuple[str, ...]:
-    """
-    Return notes on the times.
-
-    Buffers were draining, the first blocks were slower, much of the loop is between its epochs, or
-    blocks did not get steady although the input had.
-    """
+    """Return notes on draining buffers, slow first blocks, gaps of epochs and unsteady blocks."""
     return (
         *(() if recording.settled else (_DRAINING,)),
         *_left_out(recording),
@@ -196,9 +187,7 @@ def block_seconds(recording: Recording) -> tuple[float, ...]:
 
 def median_precision(samples: Sequence[float]) -> float | None:
     """
-    Return half the width of a 95 % interval of the median ÷ the median, or None under three
-    samples.
-
+    Return half the width of a 95 % interval of the median ÷ the median, None under three samples.
     The standard error of the median of normal samples is 1.2533 σ/√n, with σ from the median
     absolute deviation (× 1.4826).
     """
@@ -302,11 +291,7 @@ def _share_in_calls(recording: Recording) -> float:
 
 
 def _percentiles(recording: Recording) -> dict[str, Value]:
-    """
-    Return the percentiles of single steps.
-
-    They are unknown where calls only enqueue steps, which end while a block waits for its devices.
-    """
+    """Return the percentiles of single steps, unknown where calls only enqueue steps."""
     single = _steady_calls(recording)
     if _share_in_calls(recording) < _LEAST_IN_CALLS:
         names = ("step_time_p90", "step_time_p99")
@@ -331,10 +316,8 @@ def _first_step(recording: Recording, why: str) -> Value:
 
 def _p99(single: Sequence[float]) -> Value:
     """
-    Return step_time_p99, unknown under 300 steps.
-
-    With fewer than 300 samples, the chance that none is above the 99th percentile is more than 5 %
-    (0.99^n ≤ 0.05 from n = 299 on).
+    Return step_time_p99, unknown under 300 steps, of which with more than 5 % chance none is above
+    the 99th percentile (0.99^n ≤ 0.05 from n = 299 on).
     """
     n_steps = len(single)
     if n_steps < _STEPS_FOR_P99:
@@ -349,10 +332,8 @@ def _p99(single: Sequence[float]) -> Value:
 
 def _throughput(recording: Recording, examples_per_step: float | None) -> Value:
     """
-    Return examples ÷ seconds of the steady blocks and of the gaps between epochs.
-
-    Where the length of an epoch is known, each step has its share of a gap, however many of them
-    the window holds.
+    Return examples ÷ seconds of steady blocks and gaps between epochs; of an epoch of known length,
+    each step has its share of a gap.
     """
     if examples_per_step is None:
         return Value.unknown("throughput", "examples per step are unknown; pass examples_per_step=")

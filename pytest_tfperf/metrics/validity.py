@@ -87,10 +87,8 @@ _GPU_DROPPED = "Detected GPU events dropped"
 
 def elsewhere(evidence: Evidence, events: Events) -> Events:
     """
-    Return the events of the host on other threads than the steps', if these lived before.
-
-    Those between marked steps count too: XLA runs behind the calls. Threads of the frameworks
-    themselves work for the step or its input, as where it calls Python back.
+    Return the host's events on threads that lived before, other than the steps' and frameworks'
+    own. Those between marked steps count too: XLA runs behind the calls.
     """
     if not len(events) or not (evidence.recording.bare or evidence.recording.other_threads):
         return events.where(np.zeros(len(events), bool))
@@ -103,11 +101,7 @@ def elsewhere(evidence: Evidence, events: Events) -> Events:
 
 
 def valid(values: Mapping[str, Value], evidence: Evidence) -> dict[str, Value]:
-    """
-    Return the values, unknown where the evidence as a whole says that they do not hold.
-
-    Those of a window that was shorter than planned have a note.
-    """
+    """Return the values, unknown where the evidence refutes them, with notes on short windows."""
     found = dict(values)
     for reasons in (_untraced, _untimed, _incomplete, _absent, _remote, _elsewhere):
         for name, why in reasons(found, evidence).items():
@@ -153,12 +147,7 @@ def _of_trace(values: Mapping[str, Value], why: str) -> dict[str, str]:
 
 
 def refuse_other_frameworks(evidence: Evidence) -> None:
-    """
-    Refuse a step of another framework.
-
-    Raises:
-        CaptureError: If the step ran no TensorFlow op, while another framework is loaded.
-    """
+    """Raise CaptureError if the step ran no op of TensorFlow, while another framework is loaded."""
     any_op, _ = _ops(evidence)
     if not any_op and evidence.recording.frameworks:
         raise CaptureError(_nothing(evidence) + _loaded(evidence))
@@ -166,9 +155,8 @@ def refuse_other_frameworks(evidence: Evidence) -> None:
 
 def why_absent(evidence: Evidence) -> str | None:
     """
-    Return why the step's counts are unknown, or None where the trace shows ops of the step.
-
-    A step that only fetches its input is what it seems, unless another framework may compute in it.
+    Return why the step's counts are unknown, None where ops show; a step that only fetches its
+    input is what it seems, unless another framework may compute in it.
     """
     if evidence.recording.beside:
         return _BESIDE.format(" and ".join(evidence.recording.beside), evidence.framework)
@@ -193,11 +181,7 @@ def _nothing(evidence: Evidence) -> str:
 
 
 def _ops(evidence: Evidence) -> tuple[bool, bool]:
-    """
-    Return whether the steps ran any op, and one that is not for their input.
-
-    Traces without an inspection were not made by a test, and say for themselves what they show.
-    """
+    """Return whether the steps ran any op, and one not for input; both without an inspection."""
     if evidence.trace is None or evidence.inspection is None:
         return True, True
     if evidence.framework == JAX:
