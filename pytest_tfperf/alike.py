@@ -20,15 +20,7 @@ _NAMED = 3
 
 
 def alike(said: Iterable[tuple[str, str]]) -> list[tuple[list[str], str]]:
-    """
-    Join sentences that are the same but for their numbers.
-
-    Args:
-        said: Names, each with a sentence about it.
-
-    Returns:
-        The names that a sentence is about, and the sentence: with `28 to 64 %` where they differ.
-    """
+    """Join sentences, of names, that differ in numbers alone, into ones with `28 to 64 %`."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for name, sentence in said:
         groups.setdefault(_QUANTITY.sub(_blank, sentence), []).append((name, sentence))
@@ -39,14 +31,7 @@ def alike(said: Iterable[tuple[str, str]]) -> list[tuple[list[str], str]]:
 
 
 def named(names: Sequence[str], tests: Collection[str] = (), whole: bool = False) -> str:
-    """
-    Return a few names, or their number: `test_a, test_b` and `9 tests`.
-
-    Args:
-        names: The names.
-        tests: Names of tests; other names are of profiles.
-        whole: Whether many are named too.
-    """
+    """Return a few names, or their number: `test_a, test_b` and `9 tests`; all if `whole`."""
     if whole or len(names) <= _NAMED:
         return ", ".join(names)
     return plural(len(names), "test" if set(names) <= set(tests) else "profile")

@@ -33,8 +33,7 @@ def lock_folder() -> Path:
     """
     Return the folder of this user's locks, which no other user can enter; make it if needed.
 
-    Raises:
-        OSError: If it cannot be made, is a link, or belongs to another user.
+    Raises OSError if it cannot be made, is a link, or belongs to another user.
     """
     # in a container a user may have no name
     user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
@@ -44,25 +43,14 @@ def lock_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """
-    Return this program's folder in the user's cache; it may not exist yet.
-
-    Raises:
-        RuntimeError: If this user has no home.
-    """
+    """Return this program's folder in the user's cache, made or not; RuntimeError without home."""
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     # as the XDG Base Directory Specification has it, a relative one counts as unset
     return (base if base.is_absolute() else Path.home() / ".cache") / "pytest-tfperf"
 
 
 def make_private(folder: Path) -> None:
-    """
-    Make a folder that only this user can enter.
-
-    Raises:
-        PermissionError: If it is a link, or belongs to another user.
-        OSError: If it cannot be made.
-    """
+    """Make a folder that only this user can enter; PermissionError if it is a link or another's."""
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     if not hasattr(os, "getuid"):
@@ -77,24 +65,14 @@ def make_private(folder: Path) -> None:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """
-    Replace a file's content; make its folder if needed.
-
-    Raises:
-        OSError: If that fails; the file is then unchanged.
-    """
+    """Replace a file's content, and make its folder if needed; after an OSError it is unchanged."""
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """
-    Open a temporary file that replaces `path` at the end; make its folder if needed.
-
-    Raises:
-        OSError: If that fails; the file is then unchanged, as after any other error.
-    """
+    """Open a temporary file that replaces `path` if no error comes; make its folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryFolder(path.parent) as folder:
         temporary = folder / "new"
@@ -114,10 +92,7 @@ def on_disk(path: Path) -> Iterator[BinaryIO]:
 
 def open_regular(path: Path) -> BinaryIO:
     """
-    Open a regular file to read it; opening does not wait for the other end of a FIFO.
-
-    Raises:
-        OSError: If it cannot be opened, or is a FIFO, a device or a folder.
+    Open a regular file to read it, without waiting for the other end of a FIFO; OSError for others.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     file = os.fdopen(os.open(path, flags), "rb")

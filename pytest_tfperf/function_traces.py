@@ -58,7 +58,6 @@ class FunctionTrace(NamedTuple):
     """One trace of a function."""
 
     function: str
-    """Its name."""
     step: int
     """The step in which it was traced."""
     changes: tuple[Change, ...] = ()

@@ -45,14 +45,7 @@ class Gate(NamedTuple):
         return abs(now - before) <= max(share * abs(before), number)
 
     def closes(self, metric: Metric, before: float, now: float) -> bool:
-        """
-        Return whether a change is one that fails a test.
-
-        Args:
-            metric: Row of the metric.
-            before: Value that is compared with.
-            now: Different value of now.
-        """
+        """Return whether a change is one that fails a test."""
         if self.change == WORSE:
             return (now > before) == (metric.better == LOWER)
         if self.change == MOVED:
@@ -80,14 +73,7 @@ def gate_of_value(metric: Metric, detail: Mapping[str, Any]) -> Gate:
 
 
 def explained_by(gate: Gate, before: Mapping[str, float], now: Mapping[str, float | None]) -> bool:
-    """
-    Return whether the metric changed that may move a gated one in a better program.
-
-    Args:
-        gate: The gate.
-        before: Stored values by metric.
-        now: Values of now by metric, as they would be stored; None if unknown.
-    """
+    """Return whether the metric changed that may move a gated one in a better program."""
     then, today = before.get(gate.unless), now.get(gate.unless)
     return then is not None and today is not None and then != today
 

@@ -20,7 +20,6 @@ class Tensor:
     shape: Dims | None
     """Its dimensions, None where one is not known, or None altogether."""
     dtype: str
-    """The name of its type."""
     op: str = ""
     """The name of the op."""
 
@@ -36,7 +35,6 @@ class OpNode:
     inputs: tuple[Tensor, ...] = ()
     """Its operands; those of calls and arguments have no op in the graph."""
     outputs: tuple[Tensor, ...] = ()
-    """Its results."""
     line: str | None = None
     """The user's line that made it, of ops that compute and of large constants."""
 
@@ -46,9 +44,7 @@ class GraphOp:
     """An op of the step's graph that is listed for a reason."""
 
     name: str
-    """Its name."""
     op_type: str
-    """Its type."""
     line: str | None
     """The user's source line that made it (`model.py:12`)."""
     why: str
@@ -83,14 +79,9 @@ class StepGraph:
 
 def reached(start: Iterable[Key], successors: Callable[[Key], Iterable[Key]]) -> KeysView[Key]:
     """
-    Collect all nodes that can be reached from some nodes, these included.
+    Collect all nodes that can be reached from some nodes, these included; each is searched once.
 
-    Args:
-        start: The nodes to search from.
-        successors: The nodes directly behind a node; called once for each node.
-
-    Returns:
-        The nodes in the order of a depth-first search that takes the last successor first.
+    They have the order of a depth-first search that takes the last successor first.
     """
     found: dict[Key, None] = {}
     waiting = list(start)

@@ -37,13 +37,7 @@ class JsonFileError(TfperfError):
 
 
 def read_json(path: Path) -> Any:
-    """
-    Read a JSON file.
-
-    Raises:
-        FileNotFoundError: If there is none.
-        JsonFileError: If it is no regular file, too large, or not such JSON.
-    """
+    """Read a JSON file; FileNotFoundError if there is none, JsonFileError if it is no sound one."""
     return parse_json(read_text(path))
 
 
@@ -51,9 +45,7 @@ def read_text(path: Path) -> str:
     """
     Read a regular file of bounded size as text.
 
-    Raises:
-        FileNotFoundError: If there is none.
-        JsonFileError: If it is no such file, or no UTF-8 text.
+    Raises FileNotFoundError if there is none, JsonFileError if it is no such file or no UTF-8.
     """
     try:
         return _bytes_of(path).decode("utf-8")
@@ -66,12 +58,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """
-    Parse JSON text.
-
-    Raises:
-        JsonFileError: As `read_json`.
-    """
+    """Parse JSON text; JsonFileError if it is not sound."""
     try:
         content = json.loads(
             text,
@@ -91,12 +78,7 @@ def parse_json(text: str) -> Any:
 
 
 def indented_json(content: Any) -> str:
-    """
-    Return JSON content as indented text of ASCII characters.
-
-    Raises:
-        ValueError: If a number in it is not finite.
-    """
+    """Return JSON content as indented text of ASCII; ValueError if a number is not finite."""
     _refuse_non_finite(content)
     try:
         encoded = msgspec.json.encode(content, enc_hook=_of_a_subclass)

@@ -34,14 +34,9 @@ _EACH_BYTE = np.uint64(0x0101010101010101)
 
 def _join(word: Words, last: np.uint64) -> tuple[Ints, Ints]:
     """
-    Turn words into the varints at their lower ends, in place.
+    Turn words, in place, into the varints at their lower ends; return lengths, and the long places.
 
-    Args:
-        word: The words, shape (n,).
-        last: The bits that are 0 in the last byte of a varint, for each byte to look at.
-
-    Returns:
-        Lengths of the varints, shape (n,), and the places of those that are longer.
+    `last` has the bits that are 0 in the last byte of a varint, for each byte to look at.
     """
     stop = ~word
     stop &= last
@@ -63,19 +58,19 @@ def _join(word: Words, last: np.uint64) -> tuple[Ints, Ints]:
 
 
 class Message:
-    """Protobuf bytes with checked access, one field at a time or many varints at once."""
+    """
+    Protobuf bytes with checked access, one field at a time or many varints at once.
+
+    `where` is the type of a message, for error messages.
+    """
 
     __slots__ = ("_buffer", "bytes", "path", "size", "words")
 
     def __init__(self, raw: Buffer, path: str, size: int | None = None) -> None:
         """
-        Look at some bytes.
+        Look at some bytes, which are copied unless their `size` is given.
 
-        Args:
-            raw: The bytes. They are copied, unless their size is given.
-            path: File that they are of, for error messages.
-            size: Size of the message, if `PADDING` readable bytes are behind it: in `raw`, or in
-                the last page of a mapped file.
+        Then `PADDING` readable bytes are behind: in `raw`, or in the last page of a mapped file.
         """
         self.size = len(raw) if size is None else size
         self.path = path
@@ -89,18 +84,7 @@ class Message:
 
     def fields(self, begin: int, end: int, where: str) -> Iterator[tuple[int, int, int, int]]:
         """
-        Yield the fields of the message in `begin:end`.
-
-        Args:
-            begin: Offset of the first field.
-            end: Offset behind the last field.
-            where: Type of the message, for error messages.
-
-        Yields:
-            Number, wire type, value or begin of the payload, and the offset behind the field.
-
-        Raises:
-            TraceError: If the bytes are not a message.
+        Yield number, wire type, value or begin of payload, and end of each field in `begin:end`.
         """
         at = begin
         while at < end:
@@ -127,15 +111,10 @@ class Message:
 
     def consecutive(self, at: int, end: int) -> tuple[list[int], list[int], int]:
         """
-        Find the length-delimited fields from an offset on that have the tag there, of one byte.
+        Find the payloads of the fields from an offset on that have the tag there, of one byte.
 
-        Args:
-            at: Offset of the first tag.
-            end: Offset behind the message.
-
-        Returns:
-            Begins and ends of their payloads, and the offset behind the last one. A payload that
-            is longer than the message ends the search; it is left out.
+        Return their begins and ends, and the offset behind the last one. A payload that is longer
+        than the message ends the search; it is left out.
         """
         begins, ends, tag = [], [], self._buffer[at]
         while at < end and self._buffer[at] == tag:
@@ -148,17 +127,7 @@ class Message:
         return begins, ends, at
 
     def varint(self, at: int, end: int, where: str) -> tuple[int, int]:
-        """
-        Read the varint at an offset, and return it with the offset behind it.
-
-        Args:
-            at: The offset.
-            end: Offset behind the message.
-            where: Type of the message, for error messages.
-
-        Raises:
-            TraceError: If the varint does not end.
-        """
+        """Read the varint at an offset, and return it with the offset behind it."""
         if at < end and (byte := self._buffer[at]) < 0x80:  # most are that short
             return byte, at + 1
         value = shift = 0
@@ -177,14 +146,7 @@ class Message:
         return bytes(self._buffer[begin:end]).decode("utf-8", "replace")
 
     def find(self, pattern: bytes, begin: int, end: int) -> Ints:
-        """
-        Find all offsets of a pattern within `begin:end`, overlaps included.
-
-        Args:
-            pattern: The bytes.
-            begin: First offset.
-            end: Offset behind the last one.
-        """
+        """Find all offsets of a pattern within `begin:end`, overlaps included."""
         found = []
         for start in range(begin, end, _CHUNK):
             stop = min(start + _CHUNK, end - len(pattern) + 1)
@@ -217,14 +179,9 @@ class Message:
 
     def varint_fields(self, at: Ints, tag: int) -> tuple[Words, Ints]:
         """
-        Read varints behind a tag of one byte at many offsets.
+        Read varints behind a tag of one byte at many offsets, shape (n,), and the fields' lengths.
 
-        Args:
-            at: The offsets, shape (n,).
-            tag: The tag.
-
-        Returns:
-            The values, and the lengths of the fields. Both are 0 where the tag is another.
+        Both are 0 where the tag is another.
         """
         word = self.words[at]
         present = (word & np.uint64(0xFF)) == np.uint64(tag)
@@ -266,14 +223,7 @@ class Message:
         return value - (1 << 64) if value >> 63 else value
 
     def error(self, where: str, at: int, what: str) -> TraceError:
-        """
-        Make a TraceError that names message type, offset and file.
-
-        Args:
-            where: Type of the message.
-            at: Offset of the fault.
-            what: The fault.
-        """
+        """Make a TraceError that names the type of the message, offset and file."""
         return TraceError(
             f"{self.path} is not an XSpace trace (.xplane.pb), or it is damaged "
             f"({where} at byte {at} of {self.size}: {what})"
@@ -286,18 +236,6 @@ class Record:
     __slots__ = ("_begin", "_found", "_message", "_where")
 
     def __init__(self, message: Message, begin: int, end: int, where: str) -> None:
-        """
-        Read the message in `begin:end`.
-
-        Args:
-            message: The bytes around it.
-            begin: Offset of its first field.
-            end: Offset behind its last field.
-            where: Its type, for error messages.
-
-        Raises:
-            TraceError: If the bytes are not a message.
-        """
         self._message, self._begin, self._where = message, begin, where
         self._found: dict[int, list[tuple[int, int, int]]] = {}
         for number, wire, value, behind in message.fields(begin, end, where):

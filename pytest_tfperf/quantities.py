@@ -51,18 +51,10 @@ _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\D*?)
 
 def parse_quantity(value: object, unit: str, bare: bool = False) -> float:
     """
-    Read a quantity.
+    Read a quantity of one of `UNITS` into seconds, bytes, or shares from 0 to 1.
 
-    Args:
-        value: A number in base units, or a string such as "5%" or "1.5 GiB".
-        unit: One of `UNITS`.
-        bare: Whether the string of a time or of bytes may lack its unit.
-
-    Returns:
-        The number in base units: seconds, bytes, shares from 0 to 1.
-
-    Raises:
-        ValueError: If it is not a finite quantity of that unit.
+    It is a number in these, or a string as "5%" or "1.5 GiB"; if `bare`, the string of a time or of
+    bytes may lack its unit. Raises ValueError if it is not a finite quantity of that unit.
     """
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
         number = _as_float(value)
@@ -98,11 +90,8 @@ def format_quantity(number: float, unit: str = "") -> str:
     """
     Write a number in base units for people: "12.4 ms", "16.7 %", "1.5 GiB", "3,835".
 
-    A number that is not zero is not written as zero, nor a share as 100 % that is not all.
-
-    Args:
-        number: The number.
-        unit: Its unit; one that is not known here stands behind the number as it is.
+    A number that is not zero is not written as zero, nor a share as 100 % that is not all. A unit
+    that is not known here stands behind the number as it is.
     """
     if unit in (SHARE, RATIO):
         return f"{_percent(number)} %"
@@ -150,14 +139,7 @@ def digits(number: float) -> str:
 
 
 def format_change(before: float, after: float, unit: str) -> str:
-    """
-    Write two numbers, and their unit once if they share it: "21 to 46", "0.165 to 631 MFLOP".
-
-    Args:
-        before: The first number in base units.
-        after: The second number in base units.
-        unit: Their unit.
-    """
+    """Write two numbers, and their unit once if they share it: "21 to 46", "0.165 to 631 MFLOP"."""
     first, last = format_alike(before, after, unit)
     number, _, suffix = first.rpartition(" ")
     shares_unit = unit in _ALIKE and last.endswith(f" {suffix}")
@@ -169,11 +151,6 @@ def format_alike(before: float, after: float, unit: str) -> tuple[str, str]:
     Write two numbers with one prefix: "0.165 MFLOP" and "631 MFLOP".
 
     Times keep their own units, as people say them: "679 µs" and "11.9 ms".
-
-    Args:
-        before: The first number in base units.
-        after: The second number in base units.
-        unit: Their unit.
     """
     smaller, larger = sorted((abs(before), abs(after)))
     if unit not in _ALIKE or larger > _ONE_PREFIX * smaller:
@@ -183,17 +160,7 @@ def format_alike(before: float, after: float, unit: str) -> tuple[str, str]:
 
 
 def told_apart(first: float, second: float, unit: str) -> str:
-    """
-    Write two numbers exactly if `format_quantity` writes them alike.
-
-    Args:
-        first: The first number in base units.
-        second: The second number in base units.
-        unit: Their unit.
-
-    Returns:
-        For example " (exactly 0.05001 and 0.05)"; empty if the numbers are equal or look different.
-    """
+    """Write two numbers that look alike exactly, as " (exactly 0.05001 and 0.05)"; else empty."""
     alike = first != second and format_quantity(first, unit) == format_quantity(second, unit)
     return f" (exactly {first!r} and {second!r})" if alike else ""
 

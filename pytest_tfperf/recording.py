@@ -29,7 +29,6 @@ class BatchRows:
     name: str
     """Its name in an element."""
     dtype: str
-    """The name of its type."""
     rows: tuple[tuple[int, ...], ...]
     """The real elements of each row, batch by batch."""
     widths: tuple[int, ...]
@@ -49,9 +48,7 @@ class Batches:
     """Components of the batches of the traced steps that can be padded."""
 
     components: tuple[BatchRows, ...]
-    """The components."""
     n_batches: int
-    """The number of batches."""
     sampled: bool = False
     """True if the same data gave these batches again after the steps."""
 
@@ -229,7 +226,6 @@ class Recording:
     """Times and observations of one run of the user's steps, and where its traces are."""
 
     name: str
-    """Name of the profile."""
     trace: Path | None
     """The trace of its steps, if there is one."""
     input_trace: Path | None = None
@@ -331,7 +327,6 @@ class Recording:
     window_notes: Mapping[str, str] = field(default_factory=dict)
     """Notes by window (warm-up, timed, traced) that is shorter than planned, and on the lock."""
     notes: tuple[str, ...] = ()
-    """Notes on the run."""
     result: Any = None
     """The last output of the steps."""
 

@@ -88,16 +88,7 @@ class Run:
 
     @classmethod
     def from_json(cls, data: Any, where: str) -> Run:
-        """
-        Invert `to_json`.
-
-        Args:
-            data: Content of a JSON file.
-            where: Name of the file, for errors.
-
-        Raises:
-            TfperfError: If it is not a run file, or one of another format.
-        """
+        """Invert `to_json`; TfperfError if it is no run file of this format, named by `where`."""
         refuse_format(data, where)
         try:
             return msgspec.convert(data, cls)
@@ -113,16 +104,7 @@ def damaged(where: str, error: msgspec.ValidationError) -> TfperfError:
 
 
 def refuse_format(data: Any, where: str) -> None:
-    """
-    Refuse what is no run file, or one of another format.
-
-    Args:
-        data: Content of a JSON file.
-        where: Name of the file, for errors.
-
-    Raises:
-        TfperfError: If it is one of these.
-    """
+    """Raise a TfperfError if this is no run file, or of another format; `where` names it."""
     version = data.get("format") if isinstance(data, dict) else None
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise TfperfError(f"{where}: not a run file of pytest --tfperf-report")

@@ -59,14 +59,7 @@ def shown_value(value: Value | None, unit: str) -> str:
 
 
 def summary(title: str, metrics: Mapping[str, Value], custom: Iterable[str]) -> str:
-    """
-    Summarise a profile in about ten lines.
-
-    Args:
-        title: First line.
-        metrics: Values by metric; those without a number are left out.
-        custom: Names of custom metrics.
-    """
+    """Summarise a profile in about ten lines; values without a number are left out."""
     rows = [
         (f"  {name_shown}", shown_value(metrics[name], shown_unit(name, metrics[name].unit)))
         for name, name_shown in summary_columns(custom)

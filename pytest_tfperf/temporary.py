@@ -17,21 +17,16 @@ _SWEPT: set[Path] = set()
 
 class TemporaryFolder:
     """
-    A new folder until it is closed.
+    A new folder until it is closed; OSError if it cannot be made.
 
     The first that a process makes beside others removes those of this user that are a day old.
-
-    Raises:
-        OSError: If it cannot be made.
     """
 
     def __init__(self, parent: Path | None = None) -> None:
         """
-        Make the folder.
+        Make the folder in `parent`, which exists, or in the system's folder for temporary files.
 
-        Args:
-            parent: An existing folder, on whose file system it is; by default the system's for
-                temporary files. There its name is not hidden, since tools leave hidden folders out.
+        There its name is not hidden, since tools leave hidden folders out.
         """
         within = Path(tempfile.gettempdir()) if parent is None else parent
         if within not in _SWEPT:

@@ -94,14 +94,7 @@ def elide(text: str, width: int) -> str:
 
 
 def plural(n: int, noun: str, nouns: str = "") -> str:
-    """
-    Return a number with its noun: `1 test`, `2 tests`.
-
-    Args:
-        n: The number.
-        noun: The noun in the singular.
-        nouns: Its plural, if that is not the singular with an s.
-    """
+    """Return a number with its noun: `1 test`, `2 tests`; `nouns` if that takes no s."""
     return f"{n} {noun if n == 1 else nouns or f'{noun}s'}"
 
 
@@ -140,15 +133,7 @@ def _slowdown(ratio: float, words: tuple[str, str]) -> tuple[str, str, str]:
 
 
 def and_more(items: Sequence[str], limit: int, separator: str = ", ", n_more: int = 0) -> str:
-    """
-    Join the first items, and count the others: `a, b, and 3 more`.
-
-    Args:
-        items: The items.
-        limit: Number of items that are named.
-        separator: Text between items.
-        n_more: Number of further things that are not among the items.
-    """
+    """Join the first `limit` items, and count the others and `n_more`: `a, b, and 3 more`."""
     named = list(items[:limit])
     left = len(items) - len(named) + n_more
     if left:
@@ -157,13 +142,7 @@ def and_more(items: Sequence[str], limit: int, separator: str = ", ", n_more: in
 
 
 def aligned(rows: Sequence[Sequence[str]], sides: Sequence[str] = ()) -> list[str]:
-    """
-    Lines of cells in columns, two spaces apart.
-
-    Args:
-        rows: Cells of each row, the same number in all.
-        sides: `left` or `right` for each column; left by default.
-    """
+    """Lines of cells in columns, two spaces apart, each to its side, `left` or `right`."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = sides or ["left"] * len(widths)
     return ["  ".join(map(_padded, row, widths, sides)).rstrip() for row in rows]
@@ -174,14 +153,7 @@ def _padded(cell: str, width: int, side: str) -> str:
 
 
 def wrapped(text: str, width: int, deeper: int = 2) -> str:
-    """
-    Wrap the lines of a text.
-
-    Args:
-        text: The text.
-        width: Columns of the terminal.
-        deeper: Columns by which a line's continuation is indented further than the line.
-    """
+    """Wrap the lines of a text, whose continuations are indented by `deeper` columns more."""
     return "\n".join(part for line in text.splitlines() for part in _parts(line, width, deeper))
 
 
@@ -199,10 +171,7 @@ def _parts(line: str, width: int, deeper: int) -> list[str]:
 
 def headline(text: str) -> tuple[str, tuple[Labelled, ...]]:
     """
-    Split a text of several lines for a check.
-
-    Returns:
-        The first line, and the others as details without a label.
+    Split a text of several lines for a check: the first, and the others as details without label.
     """
     sentence, *lines = text.splitlines() or [""]
     return sentence, tuple(("", line.removeprefix("  ")) for line in lines)

@@ -32,7 +32,6 @@ class Ready:
     """A profile that has filled its other windows and waits for its turns."""
 
     workload: Mapping[str, Any]
-    """Workload of the profile."""
     call_s: float
     """Seconds of a call so far."""
     least_s: float

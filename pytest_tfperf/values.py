@@ -145,15 +145,7 @@ class Value(Struct, frozen=True, kw_only=True, rename={"number": "value"}):
 
     @classmethod
     def of(cls, metric: str, number: float, source: Source, **detail: Any) -> Value:
-        """
-        Make a value with a number; a number that is not finite is unknown.
-
-        Args:
-            metric: Built-in metric, which has the unit.
-            number: Number in that unit.
-            source: Origin of the number.
-            detail: Facts for messages and reports.
-        """
+        """Make a value with a number in its metric's unit; one that is not finite is unknown."""
         if not math.isfinite(number):
             return cls.unknown(metric, f"the measurement gave {number}")
         return cls(number=float(number), unit=METRICS[metric].unit, source=source, detail=detail)
@@ -240,15 +232,7 @@ class Table:
         rows: Sequence[Sequence[Any]],
         limit: int = 50,
     ) -> Table:
-        """
-        Make a table of the first `limit` rows.
-
-        Args:
-            title: Title of the table.
-            columns: Columns with different keys.
-            rows: Cells in the order of the columns: text, numbers, booleans or None.
-            limit: Number of rows to keep.
-        """
+        """Make a table of the first `limit` rows, with cells of text, numbers, booleans or None."""
         kept = tuple(tuple(row) for row in rows[:limit])
         return cls(title=title, columns=tuple(columns), rows=kept, n_more=len(rows) - len(kept))
 
@@ -261,14 +245,7 @@ class Table:
         limit: int = 50,
     ) -> Table:
         """
-        Make a table of the first `limit` items, with a row for each.
-
-        Args:
-            title: Title of the table.
-            items: What the rows are of.
-            cells: Columns with different keys, and what gives the cell of an item: text, a number,
-                a boolean or None.
-            limit: Number of items to keep.
+        Make a table of the first `limit` items, with a row for each, by a function for each column.
         """
         rows = [[cell(item) for _, cell in cells] for item in items[:limit]]
         found = cls.of(title, [column for column, _ in cells], rows, limit)
@@ -284,12 +261,6 @@ class Table:
     ) -> Table:
         """
         Make a table of the first `limit` records, each with a cell for every key of the columns.
-
-        Args:
-            title: Title of the table.
-            columns: Columns with different keys.
-            records: Cells by key: text, numbers, booleans or None.
-            limit: Number of records to keep.
         """
         rows = [[record[column.key] for column in columns] for record in records]
         return cls.of(title, columns, rows, limit)
