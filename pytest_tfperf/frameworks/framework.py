@@ -28,7 +28,6 @@ class Framework:
     """A framework that is loaded in this process; by default it does and knows nothing more."""
 
     name: str
-    """Its name."""
     traces = False
     """True if its profiler writes traces as XSpace; else sessions pass it over."""
     marks_fetches = False

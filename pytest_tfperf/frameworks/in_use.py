@@ -32,10 +32,8 @@ def in_use() -> tuple[Framework, ...]:
     Return the frameworks that may run steps now.
 
     TensorFlow is one if it is loaded, JAX from its first device on, and PyTorch if Keras runs on
-    it. If there is none, the one that KERAS_BACKEND names is loaded, or TensorFlow.
-
-    Raises:
-        CaptureError: If TensorFlow or JAX is too old, or TensorFlow cannot be imported.
+    it. If there is none, the one that KERAS_BACKEND names is loaded, or TensorFlow. Raises
+    CaptureError if TensorFlow or JAX is too old.
     """
     found = _loaded()
     backend = os.environ.get("KERAS_BACKEND")
@@ -57,12 +55,7 @@ def loaded() -> tuple[Framework, ...]:
 
 
 def _loaded() -> tuple[Framework, ...]:
-    """
-    Return the frameworks that were loaded and may run steps.
-
-    Raises:
-        CaptureError: If TensorFlow or JAX is too old.
-    """
+    """Return the frameworks that were loaded and may run steps; CaptureError if one is too old."""
     found: list[Framework] = []
     if "tensorflow" in sys.modules:  # also as None, which refuses the import
         load_tensorflow()  # refuses old versions
@@ -85,11 +78,7 @@ def load_installed() -> tuple[tuple[Framework, ...], dict[str, str]]:
     """
     Import the installed frameworks that write traces, for commands that run steps of their own.
 
-    Returns:
-        Those that can run steps, and why others cannot by name.
-
-    Raises:
-        CaptureError: If there is none that can.
+    Those that cannot run steps come with the reason, by name. Raises CaptureError if none can.
     """
     found: list[Framework] = []
     refused: dict[str, str] = {}
@@ -112,12 +101,7 @@ def load_installed() -> tuple[tuple[Framework, ...], dict[str, str]]:
 
 
 def check_any_in_use() -> None:
-    """
-    Refuse to profile a step where nothing can run it.
-
-    Raises:
-        CaptureError: If no framework is in use.
-    """
+    """Raise a CaptureError where nothing can run the step that is to be profiled."""
     if in_use():
         return
     if is_installed("jax"):
@@ -178,11 +162,8 @@ def least_block(step_s: float, n_left: int | None = None) -> float:
 
     Where calls return before their work has ended, Python prepares a step while the one before it
     runs. The first step of a block begins on idle devices, and takes up to twice as long. So a
-    block has ten steps there, unless these take half a second or too few are left for ten blocks.
-
-    Args:
-        step_s: Seconds of a step.
-        n_left: Steps that are left; None if they do not run out.
+    block has ten steps there, unless these take half a second or too few are left for ten blocks
+    (`n_left`; None if they do not run out).
     """
     n_steps = 10 if n_left is None else min(10, n_left // 10)
     overlapped_s = min(n_steps * step_s, 0.5) if _runs_behind_python() else 0.0
@@ -246,8 +227,7 @@ class UnfinishedCalls:
     """
     The calls of a step that run behind Python, which are waited for where too many would abort.
 
-    Args:
-        fetches: True to wait for each call, and to fetch its output.
+    With `fetches` each call is waited for, and its output fetched.
     """
 
     def __init__(self, fetches: bool = False) -> None:

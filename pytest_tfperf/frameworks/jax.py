@@ -42,12 +42,7 @@ def loaded_jax() -> Any | None:
 
 
 def load_jax() -> Any:
-    """
-    Import the module `jax`, which only commands with steps of their own do.
-
-    Raises:
-        CaptureError: If it cannot be imported, or is too old.
-    """
+    """Import the module `jax`, which only commands with steps of their own do."""
     try:
         import jax  # noqa: F401
     except ImportError as error:
@@ -218,12 +213,7 @@ class Jax(Framework):
 
 
 def _jax() -> Any:
-    """
-    Return the module `jax`.
-
-    Raises:
-        CaptureError: If it is not whole, or too old.
-    """
+    """Return the module `jax`; CaptureError if it is not whole, or too old."""
     jax = loaded_jax()
     if jax is None:
         raise CaptureError("JAX is not loaded; import it in the test: pip install jax")
@@ -317,12 +307,7 @@ def _made_for(devices: Sequence[Any]) -> list[tuple[Any, Any]]:
 
 
 def _local_devices() -> list[Any]:
-    """
-    Return the devices of this process, which starts them.
-
-    Raises:
-        CaptureError: If they cannot start, as `JAX_PLATFORMS=cuda` without a GPU.
-    """
+    """Return the devices of this process, which starts them; CaptureError if they cannot start."""
     try:
         return list(_jax().local_devices())
     except (RuntimeError, AssertionError) as error:  # the latter, without a text, after the first

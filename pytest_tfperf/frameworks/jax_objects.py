@@ -69,8 +69,7 @@ class JaxProgram:
         """
         The HloModuleProto that XLA made the executable of; unknown for several devices.
 
-        Raises:
-            CaptureError: If this version of JAX does not show it.
+        Raises CaptureError if this version of JAX does not show it.
         """
         with self._errors_named():
             attributes = self._lowered.stablehlo().operation.attributes
@@ -90,12 +89,9 @@ class JaxProgram:
 
 class JaxPrograms:
     """
-    Compiled programs of JAX.
+    Compiled programs of JAX, from all objects of `program_type` that are alive.
 
     They stay alive with this object, and are turned to HLO when they are asked for.
-
-    Args:
-        alive: All objects of `program_type`.
     """
 
     def __init__(self, alive: Sequence[Any]) -> None:
@@ -140,15 +136,9 @@ def own_functions(alive: Iterable[Any]) -> dict[str, bool]:
     """
     Return the functions that JAX itself compiles and Python may have called, as `jax.numpy.add`.
 
-    A function of the user may have the name of one of them, which a trace then does not tell apart.
-    JAX keeps in each function how its calls with such arguments go on. So the name is the user's
-    if only functions of the user were ever called.
-
-    Args:
-        alive: Compiled functions, those of the user too.
-
-    Returns:
-        Whether the user compiles a function of the same name, by name.
+    Each says whether the user compiles one of the same name, which a trace does not tell apart. JAX
+    keeps in each function how its calls with such arguments go on. So the name is the user's if
+    only functions of the user were ever called.
     """
     own, users = defaultdict[str, bool](bool), defaultdict[str, bool](bool)  # called, by name
     users.update(dict.fromkeys(users_traced(), False))  # nothing tells of those that are gone

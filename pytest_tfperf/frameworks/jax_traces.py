@@ -217,9 +217,7 @@ class _Explanations(logging.Filter):
     """
     The explanations of cache misses, as a filter, which sees records before any handler.
 
-    Args:
-        are_wanted: True if the user asked to see them.
-        report: Receives each trace.
+    `are_wanted` says that the user asked to see them; `report` receives each trace.
     """
 
     def __init__(self, are_wanted: bool, report: Report) -> None:
@@ -367,13 +365,7 @@ def _explained_place(explanation: str) -> str:
 
 
 def changes_in(explanation: str, parameters: Sequence[str] = ()) -> tuple[Change, ...]:
-    """
-    Return the changes that JAX's explanation of a cache miss names, as `x f32[8] → f32[5]`.
-
-    Args:
-        explanation: The explanation.
-        parameters: Names of the function's positional parameters, as far as they are known.
-    """
+    """Return the changes that JAX's explanation of a cache miss names, as `x f32[8] → f32[5]`."""
     text = _URL.sub("", explanation)
     changes: list[Change] = []
     for found in _DIFFERENCE.finditer(text):
@@ -425,14 +417,9 @@ def _type(text: str) -> str:
 
 def _of_node(path: str, before: str, now: str, why: str, parameters: Sequence[str]) -> Change:
     """
-    Return the change of an argument's structure.
+    Return the change of an argument's structure; JAX describes the nodes, and says why they differ.
 
-    Args:
-        path: Its path, `[0]` of all positional arguments, `[1]` of all keywords.
-        before: The former node, as JAX describes it.
-        now: The new node.
-        why: What JAX says of the two.
-        parameters: Names of positional parameters.
+    The path is `[0]` for all positional arguments, `[1]` for all keywords.
     """
     argument = _argument(path, parameters)
     was, is_now = _STATIC.search(before), _STATIC.search(now)
@@ -459,15 +446,7 @@ def _argument(path: str, parameters: Sequence[str]) -> str:
 
 
 def _of_values(said: str, argument: str, before: str, now: str) -> Change:
-    """
-    Return the change of a static value; objects that differ by their address alone are new.
-
-    Args:
-        said: The start of its text.
-        argument: The argument that holds it.
-        before: The former value.
-        now: The new one.
-    """
+    """Return the change of a static value; objects that differ by their address alone are new."""
     before, now = (" ".join(value.split()) for value in (before, now))
     plain = _ADDRESS.sub("", now)
     if plain != _ADDRESS.sub("", before):

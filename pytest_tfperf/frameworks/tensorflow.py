@@ -27,12 +27,7 @@ def loaded_tensorflow() -> Any | None:
 
 
 def load_tensorflow() -> Any:
-    """
-    Import the `tensorflow` module.
-
-    Raises:
-        CaptureError: If it is not installed, with the command that installs it, or too old.
-    """
+    """Import TensorFlow; CaptureError, with the command that installs it, if missing or too old."""
     try:
         import tensorflow
     except ImportError as error:

@@ -265,9 +265,7 @@ class OpCost:
     """The cost of one run of an instruction that a trace has events of."""
 
     name: str
-    """Name of the instruction."""
     opcode: str
-    """Opcode of the instruction."""
     op_name: str
     """Name of the framework's op."""
     dtype: str
@@ -297,7 +295,6 @@ class Costs:
     work: Work
     """FLOPs of matrix products and of other arithmetic."""
     ops: tuple[OpCost, ...]
-    """Cost of each instruction."""
     uncounted: tuple[str, ...]
     """Targets of custom calls whose FLOPs are unknown."""
     once: tuple[str, ...]
@@ -307,7 +304,6 @@ class Costs:
     products: tuple[Product, ...] = ()
     """Its matrix multiplications and convolutions; those of a branch that is left out run 0 ×."""
     module: HloModule | None = field(default=None, repr=False, compare=False)
-    """The module."""
 
     @property
     def flops(self) -> int:
@@ -350,10 +346,7 @@ def module_costs(module: HloModule) -> Costs:
 
     A loop counts as often as it runs, if the compiler knows; the largest branch of a conditional
     counts. Instructions without a use count as well; a module that no compiler has optimised may
-    hold some.
-
-    Raises:
-        TraceError: If an instruction does not fit its operands.
+    hold some. Raises TraceError if an instruction does not fit its operands.
     """
     try:
         return _costs(module)

@@ -48,25 +48,13 @@ def decode_module(raw: bytes, name: str) -> HloModule:
     """
     Decode the bytes of an HloModuleProto; `name` stands in error messages.
 
-    Raises:
-        TraceError: If the bytes are not an HloModuleProto, or operands or callees are missing or
-            come after their users.
+    Raises TraceError if they are none, or operands or callees lack or come after their users.
     """
     return module_at(Message(raw, name), 0, len(raw))
 
 
 def module_at(message: Message, begin: int, end: int) -> HloModule:
-    """
-    Decode the HloModuleProto in this part of a message.
-
-    Args:
-        message: The message.
-        begin: Offset of the module's first byte.
-        end: Offset behind its last byte.
-
-    Raises:
-        TraceError: As in `decode_module`.
-    """
+    """Decode the HloModuleProto in bytes `begin:end` of a message."""
     reader = _Reader(message)
     fields = Record(message, begin, end, "HloModuleProto")
     frames = fields.records(17, "StackFrameIndexProto")
@@ -88,17 +76,7 @@ def module_at(message: Message, begin: int, end: int) -> HloModule:
 
 
 def shape_at(message: Message, begin: int, end: int) -> Shape:
-    """
-    Decode the ShapeProto in bytes `begin:end` of a message.
-
-    Args:
-        message: The message.
-        begin: Offset of the shape's first byte.
-        end: Offset behind the shape.
-
-    Raises:
-        TraceError: If the bytes are not a ShapeProto.
-    """
+    """Decode the ShapeProto in bytes `begin:end` of a message."""
     return _Reader(message).shape(begin, end)
 
 

@@ -118,12 +118,7 @@ def dot_of(module: HloModule) -> str:
 
 
 def svg_of(dot: str) -> bytes:
-    """
-    Draw a DOT graph as SVG.
-
-    Raises:
-        ExportError: If Graphviz is not installed, fails, or takes longer than two minutes.
-    """
+    """Draw a DOT graph as SVG; ExportError if Graphviz is missing, fails, or takes two minutes."""
     program = shutil.which("dot")
     if program is None:
         raise ExportError("an .svg needs Graphviz's dot in PATH; write a .dot file instead")

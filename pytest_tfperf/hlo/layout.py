@@ -51,22 +51,17 @@ def padded_bytes(shape: Shape) -> int:
     Count the bytes that the arrays of a shape take in their layouts.
 
     Only the first tile pads; further ones order the elements within it, as XLA's ArraySize assumes.
-
-    Raises:
-        LayoutError: If the type is unknown, or the layout does not fit the array's rank.
+    Raises LayoutError if the type is unknown, or the layout does not fit the array's rank.
     """
     return sum(-(-_padded_elements(leaf) * _stored_bits(leaf) // 8) for leaf in leaves(shape))
 
 
 def logical_bytes(shape: Shape) -> int:
     """
-    Count the bytes that the arrays of a shape hold.
+    Count the bytes that the arrays of a shape hold; LayoutError if a type is unknown.
 
     A type that the layout widens counts with its own bits, a packed one as packed. A dynamic
     dimension counts with its bound.
-
-    Raises:
-        LayoutError: If the type is unknown.
     """
     return sum(-(-leaf.elements * _needed_bits(leaf) // 8) for leaf in leaves(shape))
 
@@ -75,10 +70,7 @@ def physical_dimensions(shape: Shape) -> tuple[int, ...]:
     """
     Return an array's sizes in memory order, the fastest first.
 
-    Without a layout the last dimension is the fastest.
-
-    Raises:
-        LayoutError: If the layout has another rank.
+    Without a layout the last dimension is the fastest. Raises LayoutError if it has another rank.
     """
     order = shape.minor_to_major or tuple(reversed(range(len(shape.dimensions))))
     if sorted(order) != list(range(len(shape.dimensions))):
@@ -94,9 +86,6 @@ def padded_dimensions(shape: Shape) -> tuple[int, ...]:
     Return an array's sizes rounded up to its tiles, in the order of its dimensions.
 
     A tile over more dimensions than the array has, or over combined ones, changes no size.
-
-    Raises:
-        LayoutError: If the layout has another rank.
     """
     sizes = list(physical_dimensions(shape))
     tile = tuple(reversed(shape.tiles[0])) if shape.tiles else ()
@@ -110,14 +99,10 @@ def padded_dimensions(shape: Shape) -> tuple[int, ...]:
 
 def parse_shape(text: str) -> Shape:
     """
-    Read a shape from HLO text.
+    Read a shape from HLO text; LayoutError if that is none, or its layout does not fit its rank.
 
     Examples are `f32[1024,10]{1,0:T(8,128)}`, a dynamic bound `f32[<=100]`, and a tuple `(f32[],
     u8[4]{0})`.
-
-    Raises:
-        LayoutError: If the text is not a shape, its type is unknown, or its layout does not fit its
-            rank.
     """
     plain = re.sub(r"/\*.*?\*/|\s", "", text)
     shape, end = _shape(plain, 0, text)

@@ -78,7 +78,6 @@ class Shape:
     element_bits: int = 0
     """Bits that the layout stores for an element; 0 for those of the dtype."""
     parts: tuple[Shape, ...] = ()
-    """The shapes of a tuple."""
     tail_alignment: int = 1
     """Number of elements that the layout rounds the array up to a multiple of."""
 
@@ -121,9 +120,7 @@ class WindowDimension:
     """The movement of a window along one dimension."""
 
     size: int
-    """Size of the window."""
     stride: int = 1
-    """Stride of the window."""
     padding_low: int = 0
     """Padding before the first element."""
     padding_high: int = 0
@@ -133,7 +130,6 @@ class WindowDimension:
     base_dilation: int = 1
     """Distance of the operand's elements."""
     reversal: bool = False
-    """True if the window is reversed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +137,9 @@ class DotDimensions:
     """The contracted dimensions and the batch dimensions of a dot's operands."""
 
     lhs_contracting: tuple[int, ...]
-    """Contracted dimensions of the left operand."""
     rhs_contracting: tuple[int, ...]
-    """Contracted dimensions of the right operand."""
     lhs_batch: tuple[int, ...] = ()
-    """Batch dimensions of the left operand."""
     rhs_batch: tuple[int, ...] = ()
-    """Batch dimensions of the right operand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,23 +147,14 @@ class ConvolutionDimensions:
     """The meaning of each dimension of a convolution's input, kernel and output."""
 
     input_batch: int
-    """Batch dimension of the input."""
     input_feature: int
-    """Feature dimension of the input."""
     input_spatial: tuple[int, ...]
-    """Spatial dimensions of the input."""
     kernel_input_feature: int
-    """Input feature dimension of the kernel."""
     kernel_output_feature: int
-    """Output feature dimension of the kernel."""
     kernel_spatial: tuple[int, ...]
-    """Spatial dimensions of the kernel."""
     output_batch: int
-    """Batch dimension of the output."""
     output_feature: int
-    """Feature dimension of the output."""
     output_spatial: tuple[int, ...]
-    """Spatial dimensions of the output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +164,9 @@ class HloInstruction:
     id: int
     """Id, unique in its computation."""
     name: str
-    """Name of the instruction."""
     opcode: str
     """Opcode, as in HLO text."""
     shape: Shape
-    """Shape of the result."""
     operands: tuple[int, ...] = ()
     """Ids of instructions of the same computation."""
     called: tuple[int, ...] = ()
@@ -199,29 +180,21 @@ class HloInstruction:
     source_line: int = 0
     """Line of the user's code, 0 if unknown."""
     parameter_number: int = 0
-    """Number of a parameter."""
     tuple_index: int = 0
     """Index of a get-tuple-element."""
     dimensions: tuple[int, ...] = ()
     """Dimensions of a transpose, reduction, broadcast and the like."""
     fft_length: tuple[int, ...] = ()
-    """Lengths of a Fourier transform."""
     window: tuple[WindowDimension, ...] = ()
     """Window of a convolution or a windowed reduction."""
     dot: DotDimensions | None = None
-    """Dimensions of a dot."""
     precision: tuple[int, int] = (0, 0)
     """Highest precision of the operands of a product, and its algorithm, as `PrecisionConfig`."""
     convolution: ConvolutionDimensions | None = None
-    """Dimensions of a convolution."""
     feature_groups: int = 1
-    """Feature groups of a convolution."""
     batch_groups: int = 1
-    """Batch groups of a convolution."""
     fusion_kind: str = ""
-    """Kind of a fusion."""
     custom_call_target: str = ""
-    """Target of a custom call."""
     backend_config: str = ""
     """The backend's configuration, as text."""
     direction: str = ""
@@ -263,7 +236,6 @@ class HloComputation:
     id: int
     """Id, unique in its module."""
     name: str
-    """Name of the computation."""
     root_id: int
     """Id of the instruction whose value it returns."""
     instructions: dict[int, HloInstruction]
@@ -291,7 +263,6 @@ class HloModule:
     """A program of XLA."""
 
     name: str
-    """Name of the module."""
     entry_id: int
     """Id of the computation that runs."""
     computations: dict[int, HloComputation]
@@ -323,9 +294,7 @@ def source_line(op: HloInstruction) -> str | None:
     """
     Return the user's source line of an instruction (`model.py:12`).
 
-    Returns:
-        None if the module does not name a line, or names one of an installed package such as
-            TensorFlow.
+    None if the module names none, or one of an installed package such as TensorFlow.
     """
     if op.source_file in ("", _NO_FILE) or is_installed(op.source_file):
         return None

@@ -409,10 +409,8 @@ def cast_before(module: HloModule, name: str) -> str:
     """
     Return the name of the program's cast from 16 bits that made a product's operands wide.
 
-    Of several it is the farthest from the product: what comes later is wide since that one.
-
-    Returns:
-        An empty text if nothing before the product was cast, as where the arguments are wide.
+    Of several it is the farthest from the product: what comes later is wide since that one. Empty
+    if nothing before the product was cast, as where the arguments are wide.
     """
     ops = [(part, op) for part in module.computations.values() for op in part.instructions.values()]
     callers: _Callers = {}

@@ -69,9 +69,8 @@ def read_hlo(text: str, name: str) -> list[HloModule]:
     """
     Read the modules of an HLO text.
 
-    Raises:
-        TraceError: If XLA prints no such line, or an instruction needs one that does not come
-            before it; with the number of the line.
+    Raises TraceError, with the line's number, if XLA prints no such line, or an instruction needs
+    one that does not come before it.
     """
     modules: list[_Module] = []
     number = 1

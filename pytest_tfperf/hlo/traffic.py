@@ -32,8 +32,7 @@ def traffic(module: HloModule, computation: HloComputation, op: HloInstruction) 
     """
     Count the bytes that an instruction reads and writes in one run.
 
-    Returns:
-        0 for instructions that move nothing, and for loops and calls, whose bodies count instead.
+    It is 0 for those that move nothing, and for loops and calls, whose bodies count instead.
     """
     operands = [operand.shape.bytes for operand in computation.operands(op)]
     result = op.shape.bytes

@@ -107,9 +107,8 @@ class CallCounter:
         """
         Return the counts of the steps, or why there are none.
 
-        Args:
-            user_line: Returns the first line of a function of the user's, else None.
-            of_trees: The code of functions that take pytrees apart, and make them.
+        `user_line` gives the first line of a function of the user's, else None; `of_trees` are
+        functions that take pytrees apart, and make them.
         """
         if self._why is not None:
             return Unknown(self._why)

@@ -85,16 +85,10 @@ class ThreadClock:
 
 def children_cpu_s(process: int | str = "self", but: int | None = None) -> float | None:
     """
-    Return the processor time so far of the living children of a process, and of theirs.
+    Return the processor seconds so far of a process's living children but `but`, and theirs.
 
     `os.times` knows only children that have ended. That of a child's ended children counts with it.
-
-    Args:
-        process: The process; this one if left out.
-        but: A child that does not count.
-
-    Returns:
-        Seconds in ticks of the system (0.01 s on Linux), or None where the system does not tell.
+    In ticks of the system (0.01 s on Linux); None where the system does not tell.
     """
     if sys.platform != "linux":
         return None

@@ -92,7 +92,6 @@ class Conditions:
     load: float | None = None
     """Load average, on a system without CPU seconds."""
     gpus: tuple[Gpu, ...] = ()
-    """Readings of the GPUs."""
 
 
 def read_conditions(root: Path = _ROOT) -> Conditions:
@@ -106,10 +105,7 @@ def read_cpu(
     """
     Read the conditions except those of GPUs, which need TensorFlow.
 
-    Args:
-        root: Folder of Linux' /proc and /sys.
-        cores: Relevant cores; by default all that this process may use.
-        groups: Ids of the measured process groups; by default this process is measured.
+    By default they are of this process, not of groups of processes, on all cores that it may use.
     """
     cores = tuple(cores) or usable_cores()
     cpu = _cpu_seconds(text_of(root / "proc/stat"), cores)
@@ -277,9 +273,6 @@ def core_kept_awake(root: Path = Path("/")) -> Iterator[int | None]:
 
     With several cores there is none: it would take the other hyperthread from the step's threads.
     Nor is there one under a CPU quota, which it would use up, or where the system refuses it.
-
-    Args:
-        root: Folder of Linux' /proc and /sys.
     """
     task = None if len(pinnable_cores()) != 1 or has_quota(root) else _started()
     try:

@@ -42,14 +42,7 @@ def git(
     """
     Run git in a folder, unaffected by variables that name another repository.
 
-    Args:
-        folder: Where git runs.
-        arguments: The subcommand and its arguments.
-        limit_s: Seconds that it may take.
-        environment: Additional variables.
-
-    Raises:
-        PairedError: If git is not installed, or takes longer than `limit_s`.
+    Raises PairedError if git is not installed, or takes longer than `limit_s`.
     """
     kept = {name: value for name, value in os.environ.items() if name not in _CALLER_VARIABLES}
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]

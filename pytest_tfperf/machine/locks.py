@@ -52,16 +52,9 @@ def measuring_alone(
     """
     Keep other processes of this user from measuring on this process's devices within the context.
 
-    The result is True if this process had to wait.
-
-    Args:
-        announce: Receives a text while it waits, and an empty text afterwards.
-        timers: Timers to pause while it waits.
-        patience_s: Longest wait in seconds.
-        waits_s: Receives the seconds of each wait.
-
-    Raises:
-        CaptureError: If no lock can be created, or another process holds one for too long.
+    The result is True if this process had to wait. Meanwhile `announce` has a text, which an empty
+    one ends, and `timers` are paused; `waits_s` receives the seconds of each wait. Raises
+    CaptureError if no lock can be created, or one is held for longer than `patience_s`.
     """
     # loads NumPy, which commands that lock files alone do without
     from pytest_tfperf.frameworks.in_use import n_gpus
@@ -93,17 +86,8 @@ def held(
     """
     Hold the locks of these names within the context; the result is True if it had to wait.
 
-    Args:
-        names: Names of the locks, in one order for all processes.
-        announce: Receives a text while it waits, and an empty text afterwards.
-        timers: Timers to pause while it waits.
-        patience_s: Longest wait for each lock in seconds.
-        awaited: What another process does with the lock, after `waiting until`.
-        advice: What helps where it holds the lock for too long.
-        waits_s: Receives the seconds of each wait.
-
-    Raises:
-        CaptureError: If no lock can be created, or another process holds one for too long.
+    Names are in one order for all processes. `awaited` is what another process does with the lock,
+    after `waiting until`. The other arguments, and errors, are as in `measuring_alone`.
     """
     with ExitStack() as locks:
         with ExitStack() as pauses:
@@ -144,24 +128,13 @@ def held(
 
 
 def device_names(n_used: int, visible: Sequence[str]) -> tuple[str, ...]:
-    """
-    Return the names of the locks of a process's devices, in an order that prevents deadlocks.
-
-    Args:
-        n_used: Number of GPUs that the process uses.
-        visible: Visible GPUs.
-    """
+    """Return the names of the locks of a process's devices, in an order that prevents deadlocks."""
     gpus = visible or tuple(map(str, range(n_used)))
     return tuple(sorted(f"gpu-{gpu}" for gpu in gpus[:n_used])) or ("cpu",)
 
 
 def lock_file(name: str) -> Path:
-    """
-    Return the path of a lock on this host.
-
-    Raises:
-        OSError: If this user can have no folder of locks.
-    """
+    """Return the path of a lock on this host; OSError if this user can have no folder of locks."""
     whole = f"{platform.node()}-{name}"
     readable = re.sub(r"[^\w.-]+", "_", whole, flags=re.ASCII)[:100]
     return lock_folder() / f"{readable}-{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
@@ -183,12 +156,7 @@ class ReadersWriterLock:
     """
 
     def __init__(self, path: Path) -> None:
-        """
-        Lock by two files.
-
-        Args:
-            path: File of the lock, in a folder that exists; the second file is beside it.
-        """
+        """Lock by a file, in a folder that exists, and a second one beside it."""
         self._path, self._entrance = path, path.with_name(f"{path.name}-entrance")
 
     @contextmanager
