@@ -62,13 +62,7 @@ _BASELINE = Reference("the baseline", UPDATE, ACCEPT, ACCEPT)
 
 
 class Baseline:
-    """
-    The baseline of one test file, whose structure is read once.
-
-    Args:
-        place: Where it is.
-        timings: Source of earlier step times; None for the timing files.
-    """
+    """The baseline of one test file, whose structure is read once."""
 
     def __init__(self, place: Place, timings: Timings | None = None) -> None:
         self.place, self.has_times = place, timings is None
@@ -89,21 +83,7 @@ def compare_with_baseline(
     max_regression: float | None,
     shared_cpu: bool = False,
 ) -> list[Check]:
-    """
-    Check one profile under `--tfperf-baseline`.
-
-    Args:
-        profile: The profile.
-        test: Name of its test.
-        baseline: The baseline of its test's file.
-        environment: Machine and setting of this run.
-        only: The value of `--tfperf-only`.
-        max_regression: The slow-down that the test tolerates, if it says so.
-        shared_cpu: Whether other tests used the CPU that it ran on.
-
-    Raises:
-        BaselineError: If the file of the structure cannot be read.
-    """
+    """Check one profile under `--tfperf-baseline`, with the value of `--tfperf-only` as `only`."""
     key = entry_key(test, profile.name)
     entry = baseline.entries.get(key)
     if entry is None or entry["workload"] != profile.workload:
@@ -134,14 +114,6 @@ def lost_numbers(baseline: Baseline, test: str, made: Collection[str]) -> list[C
 
     A profile without a name that is left out gives its number to the next one, which would be
     compared with figures of another step.
-
-    Args:
-        baseline: The baseline of the test's file.
-        test: Name of the test.
-        made: Names of the profiles that it made.
-
-    Raises:
-        BaselineError: If the file of the structure cannot be read.
     """
     of_test = [key for key in baseline.entries if key.startswith(f"{test}/")]
     return [
@@ -304,15 +276,7 @@ class StoredTimes:
 
 
 def stored_times(entry: Json, profile: Profile, cores: int, words: TimingWords) -> StoredTimes:
-    """
-    Return the history of a timing file, as messages name it.
-
-    Args:
-        entry: The entry, with a step time.
-        profile: The new profile, with a step time.
-        cores: Cores of the machine.
-        words: Phrases of messages on the source of the entry.
-    """
+    """Return the history of a timing file's entry, as messages name it; both have a step time."""
     names = ("step_time", CPU, "other_load")
     values = {name: profile.metrics.get(name) for name in names}
     now = {name: one.number for name, one in values.items() if one and one.number is not None}

@@ -52,9 +52,6 @@ def compare_runs(before: Run, after: Run) -> Run:
     Return the second run's tests with the checks of their profiles against the first run's.
 
     Tests that the second run lacks come last, without profiles.
-
-    Raises:
-        BaselineError: If a test does not say where it ran.
     """
     old, new = profiles_by_key(before), profiles_by_key(after)
     checks: dict[Key, list[Check]] = {}
@@ -80,12 +77,7 @@ def compare_runs(before: Run, after: Run) -> Run:
 
 
 def profiles_by_key(run: Run) -> dict[Key, tuple[Profile, ProfiledTest]]:
-    """
-    Return the profiles of a run, each with its test.
-
-    Raises:
-        BaselineError: If a test does not say where it ran.
-    """
+    """Return a run's profiles with their tests; BaselineError if one does not say where it ran."""
     for test in run.tests:
         if test.profiles:
             check_environment(test)

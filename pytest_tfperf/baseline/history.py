@@ -45,7 +45,6 @@ class Merged:
     entry: Json | None
     """The entry; None if no run was added."""
     n_added: int = 0
-    """Number of runs that were added."""
     level: tuple[str, float, float] | None = None
     """Metric, its value before and now, where the history starts anew by it; else None."""
     left_out: tuple[tuple[int, str], ...] = ()
@@ -88,10 +87,7 @@ def steady_history_of(entry: Json, metric: str, load: float | None) -> tuple[His
     """
     Return the processor or device times in an entry, and what load may have moved the new one by.
 
-    Args:
-        entry: The entry.
-        metric: The time.
-        load: Share of the cores that others had beside the new run; None if it is unknown.
+    `load` is the share of the cores that others had beside the new run; None if unknown.
     """
     runs, anchor = [run for run in entry["runs"] if metric in run], entry["anchor"]
     # a few runs find only what is beyond OUTRIGHT, which covers what load moves
@@ -157,14 +153,6 @@ def merge_runs(
 
     If the new runs are at another level (`is_another_level`), the history and its anchor start anew
     with them. An entry for another workload is replaced.
-
-    Args:
-        old: The entry of a timing file: `workload`, `anchor`, `runs`, and `since` where it started
-            anew.
-        new: Runs as they are stored: metrics, `commit`, `created`.
-        workload: The workload of the new runs.
-        tolerance: The slow-down that the test tolerates.
-        cores: Cores of the machine.
     """
     if old is None or old["workload"] != workload:
         old = {"workload": dict(workload), "anchor": {}, "runs": []}

@@ -134,20 +134,12 @@ def record(
     also_partly: bool = False,
 ) -> Recorded:
     """
-    Store the profiles of tests that passed.
+    Store the profiles of tests that passed; `only_new` keeps entries that exist.
 
     Profiles that ended before their windows were full are left out, and times that are not valid
     samples, as those of steps whose buffers drained. What others had of the machine is stored too.
-
-    Args:
-        wanted: The runs with tests of each test file.
-        only_new: Whether entries that exist are kept.
-        also_partly: Whether test files whose baselines cannot be read are left out; else they are
-            an error.
-
-    Raises:
-        BaselineError: If a file cannot be read or written, or a link leads elsewhere; the message
-            says what was written.
+    `also_partly` leaves out test files whose baselines cannot be read. A BaselineError says what
+    was written.
     """
     for place in wanted:
         _refuse_links(place)
@@ -425,18 +417,9 @@ def accept(
     """
     Store the tests in these runs that passed, as `--tfperf-update` does.
 
-    The structure is that of the newest run; times of all runs are added.
-
-    Args:
-        runs: The runs.
-        names: The tests to store, by key or node id; all by default.
-        rootdir: The folder that the tests' files are relative to.
-        baseline_dir: As `--tfperf-baseline-dir`.
-        keeps_times: False if a team's history keeps the times.
-
-    Raises:
-        BaselineError: If a name is unknown, nothing was profiled, or a file cannot be found, read
-            or written; its message says what was written.
+    The structure is that of the newest run; times of all runs are added, unless a team's history
+    keeps the times. Without names, of keys or node ids, all tests are stored. A BaselineError says
+    what was written.
     """
     parts = [replace(run, tests=tuple(test for test in run.tests if test.profiles)) for run in runs]
     _check_names(names, [test for part in parts for test in part.tests])
@@ -490,12 +473,7 @@ def _check_files(files: Sequence[str], rootdir: Path) -> None:
 
 
 def check_environment(test: ProfiledTest) -> None:
-    """
-    Check that a test says where it ran.
-
-    Raises:
-        BaselineError: If it does not, as in a file edited by hand.
-    """
+    """Raise a BaselineError if a test does not say where it ran, as in a file edited by hand."""
     if not {"platform", "machine", "setting"} <= test.environment.keys():
         raise BaselineError(
             f"{one_line(test.nodeid[:200])}: its run does not say on which platform and machine "

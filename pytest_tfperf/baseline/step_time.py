@@ -69,16 +69,14 @@ class Timings(Protocol):
         """
         Return the entry of a profile on a machine class as in a timing file, None if it has none.
 
-        Raises:
-            BaselineError: If the source cannot be read.
+        Raises BaselineError if the source cannot be read.
         """
 
     def elsewhere(self, place: Place, key: str) -> Iterator[tuple[Json, Json]]:
         """
         Yield machine class and workload of each entry of a profile, on whatever machine.
 
-        Raises:
-            BaselineError: If the source cannot be read.
+        Raises BaselineError if the source cannot be read.
         """
 
 
@@ -171,15 +169,9 @@ def judge(
     least: float | None = None,
 ) -> Judgement:
     """
-    Decide on a known time of a step.
+    Decide on a known time of a step; with `why_not` it is no valid sample.
 
-    Args:
-        value: The time.
-        stored: The runs that it is compared with.
-        tolerance: The slow-down that is tolerated, as a share.
-        why_not: Why the time is not a valid sample of the step, or None.
-        changed: What else differs from the stored runs; shown with a regression.
-        least: The least that the step may have taken without others; None if nothing disturbed it.
+    `least` is the least that the step may have taken without others; None if nothing disturbed it.
     """
     assert value.number is not None
     result = compare_to_history(value.number, stored.history, tolerance, least)
@@ -199,13 +191,7 @@ def with_steady_time(
     """
     Let a time that load hardly moves decide where the clock does not, and show it where it does.
 
-    Args:
-        clock: The judgement of the step time.
-        profile: The profile.
-        stored: The processor times, or the device times, of earlier runs.
-        tolerance: The slow-down that is tolerated, as a share.
-        changed: What else differs from the stored runs.
-        is_busy: Whether others used the machine, so that the clock may not decide.
+    `is_busy` says that others used the machine, so that the clock may not decide.
     """
     value = profile.metrics.get(stored.metric)
     is_open = clock.verdict is Verdict.INCONCLUSIVE
@@ -218,14 +204,7 @@ def with_steady_time(
 
 
 def either_time(clock: Judgement, found: Judgement, is_busy: bool) -> Judgement:
-    """
-    Let a REGRESSION of the processor time stand for a clock that does not decide.
-
-    Args:
-        clock: The judgement of the step time.
-        found: That of its processor time, which is shown beside a clock that decides.
-        is_busy: Whether others used the machine, so that the clock may not decide.
-    """
+    """Let a REGRESSION of the processor time stand for a clock that does not decide."""
     is_open = clock.verdict is Verdict.INCONCLUSIVE
     if found.verdict is not Verdict.REGRESSION:
         is_good = found.verdict in (Verdict.PASS, Verdict.IMPROVED)

@@ -118,14 +118,7 @@ class Place:
 
     @classmethod
     def of(cls, file: str, rootdir: Path, baseline_dir: Path | None) -> Place:
-        """
-        Find the baseline files of a test file.
-
-        Args:
-            file: The test file, relative to the rootdir.
-            rootdir: pytest's rootdir.
-            baseline_dir: A folder of all baselines, in which the file's path is mirrored.
-        """
+        """Find the baseline files of a test file, whose path a `baseline_dir` mirrors."""
         relative = Path(file)
         root = rootdir if baseline_dir is None else rootdir / baseline_dir
         folder = root / relative.parent / (FOLDER if baseline_dir is None else "")
@@ -175,12 +168,7 @@ def detail_file(structure: Path) -> Path:
 
 
 def read_structure(path: Path) -> dict[str, Json]:
-    """
-    Return the entries of a structure file by key, with their detail; none without the file.
-
-    Raises:
-        BaselineError: If one is of another kind, damaged, in conflict, or of a newer format.
-    """
+    """Return the entries of a structure file by key, with their detail; none without the file."""
     content, detail = read_file(path), read_file(detail_file(path))
     refuse_other_kind(path, content, STRUCTURE)
     refuse_other_kind(detail_file(path), detail, DETAIL)
@@ -203,12 +191,7 @@ def split(entry: Json) -> tuple[Json, Json]:
 
 
 def read_times(path: Path) -> dict[str, Json]:
-    """
-    Return the entries of a timing file by key; none if the file does not exist.
-
-    Raises:
-        BaselineError: If it is not a timing file, damaged, in conflict, or of a newer format.
-    """
+    """Return the entries of a timing file by key; none if the file does not exist."""
     content = read_file(path)
     refuse_other_kind(path, content, TIMES)
     entries: dict[str, Json] = content.get("tests", {})
@@ -216,23 +199,13 @@ def read_times(path: Path) -> dict[str, Json]:
 
 
 def read_machine(path: Path) -> Json:
-    """
-    Return the machine class of a timing file.
-
-    Raises:
-        BaselineError: As `read_times`.
-    """
+    """Return the machine class of a timing file."""
     machine: Json = read_file(path).get("machine", {})
     return machine
 
 
 def refuse_other_kind(path: Path, content: Json, kind: str) -> None:
-    """
-    Refuse a file of times in the place of a structure, and the like.
-
-    Raises:
-        BaselineError: If it is of another kind.
-    """
+    """Refuse a file of times in the place of a structure, and the like."""
     if content and _kind(content) != kind:
         raise BaselineError(f"baseline {path}: not a file of the {kind}; {_RESTORE}")
 
@@ -252,12 +225,7 @@ def machine_slug(machine: Mapping[str, Any]) -> str:
 
 
 def read_file(path: Path) -> Json:
-    """
-    Read a baseline file; empty if it does not exist.
-
-    Raises:
-        BaselineError: If it is damaged, in conflict, or of a newer format.
-    """
+    """Read a baseline file, empty if none; BaselineError if damaged, in conflict or newer."""
     try:
         text = read_text(path)
     except FileNotFoundError:
@@ -305,8 +273,7 @@ def locked(folders: Iterable[Path]) -> Iterator[None]:
     """
     Lock the baselines of these folders; the lock files are elsewhere, so that nobody commits them.
 
-    Raises:
-        BaselineError: If another run has held a lock for too long.
+    Raises BaselineError if another run has held a lock for too long.
     """
     names = sorted({f"baselines-{folder.resolve()}" for folder in folders})
     with ExitStack() as stack:

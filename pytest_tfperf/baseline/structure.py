@@ -160,10 +160,7 @@ def _xla_ops(coverage: Value | None) -> dict[str, dict[str, int]]:
 
 def _moved_out(entry: Json, platform: str, coverage: Value | None) -> dict[str, int] | None:
     """
-    Return the ops by type that XLA compiled before, and that run outside it now.
-
-    Returns:
-        Their numbers; None if the entry or the value does not tell.
+    Return how many ops of each type left XLA since the entry; None if it or the value lacks them.
     """
     inside, outside = _told(coverage)
     if outside is not None and not outside:
@@ -313,7 +310,6 @@ class _Comparison:
     entry: Json
     """The entry, which tells the steps that its totals are counted over, and what XLA compiled."""
     platform: str
-    """The platform of this run."""
 
     def checks(self, stored: Json, scope: str) -> Iterator[Check]:
         """Check the metrics of a scope."""

@@ -227,19 +227,11 @@ def parts_of(
     function: Function, batch: int | None, steps: float
 ) -> Iterator[tuple[Function, float]]:
     """
-    Yield the parts of a function that XLA can compile.
+    Yield the parts of a function that XLA can compile, and how often each runs in one call.
 
-    Args:
-        function: Function in the runtime.
-        batch: Size of a batch, for elements whose signature leaves it open.
-        steps: Number of steps in one call of the function.
-
-    Yields:
-        Each part, and how often it runs in one call.
-
-    Raises:
-        Unsupported: If an operation left out may compute something, or a part runs an unknown
-            number of times.
+    `batch` is the size of elements whose signature leaves it open, and `steps` the steps in one
+    call. Raises Unsupported if an operation left out may compute something, or a part runs an
+    unknown number of times.
     """
     definition = definition_of(function.name)
     if all(node.op in TRIVIAL for node in definition.node_def):

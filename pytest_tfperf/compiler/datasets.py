@@ -76,7 +76,6 @@ class PaddedComponent:
     """A component of a batch that `padded_batch` pads."""
 
     dtype: str
-    """Name of its dtype."""
     value: Any
     """Value that it is filled with; None if that is not a constant."""
     axes: tuple[int, ...]
@@ -174,9 +173,7 @@ def pipeline_stages(dataset: Any) -> tuple[PipelineStage, ...]:
     Return the stages of a tf.data.Dataset from its sources to its end, each dataset once.
 
     Datasets that a function makes, as in `interleave`, stand before the stage with that function.
-
-    Raises:
-        Unsupported: If stages are not visible.
+    Raises Unsupported if stages are not visible.
     """
     found: dict[int, None] = {}
 

@@ -102,9 +102,6 @@ def in_order(function: Function) -> Function:
 def check_arguments(function: Function) -> None:
     """
     Refuse arguments for which XLA's front end ends the process, since it checks nothing itself.
-
-    Raises:
-        Unsupported: If it cannot take the arguments.
     """
     for arg in function.args:
         _check_argument(function, arg)
@@ -135,12 +132,7 @@ def _check_argument(function: Function, arg: Any) -> None:
 
 
 def check_arrays(function: Function) -> None:
-    """
-    Refuse TensorArrays that grow: XLA silently drops writes beyond the end, and their inputs.
-
-    Raises:
-        Unsupported: If the function or what it calls may write beyond the end.
-    """
+    """Refuse TensorArrays that grow: XLA silently drops writes beyond the end, and their inputs."""
     if any(map(grows_array, reached_from([function.name]))):
         raise Unsupported(
             f"{function.title} writes to a TensorArray that grows (dynamic_size=True), and XLA "

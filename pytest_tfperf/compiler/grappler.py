@@ -198,11 +198,9 @@ def ops_without_each_pass(
     functions: Sequence[tuple[Function, int]], asked: bool = False
 ) -> dict[str, int]:
     """
-    Count the ops that remain of functions with each Grappler pass left out.
+    Count the ops that remain of functions, "" with all Grappler passes, and without each by option.
 
-    Returns:
-        The count under "" with all passes of this process, and under the option of each running
-        pass without it. Empty if it would take too long, or if TensorFlow fails.
+    Empty if it would take too long, or if TensorFlow fails.
     """
     called = [
         (function, runs)

@@ -210,9 +210,7 @@ def lowerable(function: Function, size: int = 1) -> Lowerable:
     """
     Return a function that XLA can lower, a copy if it has gradients of loops or several replicas.
 
-    Args:
-        function: The function.
-        size: Number of values in a list of a loop that has no size; XLA drops further ones.
+    `size` is of lists of a loop that have none; XLA drops further values.
     """
     function, top = on_one_device(function), function.load_definition()
     callees = reached_from(name for node in top.node_def for name in called_by(node))
@@ -246,12 +244,8 @@ def lower(calls: Calls, workload: Mapping[str, Any], max_seconds: float) -> Lowe
 
     A function that XLA cannot compile is lowered without the operations in the way, where these
     compute nothing: fetching from an iterator, handling text, and printing. An operation takes 0.4
-    to 3 ms, once or twice as long as tracing it took. The time limit ends it between functions.
-
-    Args:
-        calls: Functions called in the steps.
-        workload: Its batch size stands in where the input pipeline leaves it open.
-        max_seconds: Time limit.
+    to 3 ms, once or twice as long as tracing it took. The time limit ends it between functions. The
+    batch size of the workload stands in where the input pipeline leaves it open.
     """
     if calls.why or not calls.steps:
         return Unknown(calls.why or _NO_FUNCTION)

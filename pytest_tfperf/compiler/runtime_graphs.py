@@ -53,9 +53,7 @@ def instantiated(function: Function) -> Any:
     Return the FunctionGraphs of a function: before Grappler, after auto-clustering, in partitions.
 
     A copy is instantiated, so that the cached state of the function itself does not change.
-
-    Raises:
-        Unsupported: If it cannot be instantiated without running it.
+    Raises Unsupported if that needs to run it.
     """
     definition = copied(definition_of(function.name), _COPY)
     return _graphs_of(function, [definition])
@@ -63,12 +61,9 @@ def instantiated(function: Function) -> Any:
 
 def unclustered(function: Function) -> Any:
     """
-    Return the FunctionGraphs of a function with nothing clustered.
+    Return the FunctionGraphs of a function with nothing clustered; Unsupported as `instantiated`.
 
     Calls of functions with jit_compile=True stay calls, as without auto-clustering.
-
-    Raises:
-        Unsupported: If it cannot be instantiated without running it.
     """
     copies: dict[str, Any] = {}
     _copy_without_requests(function.name, copies)
@@ -299,12 +294,7 @@ def instances(probe: Probe, max_seconds: float = math.inf) -> list[Instance]:
     """
     Return the functions called in the probe's step, by their first calls, and the Session runs.
 
-    Args:
-        probe: Record of the step.
-        max_seconds: Time limit, checked before each function.
-
-    Raises:
-        Unsupported: If the graphs of one of them are not available, or that takes too long.
+    Raises Unsupported if one has no graphs to read, or all take longer than `max_seconds`.
     """
     n_runs: Counter[str] = Counter()
     for (name, _), count in probe.eager.items():

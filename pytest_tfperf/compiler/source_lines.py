@@ -60,11 +60,8 @@ def places(graphs: Iterable[Any], names: Iterable[str]) -> dict[str, tuple[str, 
     """
     Return the user's line and function (`model.py:12`, `model.py:block`) of ops by name.
 
-    A name that means ops of several lines has no place.
-
-    Args:
-        graphs: The FuncGraphs whose ops they are, or whose callees'.
-        names: The names, with those of calls that were inlined (`PartitionedCall_1/MatMul`).
+    A name that means ops of several lines has no place. Names include those of calls that were
+    inlined (`PartitionedCall_1/MatMul`), and graphs mean their callees too.
     """
     callers = list(graphs)
     callees = [inner for graph in callers for inner in _graphs(graph).values()]

@@ -213,7 +213,6 @@ class SessionRun:
     """One run of a `tf.compat.v1.Session`."""
 
     graph: Any
-    """Graph of the Session."""
     ops: tuple[Any, ...]
     """Ops that the run needed, without those whose results were fed."""
     partitions: tuple[Any, ...]

@@ -70,14 +70,9 @@ def fusion_stages(
     calls: Calls, workload: Mapping[str, Any], timeout_s: float
 ) -> tuple[FusionStage, ...]:
     """
-    Compile the functions of the typical step again, as a whole for the device of their variables.
+    Compile the typical step's functions again, as a whole for the device of their variables.
 
-    Returns:
-        The stages of each function.
-
-    Raises:
-        CaptureError: If the step calls no function, XLA cannot compile one, or the process fails
-            or takes too long. The message ends with the last lines of its output.
+    Raises CaptureError, with the process's last lines, if XLA cannot compile one, or it fails.
     """
     parts = _parts(calls, workload)
     with TemporaryFolder() as folder:
