@@ -86,12 +86,8 @@ class Segments:
 @lru_cache(maxsize=64)
 def splits(n: int, fewest: int, most_after: int | None = None) -> Segments:
     """
-    Return the first sides of the splits of a series.
-
-    Args:
-        n: Number of values.
-        fewest: Fewest values of a side.
-        most_after: Most values of the second side; any number if None.
+    Return the first sides of splits of n values: `fewest` or more, at most `most_after` behind
+    them.
     """
     least = fewest if most_after is None else max(fewest, n - most_after)
     end = np.arange(least, n - fewest + 1)
@@ -100,13 +96,7 @@ def splits(n: int, fewest: int, most_after: int | None = None) -> Segments:
 
 @lru_cache(maxsize=16)
 def stretches(n: int, fewest: int) -> Segments:
-    """
-    Return the segments with some values before, in and behind them.
-
-    Args:
-        n: Number of values.
-        fewest: Fewest values before, in and behind a segment.
-    """
+    """Return the segments with at least the fewest values before, in and behind them."""
     first, end = np.triu_indices(n - 2 * fewest + 1, k=fewest)
     return Segments(
         first=first + fewest,
@@ -124,11 +114,6 @@ def best_segment(values: Floats, segments: Segments, level: float) -> tuple[int,
 
     The p-value is less exact where it is far above the level: then few orders decide (sequential
     Monte Carlo, Besag and Clifford, Biometrika 78 (1991): 301–304).
-
-    Args:
-        values: The values.
-        segments: The segments.
-        level: Significance level.
     """
     values = values - values.mean()
     n, width = len(values), segments.end - segments.first
@@ -196,15 +181,10 @@ def _orders(values: Floats, number: int) -> Iterator[Floats]:
 
 def settled(values: Floats, places: Sequence[int], fewest: int) -> list[int]:
     """
-    Move each edge to the best place between the two beside it, until none moves.
+    Move each edge, the first value behind it, to the best place between its neighbours, repeatedly.
 
     There the losses from the medians of both sides are least. Values that are clipped around one
     median, which serve the test, may leave a large change one run off.
-
-    Args:
-        values: The values.
-        places: Place of the first value behind each edge, in order.
-        fewest: Fewest values between two edges.
     """
     edges = [0, *places, len(values)]
     for _ in range(_MOST_ROUNDS):
@@ -265,13 +245,8 @@ def change_points(values: Sequence[float]) -> tuple[ChangePoint, ...]:
     """
     Return the changes of level, in order; empty if none is significant, or under `FEWEST` values.
 
-    The same values always have the same change points. Only the newest `MOST_VALUES` have any.
-
-    Args:
-        values: Positive values, the latest last.
-
-    Raises:
-        ValueError: If a value is not finite and above zero.
+    The same values, positive and the latest last, always have the same change points. Only the
+    newest `MOST_VALUES` have any.
     """
     if not all(0 < value < math.inf for value in values):
         raise ValueError(f"finite values above zero have change points, not {values}")

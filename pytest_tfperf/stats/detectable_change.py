@@ -48,7 +48,6 @@ class Noise:
     high: float | None
     """Upper bound of the ratio; None for too few pairs."""
     confidence: float
-    """Confidence of the interval."""
 
     @property
     def holds_one(self) -> bool | None:
@@ -78,14 +77,8 @@ def noise_of(
     """
     Return the noise of turns of two processes of the same code.
 
-    Args:
-        played: Seconds of a step in the first and the second process, for each pair of turns; and
-            which of them was first.
-        spent_s: Seconds that all pairs took.
-        process_sd: Standard deviation of the log ratio between process pairs.
-
-    Raises:
-        ValueError: If there are no turns.
+    `played` has the seconds of a step in both for each pair of turns, and which was first;
+    `process_sd` is of the log ratio between process pairs.
     """
     if not played:
         raise ValueError("no turns were played")
@@ -109,14 +102,7 @@ def noise_of(
 
 
 def resolution(noise: Noise, rule: StoppingRule, budget_s: float) -> Resolution | None:
-    """
-    Return what a test could decide; None for too few turns, measured or within the budget.
-
-    Args:
-        noise: Measured noise of turns.
-        rule: Rule of the decision.
-        budget_s: Seconds of turns of the test.
-    """
+    """Return what a test could decide; None for too few turns, measured or within the budget."""
     error = _common_error(noise, rule, budget_s)
     if error is None:
         return None
@@ -130,14 +116,7 @@ def resolution(noise: Noise, rule: StoppingRule, budget_s: float) -> Resolution 
 
 
 def needed_tolerance(noise: Noise, rule: StoppingRule, budget_s: float) -> float | None:
-    """
-    Return the tolerance that the same code passes in 9 of 10 cases; None where `resolution` is.
-
-    Args:
-        noise: Measured noise of turns.
-        rule: Rule of the decision.
-        budget_s: Seconds of turns of the test.
-    """
+    """Return the tolerance that the same code passes in 9 of 10 cases; None as `resolution`."""
     error = _common_error(noise, rule, budget_s)
     return None if error is None else passing_tolerance(error, rule, rule.n_pairs)
 

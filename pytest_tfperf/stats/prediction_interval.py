@@ -80,7 +80,6 @@ class HistoryComparison:
     """One new run compared with the recorded runs."""
 
     verdict: Verdict
-    """Verdict on the step time."""
     typical_s: float
     """Typical time of the recorded runs."""
     ratio: float
@@ -107,16 +106,8 @@ def compare_to_history(
     seconds: float, history: History, tolerance: float, least: float | None = None
 ) -> HistoryComparison:
     """
-    Compare a new run's step time with the recorded ones.
-
-    Args:
-        seconds: The new step time.
-        history: The recorded step times.
-        tolerance: The requested tolerance, as a share.
-        least: The least that the new run may have taken alone; None if nothing disturbed it.
-
-    Raises:
-        ValueError: If nothing is recorded, or a time is not above zero.
+    Compare a new run's step time with the recorded ones; `least` is the least that it may have
+    taken alone, None if nothing disturbed it.
     """
     if not history.runs or min((seconds, *history.runs)) <= 0:
         raise ValueError(
@@ -169,13 +160,7 @@ def is_another_level(
 
     They are if their median is outside the prediction interval of the latest runs, or further from
     the anchor than the tolerance. A history of fewer than five runs continues up to twice or half
-    its median.
-
-    Args:
-        recorded: Step times of the new runs, in seconds.
-        history: The step times recorded before.
-        tolerance: The slow-down that is tolerated, as a share.
-        least: The least that each may have taken alone; empty if nothing disturbed them.
+    its median. `least` is what each may have taken alone; empty if nothing disturbed them.
     """
     least, alone = least or recorded, history.alone()
     now, before = statistics.median(recorded), _typical_s(history.runs)
@@ -192,14 +177,10 @@ def is_another_level(
 @functools.cache
 def t_quantile(probability: float, freedom: int) -> float:
     """
-    Quantile of Student's t, by bisection of its distribution.
+    Quantile of Student's t for a probability from one half on, by bisection of its distribution.
 
     The distribution is a finite sum for whole degrees of freedom. Source: Abramowitz and Stegun,
     Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
-
-    Args:
-        probability: From one half on.
-        freedom: Degrees of freedom.
     """
     low, high = 0.0, math.pi / 2
     for _ in range(60):

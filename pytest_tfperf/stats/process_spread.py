@@ -91,16 +91,11 @@ def residuals(
     pairs: Sequence[PairEstimate], constant: ProcessSpread, ratio: float | None = None
 ) -> Residuals:
     """
-    Return the residuals of the process pairs of one test.
+    Return the residuals of the process pairs of one test; pairs without an error do not count.
 
     They are weighted by the inverse of their variance, relative to turns without an error: the
     variance of a squared normal deviate is twice the square of its mean. So a test with noisy turns
-    does not hide what others show.
-
-    Args:
-        pairs: The process pairs; those without an error do not count.
-        constant: The spread of other machines of this kind.
-        ratio: The true ratio where it is known, as that of the same code; else None.
+    does not hide what others show. `ratio` is the true one where known, as that of the same code.
     """
     known = [(math.log(pair.ratio), pair.error) for pair in pairs if pair.error is not None]
     if not known:
@@ -115,13 +110,7 @@ def residuals(
 
 
 def for_other_tests(found: Residuals, constant: ProcessSpread) -> Residuals:
-    """
-    Return the residuals of a test as they count for others, bounded by `MOST_VARIANCES`.
-
-    Args:
-        found: Residuals of the test.
-        constant: The spread of other machines of this kind.
-    """
+    """Return the residuals of a test as they count for others, bounded by `MOST_VARIANCES`."""
     most = MOST_VARIANCES * constant.sd**2 * found.degrees
     return replace(found, total=min(found.total, most))
 
@@ -130,12 +119,8 @@ def process_spread(
     constant: ProcessSpread, stored: Residuals, tests: Iterable[Residuals]
 ) -> ProcessSpread:
     """
-    Return the spread that a decision assumes.
-
-    Args:
-        constant: The spread of other machines of this kind.
-        stored: Residuals of earlier runs on this machine class.
-        tests: Residuals of the run so far, by test.
+    Return the spread that a decision assumes: the constant, or what residuals of earlier runs on
+    this machine class and of this run's tests make of it.
     """
     floor = (FLOOR * constant.sd) ** 2
     known, variance = constant, constant.sd**2

@@ -115,16 +115,10 @@ def critical_values(errors: tuple[float, ...]) -> tuple[float, ...]:
     """
     Return the critical value of each analysis, in standard errors of its estimate.
 
-    The estimate is the mean of as many equal, independent normal groups as there were analyses.
-    A sum that has passed its critical value is not followed further (Armitage, McPherson and Rowe
-    1969, by numerical integration).
-
-    Args:
-        errors: The chance of passing the value of each analysis and none before, one-sided; 0 for
-            an analysis that nothing may pass.
-
-    Raises:
-        ValueError: If there is no error, or one is not from 0 to below 0.5.
+    `errors` are the one-sided chances of passing the value of each analysis and none before; 0 for
+    an analysis that nothing may pass. The estimate is the mean of as many equal, independent normal
+    groups as there were analyses. A sum that has passed its critical value is not followed further
+    (Armitage, McPherson and Rowe 1969, by numerical integration).
     """
     if not errors or not all(0 <= error < 0.5 for error in errors):
         raise ValueError(f"errors are one or more shares from 0 to below 0.5, not {errors}")
@@ -158,13 +152,7 @@ def _bound(sums: npt.NDArray[np.float64], density: npt.NDArray[np.float64], erro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppingRule:
-    """
-    The parameters of the test.
-
-    Raises:
-        ValueError: If one of them is below zero or not finite, there is no test, or there are fewer
-            than two process pairs.
-    """
+    """The parameters of the test."""
 
     tolerance: float
     """Requested tolerance: the slow-down that is allowed, as a share."""
@@ -194,11 +182,8 @@ class StoppingRule:
         """
         Return the critical value of a REGRESSION after n process pairs.
 
-        That of one pair only makes it suspected; it is the value of two.
-
-        Args:
-            n: Number of process pairs.
-            final: Whether there will be no more of them; then all of the error may be spent.
+        That of one pair only makes it suspected; it is the value of two. If `final`, all error is
+        spent.
         """
         n = max(n, LEAST_PAIRS)
         spent = [(i / self.n_pairs) ** SLOWER_POWER if i >= LEAST_PAIRS else 0 for i in range(n)]
@@ -211,22 +196,12 @@ class StoppingRule:
         return _last_value([*spent, 1.0 if final else n / self.n_pairs], ERROR)
 
     def least_slower(self, low: float) -> int:
-        """
-        Return how many process pairs must each be slower than the tolerance for a REGRESSION.
-
-        Args:
-            low: Lower bound of the common ratio.
-        """
+        """Return how many process pairs must each be slower than the tolerance for a REGRESSION."""
         is_clear = low > CLEARLY * (1 + self.effective_tolerance)
         return LEAST_PAIRS if is_clear else min(USUAL_PAIRS, self.n_pairs)
 
     def least_faster(self, high: float) -> int:
-        """
-        Return how many process pairs must each be faster for an improvement.
-
-        Args:
-            high: Upper bound of the common ratio.
-        """
+        """Return how many process pairs must each be faster for an improvement."""
         return LEAST_PAIRS if high < 1 / CLEARLY else min(USUAL_PAIRS, self.n_pairs)
 
     @property
@@ -293,7 +268,6 @@ class Decision:
     minimum_detectable_change: float | None
     """The slow-down found in 90 % of cases at this noise; None where there is no interval."""
     pairs: tuple[PairEstimate, ...]
-    """The process pairs."""
     by_single_ratios: bool = False
     """True if the bounds on single ratios decided it, for want of an interval."""
     is_suspected: bool = False
@@ -306,16 +280,7 @@ class Decision:
 
 
 def pair_estimate(log_ratios: Sequence[float]) -> PairEstimate:
-    """
-    Return the estimate of one process pair.
-
-    Args:
-        log_ratios: Natural logarithm of the time in the working tree ÷ that on the ref, for each
-            randomised pair of turns. Those beyond the last of TURN_SIZES do not count.
-
-    Raises:
-        ValueError: If there is none, or one that is not finite.
-    """
+    """Return a pair's estimate of log ratios, tree ÷ ref; those beyond TURN_SIZES do not count."""
     counted = log_ratios[: TURN_SIZES[-1]]
     return PairEstimate(
         ratio=estimate(counted),
@@ -356,17 +321,7 @@ def has_enough_turns(log_ratios: Sequence[float], rule: StoppingRule) -> bool:
 
 
 def decide(pairs: Sequence[PairEstimate], rule: StoppingRule, final: bool = False) -> Decision:
-    """
-    Decide on all process pairs so far; to be called after each pair, until it decides.
-
-    Args:
-        pairs: The process pairs.
-        rule: The parameters of the test.
-        final: Whether there will be no more process pairs.
-
-    Raises:
-        ValueError: If there is no pair, or more than planned.
-    """
+    """Decide on all process pairs so far; called after each, until it decides or is `final`."""
     if not 1 <= len(pairs) <= rule.n_pairs:
         raise ValueError(f"1 to {rule.n_pairs} process pairs are decided on, not {len(pairs)}")
     found = _analysis(pairs, rule, final=False)
@@ -376,14 +331,7 @@ def decide(pairs: Sequence[PairEstimate], rule: StoppingRule, final: bool = Fals
 
 
 def minimum_detectable_change(error: float, rule: StoppingRule, n: int) -> float:
-    """
-    Return the slow-down that is found in 90 % of cases.
-
-    Args:
-        error: Standard error of the logarithm of the common estimate.
-        rule: The parameters of the test.
-        n: Number of process pairs, after which there are no more.
-    """
+    """Return the slow-down that is found in 90 % of cases after the last of n process pairs."""
     quantiles = rule.slower_z(n, final=True) + _NORMAL.inv_cdf(POWER)
     return (1 + rule.effective_tolerance) * math.exp(quantiles * error) - 1
 

@@ -50,12 +50,7 @@ class Interval:
 
 
 def estimate(log_ratios: Sequence[float]) -> float:
-    """
-    Estimate the ratio by the median of the means of all two samples (Hodges–Lehmann).
-
-    Raises:
-        ValueError: If there is no sample, or one that is not finite.
-    """
+    """Estimate the ratio by the median of the means of all two samples (Hodges–Lehmann)."""
     return math.exp(np.median(_walsh_averages(_samples(log_ratios))))
 
 
@@ -63,15 +58,8 @@ def ratio_interval(log_ratios: Sequence[float], confidence: float) -> Interval:
     """
     Return the ratio of two times, and the interval that holds it with at least this confidence.
 
-    Args:
-        log_ratios: Natural logarithm of the first time ÷ the second, for each randomised pair of
-            turns; independent samples.
-        confidence: Above 0 and below 1. The distribution is discrete, so the interval's own
-            confidence is a little higher.
-
-    Raises:
-        ValueError: If a sample is not finite, or the confidence is not between 0 and 1.
-        UnknownMetric: If there are fewer pairs than the confidence needs.
+    Samples are independent, one for each randomised pair of turns. Their distribution is discrete,
+    so the interval's own confidence is a little higher. Raises UnknownMetric for too few pairs.
     """
     samples, needed = _samples(log_ratios), needed_pairs(confidence)
     n = len(samples)
@@ -97,9 +85,6 @@ def needed_pairs(confidence: float) -> int:
     Return the fewest pairs for an interval of this confidence: 8 for 99 %.
 
     All n pairs lie on one side with a chance of 2 ÷ 2^n.
-
-    Raises:
-        ValueError: If the confidence is not between 0 and 1.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence is above 0 and below 1, not {confidence}")

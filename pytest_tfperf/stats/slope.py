@@ -39,17 +39,9 @@ def slope_with_interval(
     at: Sequence[float], values: Sequence[float], confidence: float
 ) -> Slope | None:
     """
-    Return the slope of values over positions, or None under `FEWEST` points.
+    Return the slope of values over ascending positions, or None under `FEWEST` points.
 
     The interval takes the distances from the line as independent.
-
-    Args:
-        at: Positions, ascending and different.
-        values: A value at each position.
-        confidence: Confidence of the interval, above 0 and below 1.
-
-    Raises:
-        ValueError: If there are not as many values as positions.
     """
     if len(at) != len(values):
         raise ValueError(f"{len(values)} values at {len(at)} positions")

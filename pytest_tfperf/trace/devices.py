@@ -95,7 +95,6 @@ class DeviceSpec:
     """Peak rates of one GPU or one TPU core."""
 
     name: str
-    """Name of the device."""
     flops: dict[str, float]
     """
     FLOP/s by operands: "16 bit" and "32 bit" on matrix units, "float32" on others.
@@ -105,7 +104,6 @@ class DeviceSpec:
     bandwidth: float | None = None
     """Memory bandwidth in bytes/s."""
     memory_bytes: int | None = None
-    """Bytes of its memory, or None."""
 
     @property
     def peak_flops(self) -> float | None:
@@ -188,12 +186,7 @@ def accelerators(trace: Trace) -> list[Plane]:
 
 
 def refuse_many_steps(trace: Trace, n_steps: int) -> None:
-    """
-    Refuse a trace of too many steps on too many devices, since each is analysed on each.
-
-    Raises:
-        TraceError: If there are more than `MOST_DEVICE_STEPS` of them.
-    """
+    """Raise a TraceError if the steps on all accelerators are more than `MOST_DEVICE_STEPS`."""
     n_devices = len(accelerators(trace))
     if n_steps * n_devices > MOST_DEVICE_STEPS:
         raise TraceError(

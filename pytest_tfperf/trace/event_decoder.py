@@ -23,7 +23,6 @@ from pytest_tfperf.protobuf import VARINT, Ints, Message
 SOURCE = Path(__file__).with_name("compiled_decoder.c")
 """The compiled code's source, which wheels leave out."""
 LIBRARY = SOURCE.with_suffix(".so")
-"""The compiled code."""
 EVENT_TAG = 0x22
 """The tag of XLine.events = 4, length-delimited."""
 SHORT = 1 << 10
@@ -43,20 +42,7 @@ FEWEST = 64
 
 
 def event_tags(message: Message, begin: int, end: int) -> tuple[Ints, int]:
-    """
-    Find the tags of consecutive events.
-
-    Args:
-        message: The trace.
-        begin: Offset of the first tag.
-        end: Offset behind the line.
-
-    Returns:
-        The offsets of the tags, shape (n,), and the offset behind the last event.
-
-    Raises:
-        TraceError: If an event is longer than the bytes left.
-    """
+    """Return the offsets of consecutive events' tags, shape (n,), and that behind the last one."""
     library = compiled_code() if end - begin >= SHORT else None
     if library is None:
         found, at = array("q"), begin
@@ -116,13 +102,7 @@ def columns_of_each(message: Message, tags: Sequence[Ints]) -> Iterator[EventCol
 
 @functools.cache
 def compiled_code() -> ctypes.CDLL | None:
-    """
-    Load the compiled code.
-
-    Returns:
-        The library, or None if it was not compiled, is of another machine, or is not that of its
-        source.
-    """
+    """Load the compiled code; None if none is for this machine, or it is not that of its source."""
     try:
         library = ctypes.CDLL(str(LIBRARY))
         compiled_from = ctypes.c_uint32.in_dll(library, "tfperf_source").value
@@ -143,11 +123,8 @@ def _address(array: npt.NDArray[np.generic]) -> int:
 
 def batches(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
     """
-    Divide things of some sizes into batches of neighbours.
-
-    Yields:
-        The first of a batch and the one behind its last, of at most so much together, or of a
-        single thing.
+    Yield the first of each batch of neighbours and the one behind its last: of at most so much
+    together, or of a single thing.
     """
     first, total = 0, 0
     for place, size in enumerate(sizes):
@@ -166,9 +143,6 @@ def event_columns(message: Message, tags: Ints) -> EventColumns:
     Fields come in the order of their numbers, as every protobuf serialiser writes them; an event in
     any other order is decoded singly. As many events are decoded at once as a processor's cache
     holds. XEvent: metadata_id = 1, offset_ps = 2, duration_ps = 3, stats = 4.
-
-    Raises:
-        TraceError: If an event has an impossible time.
     """
     columns = tuple(np.empty(tags.size, np.int64) for _ in range(5))
     for first in range(0, tags.size, AT_ONCE):
@@ -198,18 +172,7 @@ def _some_events(message: Message, tags: Ints) -> EventColumns:
 
 
 def refuse_impossible_times(message: Message, tags: Ints, offset: Ints, duration: Ints) -> None:
-    """
-    Refuse events that start or take longer than `MAX_PS`.
-
-    Args:
-        message: The trace.
-        tags: Tags of the events, shape (n,).
-        offset: Their offset_ps.
-        duration: Their duration_ps.
-
-    Raises:
-        TraceError: If an event has such a time.
-    """
+    """Raise a TraceError if an event starts or takes longer than `MAX_PS`."""
     if duration.size and (
         min(int(duration.min()), int(offset.min()) + MAX_PS) < 0
         or max(int(duration.max()), int(offset.max())) > MAX_PS
@@ -245,14 +208,8 @@ def _unusual_events(message: Message, at: Ints, end: Ints) -> list[int]:
 
 def stat_spans(message: Message, at: Ints) -> tuple[Ints, Ints]:
     """
-    Find the content of the stat at each offset.
-
-    Args:
-        message: The trace.
-        at: Offsets of the tags of stats, shape (n,).
-
-    Returns:
-        The begins, and the ends. An end is behind the message where no stat is at an offset.
+    Return begins and ends of the stats whose tags are at these offsets; an end is behind the
+    message where no stat is.
     """
     head = message.words[at]
     begin = at + 2
@@ -270,19 +227,7 @@ def stat_spans(message: Message, at: Ints) -> tuple[Ints, Ints]:
 def single_event(
     message: Message, row: int, tag: int, columns: list[Ints], at: Ints, end: int
 ) -> None:
-    """
-    Decode one event whose fields have an unusual order, in place.
-
-    Its stats are searched in the whole event.
-
-    Args:
-        message: The trace.
-        row: Row of the event in the columns.
-        tag: Offset of its tag.
-        columns: metadata_id, offset_ps and duration_ps of all events.
-        at: Begin of the stats of all events.
-        end: Offset behind the event.
-    """
+    """Decode an event of unusual field order in place; its stats are searched in all of it."""
     _, at[row] = message.varint(tag + 1, message.size, "XEvent")
     for column in columns:
         column[row] = 0

@@ -30,7 +30,6 @@ class Events:
     """Some events of one plane."""
 
     plane: Plane
-    """Plane of the events."""
     rows: Ints
     """Rows of the plane's columns, shape (n,)."""
 
@@ -217,17 +216,7 @@ def _by_name(plane: Plane) -> tuple[Ints, Ints]:
 
 
 def joined(wanted: Ints, keys: Ints, values: Ints) -> Ints:
-    """
-    Look up the value of each wanted key; -1 if it is absent.
-
-    Args:
-        wanted: Keys to look up, shape (n,).
-        keys: Known keys; of equal keys the last counts.
-        values: Their values.
-
-    Returns:
-        The values, shape (n,).
-    """
+    """Return the value of each wanted key; -1 if it is absent. Of equal keys the last counts."""
     if not keys.size:
         return np.full(wanted.size, -1)
     order = np.argsort(keys, kind="stable")

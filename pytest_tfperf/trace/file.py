@@ -51,12 +51,7 @@ _ALWAYS = 64 << 20
 
 
 def refuse_many_planes(path: str, n_planes: int) -> None:
-    """
-    Refuse a trace of too many planes.
-
-    Raises:
-        TraceError: If there are more than `MOST_PLANES`.
-    """
+    """Raise a TraceError if a trace has more than `MOST_PLANES`."""
     if n_planes > MOST_PLANES:
         raise TraceError(
             f"trace {path}: {n_planes:,} planes, and at most {MOST_PLANES:,} are read; a host's"
@@ -65,12 +60,7 @@ def refuse_many_planes(path: str, n_planes: int) -> None:
 
 
 def refuse_many_devices(path: str, names: Iterable[str]) -> None:
-    """
-    Refuse a trace of too many devices; `names` are those of the planes with events.
-
-    Raises:
-        TraceError: If there are more than `MOST_DEVICES`.
-    """
+    """Raise a TraceError if more than `MOST_DEVICES` are among the names of planes with events."""
     n_devices = sum(_DEVICE.match(name) is not None for name in names)
     if n_devices > MOST_DEVICES:
         raise TraceError(
@@ -80,12 +70,7 @@ def refuse_many_devices(path: str, names: Iterable[str]) -> None:
 
 
 def read_message(path: Path) -> Message:
-    """
-    Read a trace file.
-
-    Raises:
-        TraceError: If it cannot be read, or is compressed and damaged, or too large.
-    """
+    """Read a trace file; TraceError if it cannot be read, is too large, or packed and damaged."""
     try:
         with open_regular(path) as file:
             magic, size = file.read(len(_MAGIC)), os.fstat(file.fileno()).st_size
@@ -97,12 +82,7 @@ def read_message(path: Path) -> Message:
 
 
 def message_of(raw: bytes, path: str) -> Message:
-    """
-    Look at the bytes of a trace file; `path` stands in error messages.
-
-    Raises:
-        TraceError: If they are compressed and damaged, or too large.
-    """
+    """Return the message in a trace file's bytes, decompressed; `path` is for error messages."""
     if not raw.startswith(_MAGIC):
         return Message(raw, path)
     content, size = _decompressed(BytesIO(raw), len(raw), path)

@@ -75,12 +75,7 @@ def _allocations(assignment: Record) -> Iterator[Record]:
 
 
 def modules_of(trace: Trace, names: Collection[str] | None = None) -> dict[str, HloModule]:
-    """
-    Return the optimised modules of a trace by name, `module(program id)`.
-
-    Raises:
-        TraceError: If one of them is damaged.
-    """
+    """Return the optimised modules of a trace by name, `module(program id)`."""
     plane = trace.plane(_PLANE)
     if plane is None:
         return {}
@@ -192,9 +187,6 @@ def argument_shapes(trace: Trace, names: Collection[str]) -> dict[str, tuple[Sha
     Return the argument shapes of executables by name, in XLA's order, if the trace has them.
 
     Fields: HloModuleProto host_program_shape = 4 → ProgramShapeProto parameters = 1.
-
-    Raises:
-        TraceError: If one of them is damaged.
     """
     plane = trace.plane(_PLANE)
     if plane is None:

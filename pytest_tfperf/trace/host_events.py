@@ -90,13 +90,7 @@ def shows_jax_calls(host: Events) -> bool:
 
 
 def jax_calls(host: Events, inner: bool = False) -> Events:
-    """
-    Return the calls of functions of JAX, without that with which tf_profile waits.
-
-    Args:
-        host: Events of the host.
-        inner: True to return events of calls inside others too.
-    """
+    """Return calls of JAX functions, without tf_profile's waits; `inner` keeps calls in calls."""
     calls = host.named(lambda name: name.startswith(_CALL) and WAITS not in name)
     return (
         calls if inner else calls.where(parents(calls) < 0)
@@ -145,7 +139,6 @@ class Unlinked:
     module: str
     """Name of the module, without `jit_`."""
     n_runs: int
-    """Number of its executions."""
     calls_ps: Ints
     """Starts of the calls of its function in picoseconds, of another number."""
     end_ps: int

@@ -50,39 +50,18 @@ def _with_length(start: Ints, end: Ints) -> Spans:
 
 
 def complement(spans: Spans, begin: int, end: int) -> Spans:
-    """
-    Return the part of `begin:end` outside a merged set, merged.
-
-    Args:
-        spans: The set.
-        begin: Start of the window.
-        end: End of the window, excluded.
-    """
+    """Return the part of `begin:end` outside a merged set, merged."""
     start, stop = clip(spans, begin, end)
     return _with_length(np.r_[begin, stop], np.r_[start, end])
 
 
 def clip(spans: Spans, begin: int, end: int) -> Spans:
-    """
-    Return the parts of intervals in `begin:end`.
-
-    Args:
-        spans: The intervals.
-        begin: Start of the window.
-        end: End of the window, excluded.
-    """
+    """Return the parts of intervals in `begin:end`."""
     return _with_length(np.clip(spans[0], begin, end), np.clip(spans[1], begin, end))
 
 
 def within(spans: Spans, begin: int, end: int) -> Spans:
-    """
-    Return the part of a merged set in `begin:end`, merged.
-
-    Args:
-        spans: The set.
-        begin: Start of the window.
-        end: End of the window, excluded.
-    """
+    """Return the part of a merged set in `begin:end`, merged."""
     first, behind = np.searchsorted(spans[1], begin), np.searchsorted(spans[0], end, side="right")
     return clip((spans[0][first:behind], spans[1][first:behind]), begin, end)
 
@@ -109,17 +88,7 @@ def subtract(first: Spans, second: Spans) -> Spans:
 
 
 def covered(spans: Spans, starts: Ints, ends: Ints) -> Ints:
-    """
-    Measure how much of each window a merged set covers.
-
-    Args:
-        spans: The set.
-        starts: Starts of the windows, shape (n_windows,).
-        ends: Ends of the windows, shape (n_windows,).
-
-    Returns:
-        The covered lengths, shape (n_windows,).
-    """
+    """Return the length of each window that a merged set covers, shape (n_windows,)."""
     if not spans[0].size:
         return np.zeros(starts.size, np.int64)
     total: Ints = np.r_[0, np.cumsum(spans[1] - spans[0])]

@@ -44,13 +44,10 @@ def host_of(path: Path) -> str:
 
 def find_traces(path: Path) -> list[Path]:
     """
-    Find the trace files of one run, one for each of its hosts.
+    Return the trace files of one run, one for each of its hosts; TraceError if there is none.
 
     A file is returned as it is. A folder gives its own files or those of the newest run below its
     `plugins/profile/`.
-
-    Raises:
-        TraceError: If there is none.
     """
     if not path.is_dir():
         return [path]
@@ -82,14 +79,11 @@ def name_run(folder: Path, runs: Path) -> Path:
 
 def other_kind(head: bytes) -> str:
     """
-    Say what a file is that a profiler writes beside its trace; empty for all others.
+    Say what a file with these first bytes is that a profiler writes beside its trace; else empty.
 
     A trace begins with a plane, whose first field is a number or its name, as `/host:CPU`. An
     executable's HLO begins with its name, in a message (HloModuleProto) or in two (HloProto,
     xla/service/hlo.proto).
-
-    Args:
-        head: The first bytes of the file.
     """
     if head[:1] in (b"{", b"["):
         return (

@@ -33,9 +33,7 @@ class Stats:
     """
 
     plane: Plane
-    """Plane of the events."""
     n_events: int
-    """Number of events."""
     owner: Ints
     """Index of each stat's event."""
     key: Ints
@@ -52,10 +50,7 @@ class Stats:
         """
         Read the stats of some rows of a plane; those of a small plane are decoded once.
 
-        Args:
-            plane: The plane.
-            rows: The rows, shape (n_events,).
-            stat: A name; stats that cannot have it are left out.
+        Those that cannot have the name `stat` may be left out.
         """
         if _is_small(plane):
             first, (key, kind, value, length) = _columns_of_small(plane)
@@ -97,16 +92,7 @@ class Stats:
 
     @classmethod
     def at(cls, plane: Plane, n_owners: int, owner: Ints, begin: Ints, end: Ints) -> Stats:
-        """
-        Read the stats in some spans of the plane's bytes.
-
-        Args:
-            plane: The plane.
-            n_owners: Number of owners.
-            owner: Owner of each stat, shape (n_stats,).
-            begin: Begins of the spans.
-            end: Ends of the spans.
-        """
+        """Read the stats in spans of the plane's bytes, given their owners, shape (n_stats,)."""
         return cls(plane, n_owners, owner, *_stat_values(plane, begin, end))
 
     def content(self, place: int) -> float | str | bytes:

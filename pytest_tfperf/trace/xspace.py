@@ -46,9 +46,7 @@ class Line:
     """One line (thread, stream) of a plane."""
 
     id: int
-    """Id of the line."""
     name: str
-    """Name of the line."""
     first: int
     """First row of its events in the plane's columns."""
     last: int
@@ -64,9 +62,7 @@ class Plane:
     """
 
     name: str
-    """Name of the plane."""
     lines: tuple[Line, ...]
-    """Lines of the plane."""
     names: tuple[str, ...]
     """Distinct names of the events."""
     name_index: Ints
@@ -76,7 +72,6 @@ class Plane:
     start_ps: Ints
     """Picoseconds since the trace's origin."""
     duration_ps: Ints
-    """Durations in picoseconds."""
     stats_begin: Ints
     """Offset of the event's stats in `message`."""
     stats_end: Ints
@@ -100,9 +95,7 @@ class Trace:
     origin_ns: int
     """Nanoseconds since 1970 of the trace's origin."""
     planes: tuple[Plane, ...]
-    """Planes of the host."""
     hostnames: tuple[str, ...]
-    """Names of the hosts."""
     errors: tuple[str, ...]
     """Errors that the profiler reports."""
     warnings: tuple[str, ...]
@@ -127,22 +120,15 @@ def once(function: Callable[[Plane], T]) -> Callable[[Plane], T]:
 
 
 def read_trace(path: Path | str) -> Trace:
-    """
-    Read the trace in a file, which may be compressed by gzip.
-
-    Raises:
-        TraceError: If the file cannot be read, is empty, truncated or not an XSpace.
-    """
+    """Read a trace file, perhaps compressed by gzip; TraceError if it is no whole XSpace."""
     return _decoded(read_message(Path(path)))
 
 
 def decode_trace(raw: bytes, path: str = "<bytes>") -> Trace:
     """
-    Decode an XSpace message, which may be compressed by gzip; `path` stands in error messages.
+    Decode an XSpace message, perhaps compressed by gzip; `path` stands in error messages.
 
-    Raises:
-        TraceError: If the bytes are empty, truncated or not an XSpace, or it has more planes or
-            devices than `plane_limits` allows.
+    Raises TraceError if it is not whole, or has more planes or devices than `plane_limits` allows.
     """
     return _decoded(message_of(raw, path))
 
@@ -185,14 +171,7 @@ class _LineLayout:
 
     @classmethod
     def read(cls, message: Message, begin: int, end: int) -> _LineLayout:
-        """
-        Read XLine: id = 1, name = 2, timestamp_ns = 3, events = 4, display_name = 11.
-
-        Args:
-            message: The trace.
-            begin: Offset of the line's first byte.
-            end: Offset behind the line.
-        """
+        """Read XLine: id = 1, name = 2, timestamp_ns = 3, events = 4, display_name = 11."""
         if begin == end:
             return _EMPTY_LINE
         texts: dict[int, str] = {}
@@ -250,11 +229,6 @@ class _PlaneLayout:
         Read XPlane: name = 2, lines = 3, event_metadata = 4, stat_metadata = 5, stats = 6.
 
         Metadata are maps: key = 1, value = 2.
-
-        Args:
-            message: The trace.
-            begin: Offset of the plane's first byte.
-            end: Offset behind the plane.
         """
         name, lines, stats = "", [], []
         event_names: dict[int, str] = {}
