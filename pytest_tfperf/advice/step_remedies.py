@@ -235,15 +235,7 @@ _LARGE = 0.3
 def dispatch_cause(
     names: Counter[str], n_steps: int, remedy: str, called: str = ""
 ) -> dict[str, str]:
-    """
-    Return `where` and `try` for functions of JAX's own that a step calls one by one.
-
-    Args:
-        names: The functions, in all steps together.
-        n_steps: The number of steps.
-        remedy: The remedy.
-        called: What calls them, as far as it is known.
-    """
+    """Return `where` and `try` for functions of JAX's own that `n_steps` steps call one by one."""
     return {"where": f"outside jax.jit: {_tally(names, n_steps)}{called}", "try": remedy}
 
 
@@ -251,14 +243,10 @@ def eager_remedies(
     names: Counter[str], n_steps: int, remedy: str, n_reads: float, makes_arrays: bool = False
 ) -> str:
     """
-    Return the remedies of ops that run eagerly, by what they are for.
+    Return the remedies of ops that run eagerly, by what they are for, with `remedy` for the rest.
 
-    Args:
-        names: The ops, in all steps together.
-        n_steps: The number of steps.
-        remedy: The remedy of those that have none of their own.
-        n_reads: Arrays that Python reads in a step.
-        makes_arrays: True if the step's Python makes arrays of lists above all.
+    `names` are of all steps together, and `n_reads` the arrays that Python reads in one.
+    `makes_arrays` says that the step's Python makes arrays of lists above all.
     """
     remedies = Counter[str]()
     for name, number in names.items():
@@ -283,12 +271,8 @@ def transfer_remedy(
     """
     Return `where` and `try` for arrays that steps of JAX pass to devices and read back.
 
-    Args:
-        puts: Arrays by the function whose argument they are, "" for all others.
-        n_reads: Number of arrays that Python read.
-        n_steps: The number of steps of both.
-        lines: Where Python read them, as far as it is known.
-        own: Functions that JAX itself compiles.
+    `puts` are by the function whose argument they are, "" for others, and `own` are functions that
+    JAX itself compiles. They and `n_reads` are of all steps together.
     """
     n_own = sum(number for name, number in puts.items() if name in own)
     named = {name: f"arguments of {name}" if name else "other arrays put" for name in puts}
@@ -313,12 +297,8 @@ def eager_cause(
     """
     Return `where` and `try` for ops that run eagerly.
 
-    Args:
-        types: Number of ops by type, in all steps together.
-        seen: The user's lines that ran them in one step.
-        callbacks: The method of a Keras callback in which a line is, by line.
-        remedy: The remedy of ops that are in no callback.
-        n_steps: The number of steps.
+    `types` are of all steps together, and `seen` are the ops of one step with the user's lines.
+    `callbacks` has the method of a Keras callback in which a line is; `remedy` is of all other ops.
     """
     lines: dict[str, dict[str, None]] = {}
     n_in = Counter[str]()
@@ -393,13 +373,10 @@ def _remedy(what: BetweenEpochs) -> str:
 
 def op_remedy(kind: str, scope: str, kinds: Sequence[str], dtype: str = "") -> str:
     """
-    Return the remedy of ops that take the time of a step.
+    Return the remedy of ops that take the time of a step; it is empty if none is known.
 
-    Args:
-        kind: The type of the op that takes most.
-        scope: The layer or optimizer in its name, or the loop's name.
-        kinds: The types of all ops of the group.
-        dtype: The type of the result of the op that takes most, empty if unknown.
+    `kind` and `dtype`, which is empty if unknown, are of the op that takes most, and `scope` is the
+    layer or optimizer in its name, or the loop's name.
     """
     if dtype in WIDE:
         return _NARROW
@@ -430,10 +407,8 @@ def library_remedy(
     """
     Return the library that most of its functions are of, and its remedy, if one is known.
 
-    Args:
-        functions: The functions of libraries that a step calls.
-        weight: What is divided among them.
-        in_keras: True if Keras calls the step; methods of its trainer are then not the user's call.
+    `weight` is what is divided among them. If Keras calls the step, methods of its trainer are not
+    the user's call.
     """
     total = sum(map(weight, functions))
     for pattern, text in _PYTHON:

@@ -47,16 +47,7 @@ class Difference:
 
 
 def most_telling(found: Sequence[Difference], most: int) -> list[Difference]:
-    """
-    Choose the differences to show.
-
-    Args:
-        found: All differences, the largest first.
-        most: Number of differences to choose.
-
-    Returns:
-        Differences with the largest times, and at least two of those without a time if there are.
-    """
+    """Choose those with the largest times, and at least two without a time if there are."""
     timed = [one for one in found if one.seconds is not None]
     untimed = [one for one in found if one.seconds is None]
     n_untimed = min(len(untimed), max(2, most - len(timed)))

@@ -111,15 +111,7 @@ class _Group:
         return is_sure and abs(new - old) >= LEAST_RUNS
 
     def add(self, key: _OpKey, old: _OpCost | None, new: _OpCost | None, unseen_s: float) -> None:
-        """
-        Add one op.
-
-        Args:
-            key: The op.
-            old: Its cost before, None if it is not in that table.
-            new: Its cost after, None if it is not in that table.
-            unseen_s: Longest self time that the op can have in the table that lacks it.
-        """
+        """Add one op; a table that lacks it may hide a self time of `unseen_s`."""
         unseen = _OpCost(0.0, unseen_s)
         for place, cost in enumerate((old or unseen, new or unseen)):
             self.runs[place] += cost.runs
@@ -241,10 +233,9 @@ class _Change:
 
 def op_counts(table: Table | None) -> dict[str, float] | None:
     """
-    Return the ops a step by `type dtype FLOPs function`, which stay the same as lines move.
+    Return the ops a step by `type dtype FLOPs function`; None if the table is missing or cut.
 
-    Returns:
-        None if the table is missing or cut.
+    These stay the same as lines move.
     """
     if table is None or table.n_more:
         return None
@@ -263,9 +254,7 @@ def flop_differences(old: Mapping[str, float] | None, now: Table | None) -> list
     """
     Name the ops with more FLOPs than before, with their lines of now, the largest rise first.
 
-    Args:
-        old: The ops before, as `op_counts` gives them.
-        now: The table of the ops now; nothing is returned if one of both is missing.
+    `old` is what `op_counts` gave before. Nothing is returned if one of both is missing.
     """
     rises = []
     for change in _changes(old, now):
@@ -344,14 +333,11 @@ def _places(rows: list[dict[str, Any]]) -> str:
 
 def differences(before: Profile, after: Profile) -> tuple[Difference, ...]:
     """
-    Find all differences between two profiles of one step.
+    Find the differences between two profiles of one step: those with a time first, by size.
 
     A time differs if it changed by at least 2 % of the step, and by more than the middle half of
     the steps of either profile spans. Ops, stages and executables that came or went differ however
-    short they are, except host ops that a trace may lack.
-
-    Returns:
-        Differences with a time, the largest first, then the others; empty without two traces.
+    short they are, except host ops that a trace may lack. Without two traces there are none.
     """
     if not before.steps or not after.steps:
         return ()
@@ -429,14 +415,7 @@ def setting_differences(
 def workload_differences(
     before: Mapping[str, Any], after: Mapping[str, Any], ref: str | None = None
 ) -> str:
-    """
-    Name the fields of two workloads that differ.
-
-    Args:
-        before: The workload before.
-        after: The workload now.
-        ref: Git ref of the workload before; None if it is the stored one.
-    """
+    """Name the fields of two workloads that differ; `ref` is None if the one before is stored."""
     texts = []
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
@@ -450,8 +429,7 @@ def dtype_change(before: Mapping[str, Any], after: Mapping[str, Any], reference:
     """
     Return `inputs are float64 now, float32 in the baseline (float32[8] → float64[8])`.
 
-    Returns:
-        The sentence; empty if no input changed its dtype alone.
+    It is empty if no input changed its dtype alone.
     """
     old, new = before.get("inputs", ()), after.get("inputs", ())
     if len(old) != len(new):
@@ -477,8 +455,7 @@ def metric_differences(runs: Sequence[Mapping[str, Any]], after: Profile) -> tup
     """
     Compare shares of a step with those of stored runs, for which there is no trace.
 
-    Returns:
-        Shares outside the range of all runs and at least 2 % from their median, the largest first.
+    Shares differ outside the range of all runs and at least 2 % from their median; largest first.
     """
     changes = []
     for name, value in after.metrics.items():
@@ -503,15 +480,11 @@ def with_differences(
     lead: tuple[tuple[Labelled, ...], tuple[Labelled, ...]] = ((), ()),
 ) -> Check:
     """
-    Add differences to a check's detail, for reports.
+    Add differences to the detail of a step time's check, for reports.
 
-    The message of a regression begins with the most telling ones.
-
-    Args:
-        check: The check of a step time.
-        found: The differences, the largest first.
-        before: The profile before, whose parts of a step are added, if there is one.
-        lead: Lines on a cause that goes before all differences in time, and on its remedy.
+    The message of a regression begins with `lead`, a cause that goes before all differences in time
+    and its remedy, and the most telling differences. Parts of a step are added from the profile
+    before.
     """
     if before is not None and before.steps:
         parts = {part: seconds for part, seconds in mean_parts_s(before).items() if seconds > 0}

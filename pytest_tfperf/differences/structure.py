@@ -74,9 +74,7 @@ def call_differences(old: Mapping[str, float] | None, now: Table | None) -> Iter
     """
     Name the functions that a step calls more or less often, those that take the most time first.
 
-    Args:
-        old: The calls a step before, as `called_functions` gives them.
-        now: Table of the calls now; nothing is yielded if one of both is missing.
+    `old` is what `called_functions` gave before. Nothing is yielded if one of both is missing.
     """
     if old is None or now is None:
         return
@@ -204,9 +202,7 @@ def op_type_differences(old: Mapping[str, int], graph: Table | None) -> Iterator
     """
     Compare ops by type: all new types with a line, then the other changes, the largest first.
 
-    Args:
-        old: Number of ops of each type before.
-        graph: Table of the ops now; nothing is yielded if it is missing or cut.
+    Nothing is yielded if the table of now is missing or cut.
     """
     new = op_type_counts(graph)
     if graph is None or new is None:
@@ -292,9 +288,7 @@ def pipeline_differences(old: Sequence[str], pipeline: Table | None) -> Iterator
     """
     Compare the stages that the data define: first those that run Python now, then the others.
 
-    Args:
-        old: The stages before, as `pipeline_labels` gives them.
-        pipeline: Table of the stages now; nothing is yielded if it is missing or cut.
+    `old` is what `pipeline_labels` gave before. Nothing is yielded if the table is missing or cut.
     """
     new = pipeline_labels(pipeline)
     if pipeline is None or new is None:

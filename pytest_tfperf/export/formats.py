@@ -22,13 +22,9 @@ _Format = TypeVar("_Format")
 
 def export_traces(traces: Sequence[Path], out: Path) -> None:
     """
-    Write the traces of one run to a file; its ending tells the format.
+    Write the traces of one run to a file, in the memory of one; its ending tells the format.
 
-    It takes the memory of one decoded trace, however large the file.
-
-    Raises:
-        ExportError: If no format has that ending, or the file cannot be written.
-        TraceError: If a trace cannot be read; the file is not changed then.
+    Raises ExportError, or TraceError if a trace cannot be read; the file is not changed then.
     """
     write = _of_ending(_WRITERS, out)
     try:
@@ -42,9 +38,7 @@ def export_hlo(modules: Sequence[HloModule], out: Path) -> None:
     """
     Write XLA modules: all of them as HLO text (.txt), or the first as a graph (.dot, .svg).
 
-    Raises:
-        ExportError: If no format has that ending, there is no module, Graphviz is missing (.svg),
-            or the file cannot be written.
+    Without a format of that ending, a module, or Graphviz (.svg) it raises ExportError.
     """
     content_of = _of_ending(_HLO, out)
     if not modules:

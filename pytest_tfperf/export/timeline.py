@@ -69,11 +69,10 @@ def steps_of(trace: Trace) -> Steps | None:
 
 def clock_shifts(clocks: Sequence[TraceClock]) -> list[int]:
     """
-    Align traces.
+    Return the picoseconds to add to the times of each trace, which align them.
 
-    Returns:
-        Picoseconds to add to the times of each trace. The first step that all traces have begins
-        at one time, and no time is negative. Without such a step the hosts' clocks decide.
+    The first step that all traces have begins at one time, and no time is negative. Without such a
+    step the hosts' clocks decide.
     """
     first = clocks[0]
     common = [name for name in first.steps if all(name in clock.steps for clock in clocks)]
@@ -110,16 +109,7 @@ class Flows:
         return cls(row[row >= 0], work.rows[row >= 0], first_id)
 
     def ids_at(self, rows: Ints, end: Ints) -> dict[int, list[int]]:
-        """
-        Find the flows at some events.
-
-        Args:
-            rows: Rows of the events in their plane.
-            end: `launch` or `work`, whichever has rows of that plane.
-
-        Returns:
-            Ids of the flows by index of the event.
-        """
+        """Return ids of flows by index of row; `end` is `launch` or `work`, of that plane."""
         order = np.argsort(end, kind="stable")
         first = np.searchsorted(end[order], rows, side="left")
         last = np.searchsorted(end[order], rows, side="right")
@@ -160,15 +150,8 @@ def nested_lanes(
     """
     Divide slices into lanes: each goes to the first lane in which it nests.
 
-    Of n slices each takes a time of log n, in as many lanes as they may need.
-
-    Args:
-        begins: Begin of each slice.
-        ends: End of each slice.
-        places: Indices of the slices, sorted by begin, the longest first.
-
-    Returns:
-        Indices of the slices of each lane, in the same order.
+    Of n slices each takes a time of log n, in as many lanes as they may need. `places` are indices
+    of slices, as those of the lanes are, sorted by begin, the longest first.
     """
     lanes: list[list[int]] = []
     open_ends: list[list[int]] = []  # of each lane, the innermost last
@@ -243,9 +226,6 @@ def processes_of(traces: Sequence[Path]) -> Iterator[Process]:
     Make the processes of the traces of one run, one trace for each host.
 
     A trace is held only while its processes are in use. `clock_shifts` aligns several hosts.
-
-    Raises:
-        TraceError: If a trace cannot be read.
     """
     read = lru_cache(maxsize=1)(read_trace)
     shifts = clock_shifts([TraceClock.of(read(path)) for path in traces])

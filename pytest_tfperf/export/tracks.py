@@ -32,13 +32,7 @@ _LONGEST_NAME = 1000  # characters of a text, which is written with each of its 
 
 
 def args_of(events: Events, shared: dict[str, Args]) -> list[Args]:
-    """
-    Read the stats of each event, by name.
-
-    Args:
-        events: The events.
-        shared: Stats that all events of a name share, from `args_of_names`.
-    """
+    """Read the stats of each event; `shared` are those of all events of a name, by name."""
     stats = Stats.read(events.plane, events.rows)
     plane = events.plane
     result = [dict(shared.get(name, {})) for name in events.names]
@@ -87,13 +81,9 @@ class Slices:
     """
 
     start_ps: Sequence[int]
-    """Starts in picoseconds."""
     end_ps: Sequence[int]
-    """Ends in picoseconds."""
     names: Sequence[str]
-    """Names, one a slice."""
     args: Sequence[Args]
-    """Arguments by slice."""
     starts: dict[int, list[int]] = field(default_factory=dict)
     """Ids of the flows that start at a slice, by the slice's index."""
     ends: dict[int, list[int]] = field(default_factory=dict)
@@ -107,9 +97,7 @@ class Track:
     id: int
     """Unique in the whole export."""
     name: str
-    """Name of the track."""
     slices: Callable[[], Iterator[Slices]]
-    """Slices of the track."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +107,7 @@ class Counter:
     id: int
     """Unique in the whole export."""
     name: str
-    """Name of the counter."""
     times_ps: Sequence[int]
-    """Times of its values in picoseconds."""
     values: Sequence[int]
     """One for each time."""
 
@@ -133,11 +119,8 @@ class Process:
     id: int
     """Unique in the whole export."""
     name: str
-    """Name of the process."""
     tracks: tuple[Track, ...]
-    """Tracks of the process."""
     counters: tuple[Counter, ...] = ()
-    """Counters of the process."""
 
 
 @lru_cache(maxsize=1 << 16)

@@ -25,9 +25,7 @@ class Body:
     """The entry of a program without calls, or the body of a loop or branch in it."""
 
     module: HloModule
-    """The program."""
     part: HloComputation
-    """The computation."""
     in_loop: bool
     """True if it runs in a loop within the step."""
     of_tensorflow: bool

@@ -138,11 +138,8 @@ def alignment_table(products: Iterable[Product], sms: int | None = None) -> Tabl
     """
     Make a table of the distinct products, those with most FLOPs first; None if there are none.
 
-    The overhead is that of the best and of the worst tile. Waves are shown if there is a whole one.
-
-    Args:
-        products: The products, with their runs in a step.
-        sms: Multiprocessors of the GPU; if they are unknown, waves are those of A100 and H100.
+    The overhead is that of the best and of the worst tile. Waves are shown if there is a whole one,
+    of A100 and H100 if the number of multiprocessors is not known.
     """
     times: dict[Product, float] = {}
     for one in products:

@@ -62,21 +62,16 @@ class Finding:
     """An op that breaks a rule."""
 
     code: str
-    """Code of the broken rule."""
     level: str
     """On or info."""
     op: str
-    """Name of the op."""
     op_type: str
-    """Type of the op."""
     line: str | None
     """The user's source line, if known."""
     what: str
     """Description of this occurrence."""
     why: str
-    """The rule's reason."""
     rewrite: str
-    """The rule's rewrite."""
 
 
 _ROWS = (
@@ -256,12 +251,7 @@ RULES: dict[str, Rule] = {rule.code: rule for rule in _ROWS}
 
 
 def parse_codes(value: object) -> tuple[str, ...]:
-    """
-    Read one or several codes of rules.
-
-    Raises:
-        ValueError: If a rule does not exist.
-    """
+    """Read one or several codes of rules; one that does not exist raises ValueError."""
     names = (value,) if isinstance(value, str) else value
     if not isinstance(names, (list, tuple, set)) or not all(
         isinstance(name, str) for name in names
@@ -340,10 +330,8 @@ def value(found: Sequence[Finding], unseen: Unknown | None = None, n_ops: int = 
     """
     Return op_guide_findings: the number of findings that count.
 
-    Args:
-        found: The findings to show.
-        unseen: The reason why other rules are not checked; without a finding, nothing is known.
-        n_ops: The number of ops of the step, each of which may break them.
+    If other rules are not checked, as `unseen` says, each of `n_ops` ops may break them: the number
+    without a finding is unknown then.
     """
     counted = [one for one in found if one.level == ON]
     if unseen is not None and not counted:

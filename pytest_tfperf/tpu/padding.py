@@ -125,17 +125,12 @@ def padding_values(
     n_missing: int = 0,
 ) -> Found:
     """
-    Compute the padding of a step: measured on a TPU, else predicted.
+    Compute the padding of a step: measured on a TPU, else predicted for the generation asked.
 
-    Args:
-        eager: The ops that Python ran in the step, as in a recording.
-        asked: The generation to predict for.
-        lowered: The modules of the step before optimisation, with functions inlined.
-        lines: The user's line of each op, which HLO that TensorFlow lowers does not name.
-        products: The products of these modules, with their runs in a step.
-        executables: The costs of the executables that the step ran.
-        tpu: The generation of the TPU that ran them; None if it did not run on one.
-        n_missing: Number of further executables whose HLO is missing.
+    `eager` are the ops that Python ran in the step, as in a recording, and `lowered` the modules
+    before optimisation, with functions inlined, of which the products are. `lines` are of ops,
+    since HLO that TensorFlow lowers does not name them. `executables` ran on `tpu`, None without
+    one, and `n_missing` more whose HLO is missing.
     """
     if tpu is not None and not executables:
         return _unknown(_NO_HLO)
@@ -192,15 +187,7 @@ def padding_table(padding: Padding, limit: int = _WORST) -> Table:
 def values_of(
     padding: Padding | Unknown, products: Iterable[Product], tpu: Generation, source: Source
 ) -> Found:
-    """
-    Return the metrics and the table of a step's padding.
-
-    Args:
-        padding: The padding, or the reason why it is unknown.
-        products: The step's products, for the matrix unit.
-        tpu: The generation.
-        source: Source of the values.
-    """
+    """Return the metrics and the table of a step's padding, or why it is unknown."""
     unit = _matrix_unit(products, tpu, source)
     if isinstance(padding, Unknown) or padding.overhead is None:
         why = padding.why if isinstance(padding, Unknown) else _NOTHING
@@ -425,13 +412,7 @@ def padded_macs(product: Product, width: int) -> tuple[float, float]:
 
 
 def filling_steps(product: Product, width: int) -> dict[int, int]:
-    """
-    Return the sizes that leave padding, each with the number that it should be a multiple of.
-
-    Args:
-        product: The product.
-        width: Rows and columns of the matrix unit.
-    """
+    """Return the sizes that leave padding, each with the number that it should be a multiple of."""
     m, n, k = map(prod, sizes_of(product))
     m_streams = rounded_up(m, SUBLANES) * rounded_up(n, width) <= rounded_up(
         n, SUBLANES
@@ -446,10 +427,6 @@ def better_sizes(products: Iterable[Product], width: int) -> list[str]:
     Return changes of sizes that leave no padding in any of some products: `129 → 128 or 256`.
 
     A size of less than half of its step is given by the task, as one result or ten classes are.
-
-    Args:
-        products: The products.
-        width: Rows and columns of the matrix unit.
     """
     steps: dict[int, int] = {}
     for one in products:

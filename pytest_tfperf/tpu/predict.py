@@ -74,12 +74,7 @@ class _Orders:
 def predict(
     modules: Sequence[HloModule], generation: Generation, lines: Mapping[str, str] | None = None
 ) -> Padding:
-    """
-    Predict the arrays of a step.
-
-    Raises:
-        LayoutError: If the type of an array is unknown.
-    """
+    """Predict the arrays of a step; an array of an unknown type raises LayoutError."""
     batches = common_batches(modules)
     others = [
         batch for batch in batches[1:] if (batch >= LARGE_BATCH) != (batches[0] >= LARGE_BATCH)

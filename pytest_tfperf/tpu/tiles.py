@@ -61,7 +61,6 @@ class Generation:
     """A generation of TPUs."""
 
     name: str
-    """Name, such as v5e."""
     least_rows: int
     """Fewest rows of a tile of 32-bit elements."""
     rows_of_16_bits: int
@@ -102,12 +101,7 @@ _GENERATIONS = {
 
 
 def generation(name: str) -> Generation:
-    """
-    Return the generation of a name: v2, v3, v4, v5e, v5p, v6e or v7x.
-
-    Raises:
-        LimitError: If it does not exist.
-    """
+    """Return the generation v2, v3, v4, v5e, v5p, v6e or v7x; another name raises LimitError."""
     if name not in _GENERATIONS:
         raise LimitError(f"{name!r} is not a TPU generation; {nearest(name, _GENERATIONS)}")
     return _GENERATIONS[name]
@@ -206,14 +200,7 @@ def common_batches(modules: Iterable[HloModule]) -> tuple[int, ...]:
 
 
 def convolution_order(rank: int, data: ConvolutionData, batch: int) -> Order:
-    """
-    Return the order of a convolution's data.
-
-    Args:
-        rank: Number of dimensions.
-        data: The array.
-        batch: The most common batch of the step.
-    """
+    """Return the order of a convolution's data, given the most common batch of the step."""
     fastest = (data.batch, data.feature) if batch >= LARGE_BATCH else (data.feature, data.batch)
     return *fastest, *(number for number in reversed(range(rank)) if number not in fastest)
 
@@ -287,14 +274,7 @@ def swapped_rows(shape: Shape, generation: Generation) -> Shape:
 
 
 def tiled(shape: Shape, order: Order, generation: Generation) -> Shape:
-    """
-    Lay out an array in an order, with a TPU's tile; types of less than 8 bits are packed.
-
-    Args:
-        shape: The array.
-        order: Its dimensions, the fastest first.
-        generation: The TPU.
-    """
+    """Lay out an array in an order, with a TPU's tile; types of less than 8 bits are packed."""
     bits = shape.element_bits or shape.bits
     tile = generation.tile(max(1, bits), tuple(shape.dimensions[number] for number in order))
     return replace(
@@ -335,7 +315,6 @@ class Buffer:
     """One array."""
 
     name: str
-    """Name of the array."""
     what: str
     """The opcode and the op that made it."""
     shape: str
@@ -353,7 +332,6 @@ class Buffer:
     line: str | None = None
     """The user's source line."""
     advice: str = ""
-    """A better size and its saving."""
 
     @property
     def waste(self) -> int:
@@ -370,9 +348,7 @@ class Padding:
     source: str
     """`measured`, `estimated` or `predicted`."""
     generation: str
-    """Name of the TPU's generation."""
     notes: tuple[str, ...] = field(default=())
-    """Notes on the number."""
 
     @property
     def logical_bytes(self) -> int:

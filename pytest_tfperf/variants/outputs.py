@@ -99,13 +99,6 @@ class Tolerance:
     """Absolute tolerance; None for that of the narrower dtype."""
 
     def __post_init__(self) -> None:
-        """
-        Check the values.
-
-        Raises:
-            TypeError: If one is not a number.
-            ValueError: If one is negative or not finite.
-        """
         for name, value in (("rtol", self.rtol), ("atol", self.atol)):
             if value is not None and (
                 isinstance(value, bool) or not isinstance(value, numbers.Real)
@@ -127,17 +120,9 @@ def leaves_of(output: Any) -> Leaves:
 
 def check_outputs(outputs: Mapping[str, Leaves], tolerance: Tolerance) -> tuple[str, ...]:
     """
-    Compare the outputs of all variants with those of the first.
+    Compare the outputs of all variants with the first, and return what could not be compared.
 
-    Args:
-        outputs: Outputs by variant.
-        tolerance: How much values may differ.
-
-    Returns:
-        Notes on what could not be compared.
-
-    Raises:
-        AssertionError: If a leaf is missing, has another shape, or differs by too much.
+    A leaf that is missing, has another shape or differs by too much raises AssertionError.
     """
     (first, expected), *others = outputs.items()
     for name, found in others:

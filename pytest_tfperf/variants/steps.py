@@ -37,9 +37,8 @@ def variants_of(steps: Mapping[str, Callable[[], Any]]) -> tuple[Variant, ...]:
     """
     Return named variants that need no data.
 
-    Raises:
-        TypeError: If the steps are not a mapping of names to callables.
-        CaptureError: If there are fewer than two, or one needs arguments.
+    What is no mapping of names to callables raises TypeError. Fewer than two, or one that needs
+    arguments, raise CaptureError.
     """
     _check_all(steps)
     for name, step in steps.items():
@@ -52,9 +51,8 @@ def data_of(steps: Mapping[str, Callable[..., Any]], data: Any) -> dict[str, Ite
     """
     Return the data of each variant: its own from a mapping by variant, else the same for all.
 
-    Raises:
-        TypeError: If the steps are not a mapping of names to callables, or data are not iterable.
-        CaptureError: If there are fewer than two variants, or the data have other names.
+    What cannot be called or iterated over raises TypeError; fewer than two variants or data of
+    other names raise CaptureError.
     """
     _check_all(steps)
     if isinstance(data, Mapping) and set(data) != set(steps):
@@ -95,17 +93,10 @@ def _listed(names: Iterable[object]) -> str:
 
 def check_variants(variants: Sequence[Variant], tolerance: Tolerance | None) -> tuple[str, ...]:
     """
-    Check that the first outputs of variants agree; a variant that has not run yet is called once.
+    Check that the first outputs of variants agree, and return what could not be compared.
 
-    Args:
-        variants: The variants.
-        tolerance: Tolerance for the outputs; None if they are not compared.
-
-    Returns:
-        Notes on what could not be compared.
-
-    Raises:
-        AssertionError: If outputs differ.
+    A variant that has not run yet is called once. Outputs that differ raise AssertionError; without
+    a tolerance they are not compared.
     """
     for variant in variants:
         if variant.leaves is None:

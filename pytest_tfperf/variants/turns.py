@@ -74,17 +74,12 @@ def compare_rounds(
     before_each: Callable[[], object] = lambda: None,
 ) -> RoundTimes:
     """
-    Let variants take turns; see `run_rounds`.
+    Let variants take turns that return the seconds of a step; see `run_rounds`.
 
     Rounds end after ten seconds. They end earlier only after 8, 16, 32, … rounds, if all intervals
     are narrow enough. The width decides, not the position, so that ending early does not make
-    intervals wrong more often (simulated: 0.5 to 1.3 % of 99 % intervals missed the truth).
-
-    Args:
-        players: By variant, runs a turn and returns the seconds of a step, or raises NoMoreSteps.
-        max_seconds: Time limit for all rounds since `began`; at least one round always runs.
-        began: When the time began, as `perf_counter` has it.
-        before_each: Called before each round.
+    intervals wrong more often (simulated: 0.5 to 1.3 % of 99 % intervals missed the truth). One
+    round always runs, however few of the seconds since `began`, in `perf_counter`'s time, are left.
     """
     seed = random.SystemRandom().randrange(2**32)
     order = random.Random(seed)  # noqa: S311 - of turns, and not the user's own
@@ -166,18 +161,9 @@ def compare_steps(
     Let variants take turns until every ratio to the first is known within 1 %, or time is over.
 
     Each is warmed up first. A turn is one untimed step and then as many as last 20 ms, with the
-    devices synchronised at its end. `compare_rounds` decides when rounds end.
-
-    Args:
-        variants: The variants.
-        profiles: Profiles of the variants by name, for the comparison.
-        tolerance: Tolerance for the outputs of the first steps; None if they may differ.
-        max_seconds: Time for all of it, after the first call of a new variant.
-        announce: Shows what runs.
-        exclusive: Keeps other processes from measuring meanwhile.
-
-    Raises:
-        AssertionError: If the outputs of variants differ.
+    devices synchronised at its end. `compare_rounds` decides when rounds end. The time begins after
+    the first call of a new variant. Outputs that differ by more than `tolerance` raise
+    AssertionError.
     """
     start_devices()
     notes = check_variants(variants, tolerance)
@@ -219,16 +205,7 @@ def _warmed_up(
 
 
 def _warm_up(step: Callable[[], Any], deadline: float) -> tuple[int, bool]:
-    """
-    Run blocks of steps until two agree.
-
-    Args:
-        step: The step.
-        deadline: When it gives up, as `perf_counter` has it.
-
-    Returns:
-        The number of steps of a block, and whether two agreed before the deadline.
-    """
+    """Run blocks of steps until two agree; return their size, and whether two did in time."""
     size, before = 1, 0.0
     while True:
         seconds = _timed(step, size)
@@ -258,15 +235,7 @@ def _timed(step: Callable[[], Any], size: int) -> float:
 
 
 class VariantProcesses:
-    """
-    Runs the variants of one test's calls of `compare`.
-
-    Args:
-        item: The test.
-        shares_cpu: Returns whether workers of xdist use the same CPU.
-        announce: Shows what runs.
-        exclusive: Keeps other processes from measuring meanwhile.
-    """
+    """Runs the variants of one test's calls of `compare`."""
 
     def __init__(
         self,
