@@ -72,13 +72,9 @@ def padding_profile(path: Path, tpu: str | None, verbose: bool) -> Profile:
     """
     Make a profile that holds only the padding of an HLO text or a trace.
 
-    The padding is measured if layouts have tiles or a TPU ran the HLO, and predicted otherwise.
-    With `verbose` GPU alignment is added where no GPU ran the HLO.
-
-    Raises:
-        LayoutError: If a layout cannot be understood.
-        LimitError: If the generation is unknown.
-        TraceError: If the file cannot be read, or a module in it is damaged.
+    It is measured if layouts have tiles or a TPU ran the HLO, and predicted otherwise. With
+    `verbose` GPU alignment is added where no GPU ran the HLO. Raises LayoutError, LimitError and
+    TraceError.
     """
     asked = generation(tpu or DEFAULT)
     read = _read_text(path) if _is_text(path) else _read_trace(path)

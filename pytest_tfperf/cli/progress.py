@@ -32,13 +32,7 @@ _LARGE = 10_000_000
 
 
 class Progress:
-    """
-    The phase that a command is in.
-
-    Args:
-        on_terminal: False to show nothing on a terminal, for commands that end soon.
-        every_s: Seconds between the lines that a file or a pipe gets.
-    """
+    """The phase that a command is in; files and pipes get a line each `every_s` seconds at most."""
 
     def __init__(self, on_terminal: bool = True, every_s: float = _EVERY_S) -> None:
         self._is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

@@ -48,7 +48,6 @@ class SelfCheck:
     passed: bool
     found: str
     advice: str = ""
-    """What to do if it does not work."""
 
 
 def profiler_checks(framework: Framework, folder: Path) -> list[SelfCheck]:
@@ -83,12 +82,7 @@ def check_traces(
     n_devices: int,
     admin_only: bool | None,
 ) -> list[SelfCheck]:
-    """
-    Return the checks of sessions, a trace each, over marked steps.
-
-    `admin_only` is true if NVIDIA's driver lets only administrators use its counters, and None
-    without that driver.
-    """
+    """Return the checks of sessions, a trace each; `admin_only` is None without NVIDIA's driver."""
 
     def check(name: str, passed: bool, found: str, advice: str = "") -> SelfCheck:
         return SelfCheck(framework, name, passed, found, "" if passed else advice)

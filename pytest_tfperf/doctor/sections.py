@@ -50,7 +50,6 @@ class Section:
     key: str
     """Its key in the JSON report."""
     title: str
-    """Title for the terminal."""
     data: Json
     """Content of the JSON report."""
     titles: Sequence[str] = ()
@@ -58,9 +57,7 @@ class Section:
     rows: Sequence[Sequence[str]] = ()
     """A name and values, or one value for each title."""
     lines: Sequence[str] = ()
-    """Further lines for the terminal."""
     advice: Sequence[str] = ()
-    """What to do where something is wrong."""
     failed: bool = False
     """True if the machine cannot do what is needed."""
 
@@ -120,8 +117,7 @@ def conditions_section(
     """
     Return what else the machine does, and whether turns can be taken on it.
 
-    The load is that of the last minute before, with the number of cores. Remarks are of the seconds
-    that were watched.
+    The load is that of the minute before, with the number of cores.
     """
     rows = []
     if load:

@@ -20,7 +20,6 @@ class StoredChange:
     """What five stored runs would show of a time of the step."""
 
     metric: str
-    """The time."""
     run_sd: float
     """Standard deviation of its logarithm between processes, as it is assumed."""
     smallest: float
@@ -33,10 +32,7 @@ def stored_changes(
     """
     Return what either time of a step would show after five recorded runs like these.
 
-    Args:
-        runs: Times of the same code in fresh processes, as a timing file has them.
-        process_sd: Standard deviation of the log ratio of two such processes, as known before.
-        cores: Cores of the machine.
+    `process_sd` is the standard deviation of the log ratio of two processes, as known before.
     """
     known = {
         name: [run[name] for run in runs if name in run]

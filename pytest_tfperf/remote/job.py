@@ -61,19 +61,9 @@ def capture_job(
     workers: Sequence[Worker], plan: CapturePlan, logdir: Path, announce: Callable[[str], None]
 ) -> CapturedJob:
     """
-    Trace the workers at the same time, and write the traces into a new run of a logdir.
+    Trace the workers at the same time into a new run of a logdir, which may raise CaptureError.
 
     A process has one profiler. So other captures of this user on this machine wait for this one.
-
-    Args:
-        workers: The workers.
-        plan: The way to trace them.
-        logdir: Folder that gets the run, as XProf and TensorBoard lay it out.
-        announce: Receives a text while it waits, and an empty text afterwards.
-
-    Raises:
-        CaptureError: If gRPC is not installed, the folder cannot be written, a link in it leads
-            out of it, or another process traces one of the workers for too long.
     """
     load_grpc()
     runs = logdir / "plugins" / "profile"
@@ -101,17 +91,9 @@ def _traced(
     workers: Sequence[Worker], plan: CapturePlan, folder: Path
 ) -> tuple[list[Path], list[CaptureError]]:
     """
-    Trace the workers, and those that gave nothing again.
+    Trace the workers, those that gave nothing again; return the traces, and why others have none.
 
     If all are required, all are traced again: only traces of the same time have common steps.
-
-    Args:
-        workers: The workers.
-        plan: The way to trace them.
-        folder: Folder that holds the run's folder.
-
-    Returns:
-        Trace files, and why others have none, in the order of the workers.
     """
     found: dict[Worker, Path | CaptureError] = {}
     waiting = list(workers)
@@ -148,17 +130,7 @@ def _pause_s(errors: Sequence[CaptureError], options: TraceOptions) -> float:
 def _attempt(
     workers: Sequence[Worker], options: TraceOptions, folder: Path
 ) -> dict[Worker, Path | CaptureError]:
-    """
-    Trace the workers once, all at the same time.
-
-    Args:
-        workers: The workers.
-        options: Duration and detail of each trace.
-        folder: Folder that holds the run's folder.
-
-    Returns:
-        The trace file of each worker, or why there is none.
-    """
+    """Trace all workers once, at the same time; return the trace of each, or why it has none."""
     found: dict[Worker, Path | CaptureError] = {}
     paths = {worker: folder / _RUN / f"{worker.file_stem}.xplane.pb" for worker in workers}
     for path in paths.values():
@@ -179,12 +151,7 @@ def _attempt(
 
 
 def _write(trace: bytes | None, path: Path) -> None:
-    """
-    Write a trace, unless its server has.
-
-    Raises:
-        CaptureError: If that wrote it elsewhere, or it is no trace.
-    """
+    """Write a trace, unless its server has; no trace, or one elsewhere, raises CaptureError."""
     if trace is None and not path.is_file():
         raise CaptureError(
             "its profiler server returns no trace, and wrote it on its own machine as "

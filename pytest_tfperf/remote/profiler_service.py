@@ -64,7 +64,6 @@ class Worker:
     host: str
     """Name or address of its machine; an IPv6 address without brackets."""
     port: int
-    """Port of the profiler server."""
 
     @property
     def address(self) -> str:
@@ -88,12 +87,7 @@ class Worker:
 
 
 def read_workers(text: str) -> tuple[Worker, ...]:
-    """
-    Read addresses that commas separate.
-
-    Raises:
-        CaptureError: If one is no address, or is named twice.
-    """
+    """Read addresses that commas separate; no address, or one named twice, raises CaptureError."""
     workers = tuple(_read_worker(part.strip()) for part in text.split(","))
     for n, worker in enumerate(workers):
         if worker in workers[:n]:
@@ -102,12 +96,7 @@ def read_workers(text: str) -> tuple[Worker, ...]:
 
 
 def _read_worker(text: str) -> Worker:
-    """
-    Read one address, with or without its scheme.
-
-    Raises:
-        CaptureError: If it cannot be read as one.
-    """
+    """Read one address, with or without its scheme."""
     scheme, separator, _ = text.partition("://")
     if separator and scheme != _SCHEME:
         raise CaptureError(f"{text} is no address of a profiler server; {_EXAMPLE}")
@@ -128,7 +117,6 @@ class TraceOptions:
     """Duration and detail of a trace."""
 
     duration_ms: int
-    """Duration in milliseconds."""
     host_tracer_level: int = 2
     """Detail of the host: 0 off, 1 marked by users, 2 and ops, 3 and cheap ops."""
     device_tracer_level: int = 1
@@ -138,12 +126,7 @@ class TraceOptions:
 
 
 def check_duration(duration_ms: int) -> int:
-    """
-    Return the duration of a trace.
-
-    Raises:
-        CaptureError: If a trace cannot be that long.
-    """
+    """Return the duration of a trace, or raise CaptureError if none can be that long."""
     if not 1 <= duration_ms <= LONGEST_MS:
         raise CaptureError(
             f"a trace of {duration_ms:,} ms is not possible; choose 1 to {LONGEST_MS:,} ms"
@@ -155,11 +138,8 @@ def encode_request(options: TraceOptions, repository: str, run: str, host: str) 
     """
     Return the bytes of a ProfileRequest.
 
-    Args:
-        options: Duration and detail of the trace.
-        repository: Folder of all runs, in which an older server writes on its own machine.
-        run: Name of the run.
-        host: Name of the file, without its ending.
+    `repository` is the folder of all runs, in which an older server writes on its own machine, and
+    `host` the name of the file without its ending.
     """
     profile_options = b"".join(
         [
@@ -186,12 +166,9 @@ def encode_request(options: TraceOptions, repository: str, run: str, host: str) 
 
 def decode_response(raw: bytes, worker: str) -> tuple[bytes | None, bool]:
     """
-    Return the answer in the bytes of a ProfileResponse, and whether nothing happened meanwhile.
+    Return the XSpace in a ProfileResponse, and whether nothing happened meanwhile.
 
-    The answer is the trace as an XSpace message, or None if the server wrote it on its own machine.
-
-    Raises:
-        TraceError: If they are not a message.
+    It is None if the server wrote it on its own machine. What is no message raises TraceError.
     """
     message = Message(raw, worker)
     found = Record(message, 0, len(raw), "ProfileResponse")
@@ -209,12 +186,7 @@ class BeingTracedError(NothingTracedError):
 
 
 def load_grpc() -> Any:
-    """
-    Import gRPC.
-
-    Raises:
-        CaptureError: If it is not installed.
-    """
+    """Import gRPC, or raise CaptureError if it is not installed."""
     try:
         import grpc  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
@@ -229,14 +201,7 @@ class Call:
     """A call that goes on until it is closed, beside those of other workers."""
 
     def __init__(self, worker: Worker, request: bytes, duration_ms: int) -> None:
-        """
-        Start the call.
-
-        Args:
-            worker: The worker.
-            request: Bytes of the ProfileRequest.
-            duration_ms: Duration of the trace in milliseconds.
-        """
+        """Start the call; a trace lasts `duration_ms` milliseconds."""
         self._grpc = load_grpc()
         self._worker, self._duration_ms = worker, duration_ms
         self._longest_s = duration_ms / 1e3 + _GRACE_S
@@ -252,9 +217,7 @@ class Call:
         """
         Wait for the trace; None if the server wrote it on its own machine.
 
-        Raises:
-            NothingTracedError: If there is none, and there may be one later.
-            CaptureError: If there is none.
+        Raises NothingTracedError if there may be one later, CaptureError if there is none.
         """
         try:
             raw = self._call.result()

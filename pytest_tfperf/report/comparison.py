@@ -39,7 +39,6 @@ class ComparedTraces:
     old: Profile
     new: Profile
     notes: Sequence[str]
-    """What to know of the comparison."""
     hlo: Mapping[str, Table]
     """Differences of the HLO by key, empty where one of both has none."""
 
@@ -116,14 +115,7 @@ def compared_metrics(old: Profile, new: Profile) -> Json:
 
 
 def compared_runs_json(before: Run, after: Run, compared: Run) -> Json:
-    """
-    Return the comparison as JSON: `{"format", "before", "after", "tests"}`.
-
-    `before` and `after` hold `created` and `commit`. A test has `nodeid`, `file`, `key`, `checks`,
-    and of profiles in both runs `profiles`, `{name: metrics}` as in a comparison of traces, and
-    `differences` of their traces, `{name: [{"what", "seconds"}]}`. The run `compared` is the second
-    one with the checks of the comparison.
-    """
+    """Return both runs as JSON; `compared` is the second one with the checks of the comparison."""
     old = profiles_by_key(before)
     return {
         "format": FORMAT,

@@ -171,12 +171,9 @@ _COLUMNS: Mapping[str, _Kinds] = {
 
 def with_checked_details(run: Run) -> Run:
     """
-    Return a run whose details and tables hold what they should.
+    Return a run without tables of other versions, which lack columns that are read.
 
-    A table that lacks a column which is read is of another version, and left out.
-
-    Raises:
-        msgspec.ValidationError: If they do not; the message names the place.
+    Details that do not hold what they should raise msgspec.ValidationError with the place.
     """
     return replace(
         run, tests=tuple(_test(test, f"$.tests[{n}]") for n, test in enumerate(run.tests))

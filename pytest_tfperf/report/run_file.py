@@ -75,13 +75,10 @@ def keep_last_run(run: Run, folder: Path) -> None:
 
 def find_last_run(start: Path) -> Path:
     """
-    Return the kept run of the project that a folder belongs to: of the nearest folder above.
+    Return the kept run of the nearest folder that has one, or raise TfperfError.
 
     A folder above the root of a git repository does not count, nor the folder of all users'
     temporary files above a project, nor a file that another user put anywhere.
-
-    Raises:
-        TfperfError: If there is none.
     """
     for folder in (start, *start.parents):
         file = folder / _PLACE

@@ -58,17 +58,12 @@ def render(
     failures_shown: bool = False,
 ) -> list[TextLine]:
     """
-    Render a run.
+    Render a run; with a width of `BOUNDLESS` columns the table has all rows.
 
-    Args:
-        run: The run.
-        width: Columns of the terminal; with `BOUNDLESS` the table has all rows.
-        verbosity: Below 0 what is not decided and the count are shown. At 0 also the
-            table, in which of many rows those that matter least are left out, and notes on checked
-            values. Sentences that differ in numbers alone are one. Above 0 all rows, checks and
-            notes are shown, each step in a line, and all names.
-        failures_shown: True if pytest shows the messages of failed tests. Then the checks that
-            failed are not repeated.
+    A verbosity below 0 shows what is not decided and the count. 0 adds the table, in which of many
+    rows those that matter least are left out, and notes on checked values; sentences that differ in
+    numbers alone are one. Above 0 all rows, checks and notes are shown, each step in a line, and
+    all names. Failed checks are not repeated if pytest shows the messages of failed tests.
     """
     tests = _told_apart(run.tests)
     if verbosity < 0:

@@ -47,11 +47,8 @@ class Part(NamedTuple):
     key: str
     """Key in `PARTS`."""
     title: str
-    """Title for people."""
     mean_s: float
-    """Mean seconds of a step."""
     share: float
-    """Share of the step."""
 
 
 def parts_of(profile: Profile) -> list[Part]:

@@ -22,12 +22,7 @@ _DATABASES = ("postgresql", "postgres")
 
 
 def open_store(address: str) -> HistoryStore:
-    """
-    Open the store at an address: a folder, a URL of fsspec, or postgresql://.
-
-    Raises:
-        StoreError: If a package is missing, or nothing can be reached there.
-    """
+    """Open a folder, a URL of fsspec, or postgresql://; a missing package raises StoreError."""
     scheme = address.partition("://")[0].partition("+")[0] if "://" in address else ""
     if scheme in _DATABASES:
         try:

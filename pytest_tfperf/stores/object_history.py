@@ -66,15 +66,7 @@ _TYPES = dict.fromkeys(ROW_COLUMNS, "VARCHAR") | {
 
 
 class ObjectStore:
-    """
-    A history in objects below one folder.
-
-    Args:
-        address: A folder, or a URL of fsspec.
-
-    Raises:
-        StoreError: If fsspec does not know the scheme, or its package is missing.
-    """
+    """A history in objects below a folder or a URL of fsspec."""
 
     def __init__(self, address: str) -> None:
         self._objects = Objects(address, "history")

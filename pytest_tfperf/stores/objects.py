@@ -34,12 +34,7 @@ IN_USE_S = 3600.0
 
 
 class Objects:
-    """
-    Objects below one folder, which messages call by their kind and address.
-
-    Raises:
-        StoreError: If fsspec does not know the scheme, or its package is missing.
-    """
+    """Objects below one folder, which messages call by their kind and address."""
 
     def __init__(self, address: str, kind: str) -> None:
         self.address, self._kind = address, kind

@@ -59,15 +59,7 @@ _ROW_TABLE = sa.Table(
 
 
 class PostgresStore:
-    """
-    A history in a PostgreSQL database.
-
-    Args:
-        address: URL of the database, as libpq and SQLAlchemy write it.
-
-    Raises:
-        StoreError: If it is no such URL.
-    """
+    """A history in a PostgreSQL database, by its URL as libpq and SQLAlchemy write it."""
 
     unread: Sequence[str] = ()
 

@@ -157,7 +157,7 @@ class Answer:
 
 
 class HistoryStore(Protocol):
-    """A store of runs, which only grows until it is pruned."""
+    """A store of runs, which grows until it is pruned; what cannot be done raises StoreError."""
 
     name: str
     """Name of the store in messages: "history" and its address, without a password."""
@@ -165,72 +165,23 @@ class HistoryStore(Protocol):
     """A sentence for each damaged object that the last query left out."""
 
     def refuse_missing(self) -> None:
-        """
-        Check that the store was made, which its first run does.
-
-        Raises:
-            StoreError: If it was not, or cannot be read.
-        """
+        """Raise StoreError if the store was not made, which its first run does."""
 
     def append(self, run: RunRows) -> bool:
-        """
-        Store a run, or nothing if it is there already.
-
-        Returns:
-            True if it was not there.
-
-        Raises:
-            StoreError: If it cannot be stored; no reader sees a part of an object then.
-        """
+        """Store a run and return True, or False if it is there; readers see no part of it."""
 
     def rows(self, selection: Selection) -> list[MetricRow]:
-        """
-        Return the rows of a selection, the latest run last.
-
-        Raises:
-            StoreError: If the store cannot be read.
-        """
+        """Return the rows of a selection, the latest run last."""
 
     def sql(self, query: str, project: str) -> Answer:
-        """
-        Answer a query on the table `runs`, which has a column for each field of `MetricRow`.
-
-        Args:
-            query: One SELECT; it can change nothing.
-            project: Name of the project whose rows the table has; all if empty.
-
-        Raises:
-            StoreError: If the query is wrong, or the store cannot be read.
-        """
+        """Answer one SELECT on the table `runs` of a project, or of all if it is empty."""
 
     def prune(self, project: str, before: datetime, dry: bool) -> int:
-        """
-        Remove the runs of a project that ended before a time.
-
-        Args:
-            project: Name of the project.
-            before: The time, in UTC.
-            dry: True to remove nothing.
-
-        Returns:
-            The number of these runs.
-
-        Raises:
-            StoreError: If one cannot be removed.
-        """
+        """Remove runs that ended before a time in UTC, unless `dry`, and return their number."""
 
 
 def rows_of(run: Run, project: str) -> RunRows:
-    """
-    Return the rows of a run.
-
-    Args:
-        run: The run.
-        project: Name of the project.
-
-    Raises:
-        TfperfError: If its date cannot be read.
-    """
+    """Return the rows of a run, or raise TfperfError if its date cannot be read."""
     content = plain_strings(run.to_json())
     text = json.dumps(content, sort_keys=True, allow_nan=False)
     run_id = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -260,12 +211,7 @@ def rows_of(run: Run, project: str) -> RunRows:
 
 
 def utc_time(text: str) -> datetime:
-    """
-    Return an ISO 8601 time in UTC, without a time zone; a time without one is in UTC.
-
-    Raises:
-        TfperfError: If it is no date.
-    """
+    """Return an ISO 8601 time in UTC, without a time zone; a time without one is in UTC."""
     try:
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))
         if found.tzinfo is not None:

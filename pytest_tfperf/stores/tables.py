@@ -54,22 +54,12 @@ class TableOfFiles:
     """
     A database that has the rows of files in its table `runs`, until it is closed.
 
-    The rows are in a temporary file, so that memory does not grow with their number. A damaged
-    file is left out, and so is an object that another process has removed.
-
-    Args:
-        files: The local file of each object.
-        types: Type of each column in SQL.
-        where: Condition on rows in SQL, and its values; it is on columns that are asked for.
-        named: Values by column that the name of each object tells, which are not read.
-        columns: Columns that are asked for, None for all; the others are empty.
-
-    Raises:
-        StoreError: If the temporary file cannot be written.
+    The rows are in a temporary file, so that memory does not grow with their number. A damaged file
+    is left out, and so is an object that another process has removed. Values by column that the
+    names of objects tell are not read. Columns that are not asked for are empty.
     """
 
     base: duckdb.DuckDBPyConnection
-    """The database."""
     unread: dict[str, str]
     """A sentence for each damaged object, which is left out."""
 
@@ -197,12 +187,7 @@ class TableOfFiles:
 
 
 def columns_of(query: str, types: Mapping[str, str]) -> Collection[str]:
-    """
-    Return the columns of a table `runs` that a SELECT needs, as DuckDB plans it.
-
-    Raises:
-        duckdb.Error: If the query is not valid, or reaches for files.
-    """
+    """Return the columns of `runs` that a SELECT needs; a wrong one raises duckdb.Error."""
     with closing(_connect()) as base:
         typed = ", ".join(f"{name} {kind}" for name, kind in types.items())
         base.execute(f"CREATE TABLE runs ({typed})")
@@ -231,12 +216,7 @@ def lock(base: duckdb.DuckDBPyConnection) -> None:
 def rows_of_files(
     files: Mapping[str, str], types: Mapping[str, str], where: tuple[str, Mapping[str, Any]]
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """
-    Return the rows of a `TableOfFiles`, whose texts control no terminal, and what is left out.
-
-    Raises:
-        StoreError: If there are too many rows, or the temporary file cannot be written.
-    """
+    """Return rows of a `TableOfFiles`, whose texts control no terminal, and what is left out."""
     text = functools.cache(plain)  # most rows repeat the texts of others
     with closing(TableOfFiles(files, types, where)) as table:
         rows = table.base.execute(f"SELECT * FROM runs LIMIT {MOST_ROWS + 1}").fetchall()  # noqa: S608  # our own names

@@ -41,7 +41,6 @@ class TraceFile:
     files: Any
     """The file system."""
     path: str
-    """Path in it."""
     size: int
     """Size in bytes."""
     fingerprint: str
@@ -78,10 +77,7 @@ def find_trace_files(urls: Sequence[str]) -> list[TraceFile]:
     Find the traces at addresses, each once, in the order of their names.
 
     An address is a trace, a folder with traces at any depth below, or a glob such as
-    `s3://bucket/jobs/**/*.xplane.pb`.
-
-    Raises:
-        StoreError: If an address has no trace, or cannot be listed.
+    `s3://bucket/jobs/**/*.xplane.pb`; one without a trace raises StoreError.
     """
     found: dict[str, TraceFile] = {}
     for url in urls:

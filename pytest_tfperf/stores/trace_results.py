@@ -119,15 +119,7 @@ class StoreIndex:
 
 
 class TraceResults:
-    """
-    A store of results; workers get it by its address.
-
-    Args:
-        address: A folder, or a URL of fsspec.
-
-    Raises:
-        StoreError: If fsspec does not know the scheme, or its package is missing.
-    """
+    """A store of results; workers get it by its address, a folder or a URL of fsspec."""
 
     def __init__(self, address: str) -> None:
         self._objects = Objects(address, "store")

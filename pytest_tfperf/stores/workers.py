@@ -172,15 +172,9 @@ def opened(
     executor: Executor | str | int | None, n_tasks: int, in_process: bool
 ) -> Iterator[Executor]:
     """
-    Open an executor, and end it unless it was given.
+    Open an executor of at most `n_tasks` processes, and end it unless it was given.
 
-    Args:
-        executor: An executor, `dask://host:port`, a number of processes, or None for one a core.
-        n_tasks: Number of tasks; there are no more processes.
-        in_process: True if only this process reaches the traces or the store.
-
-    Raises:
-        StoreError: If it is not one of these, or no scheduler answers.
+    `in_process` says that only this process reaches the traces or the store.
     """
     if isinstance(executor, Executor):
         yield executor
