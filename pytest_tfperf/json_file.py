@@ -163,12 +163,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _check_depth(content: Any) -> None:
     level: list[Any] = [content] if isinstance(content, (dict, list)) else []
     for _ in range(MOST_DEEP):
-        level = [item for holder in level for item in _items(holder)]
+        items = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [item for some in items for item in some if isinstance(item, (dict, list))]
         if not level:
             return
     raise JsonFileError(f"nested deeper than {MOST_DEEP} levels")
-
-
-def _items(holder: Any) -> Iterable[Any]:
-    items: Iterable[Any] = holder.values() if isinstance(holder, dict) else holder
-    return [item for item in items if isinstance(item, (dict, list))]

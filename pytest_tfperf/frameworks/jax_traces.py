@@ -286,7 +286,8 @@ class _Explanations(logging.Filter):
             if len(candidates) > 1 and not is_seen:
                 return (_NOT_SEEN,)
             if compare is not None and candidates:
-                nearest = min((compare(key, one) for one in reversed(candidates)), key=_severity)
+                found = (compare(key, one) for one in reversed(candidates))
+                nearest = min(found, key=lambda one: one[:-1])  # by severity, the text is last
                 text = f"{text.partition(_CLOSEST)[0]}{_CLOSEST}\n  {nearest[-1]}"
         except (AttributeError, KeyError, TypeError, ValueError):
             earlier.clear()
@@ -310,10 +311,6 @@ class _Explanations(logging.Filter):
             alive, keys = weakref.ref(function), []
             self._keys[id(function)] = alive, keys
         return keys
-
-
-def _severity(difference: tuple[Any, ...]) -> tuple[Any, ...]:
-    return difference[:-1]
 
 
 def _was_traced(explanation: str, function: Any) -> bool:
