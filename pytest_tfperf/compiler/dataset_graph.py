@@ -77,12 +77,8 @@ def parallel(dataset: Any, calls: int = _AUTOTUNE) -> Any:
     """
     Return a dataset whose maps and interleaves run in parallel, in the same order.
 
-    Args:
-        dataset: The dataset.
-        calls: Parallel calls of each map; without a number of sequential ones, as tf.data chooses.
-
-    Raises:
-        Unsupported: If the graph of this dataset, or of this TensorFlow, cannot be changed.
+    Sequential interleaves choose their calls by themselves. Raises: Unsupported, if the graph of
+    this dataset, or of this TensorFlow, cannot be changed.
     """
 
     def change(graph: Any) -> None:
@@ -106,12 +102,7 @@ def parallel(dataset: Any, calls: int = _AUTOTUNE) -> Any:
 
 
 def with_parallel_batches(dataset: Any) -> Any:
-    """
-    Return a dataset that copies the elements of a batch in parallel.
-
-    Raises:
-        Unsupported: As in `parallel`.
-    """
+    """Return a dataset that copies the elements of a batch in parallel. Raises: Unsupported."""
 
     def change(graph: Any) -> None:
         for node in list(graph.node):
@@ -140,12 +131,7 @@ def bytes_of_batches(dataset: Any) -> list[int | None]:
 
 
 def moved_before_maps(dataset: Any) -> Any:
-    """
-    Return a dataset that shards, skips and filters before its maps, and batches before elementwise.
-
-    Raises:
-        Unsupported: As in `parallel`.
-    """
+    """Return a dataset that shards, skips, filters and batches before maps where it may."""
 
     def change(graph: Any) -> None:
         functions = {one.signature.name: one for one in graph.library.function}
@@ -177,17 +163,7 @@ def stages_to_move(dataset: Any) -> list[tuple[str, CodeType | None]]:
 
 
 def with_source(dataset: Any, source: Any, new: Any) -> Any:
-    """
-    Return a dataset whose last stages work on another source.
-
-    Args:
-        dataset: The dataset.
-        source: A dataset that it is made from; see `from_end`.
-        new: What stands in its place.
-
-    Raises:
-        Unsupported: As in `parallel`, or if the graph has other stages than Python shows.
-    """
+    """Return a dataset with `new` in place of `source` (see `from_end`). Raises: Unsupported."""
     tf = load_tensorflow()
     graph = _small_graph_of(dataset)
     by_name = {node.name: node for node in graph.node}
@@ -362,12 +338,7 @@ def _is_elementwise(function: Any, source: Any) -> bool:
 
 
 def _graph_of(dataset: Any) -> Any:
-    """
-    Return the graph of a dataset.
-
-    Raises:
-        Unsupported: If it has none.
-    """
+    """Return the graph of a dataset. Raises: Unsupported, if it has none."""
     tf = load_tensorflow()
     try:
         # private (2.18 to 2.22)
@@ -377,12 +348,7 @@ def _graph_of(dataset: Any) -> Any:
 
 
 def _changed(dataset: Any, change: Callable[[Any], None]) -> Any:
-    """
-    Return the dataset of a changed graph, with the same type of elements.
-
-    Raises:
-        Unsupported: As in `parallel`.
-    """
+    """Return the dataset of a changed graph, of the same elements. Raises: Unsupported."""
     tf = load_tensorflow()
     graph = _small_graph_of(dataset)
     change(graph)
@@ -391,24 +357,14 @@ def _changed(dataset: Any, change: Callable[[Any], None]) -> Any:
 
 
 def _small_graph_of(dataset: Any) -> Any:
-    """
-    Return the graph of a dataset to be changed.
-
-    Raises:
-        Unsupported: If it has none, or holds more than a graph can.
-    """
+    """Return a graph to be changed. Raises: Unsupported, if there is none or it is too large."""
     if _bytes_in(dataset) > _MOST_BYTES:
         raise Unsupported("the dataset holds arrays of more than 2 GB, which its graph would copy")
     return _graph_of(dataset)
 
 
 def _dataset_of(make: Callable[[], Any], like: Any) -> Any:
-    """
-    Return a dataset of the op that a function runs.
-
-    Raises:
-        Unsupported: If TensorFlow refuses the op.
-    """
+    """Return the dataset that an op makes. Raises: Unsupported, if TensorFlow refuses it."""
     try:
         # private: a dataset of an op (2.18 to 2.22)
         from tensorflow.python.data.ops.dataset_ops import _VariantDataset
@@ -424,11 +380,8 @@ def line_of_stage(
     """
     Return where a stage is written and its parallel form: `pipeline.py:24  .map(load, …)`.
 
-    Args:
-        method: The method that makes the stage.
-        code: Code of its Python function, if known.
-        files: Further files that may call the method.
-        more: Further arguments, with a comma and blank before them.
+    `code` is that of its function, `files` may call the method too, and `more` are arguments with
+    a comma and blank before them.
     """
     if code is None:
         return f".{method}(…{more})"

@@ -17,8 +17,6 @@ from pytest_tfperf.trace.devices import gpus, tpus
 from pytest_tfperf.values import Unknown, Value
 
 _NO_PROGRAM = "JAX shows the programs of a step before optimisation only if pytest runs it"
-TPU_METRICS = (op_guide.METRIC, MEMORY, MATRIX_UNIT)
-"""Metrics about TPUs; others are of no use without one."""
 _NOT_ASKED = (
     "not computed: it is about TPUs, the step ran on none, and neither tpu= (tfperf_tpu) nor a "
     "limit asks for it"
