@@ -20,12 +20,12 @@ from pytest_tfperf.cli.common import (
 )
 from pytest_tfperf.cli.project_settings import project_settings
 from pytest_tfperf.cli.terminal import laid_out, width, write_out
-from pytest_tfperf.metric_registry import METRICS, nearest, shown_unit
+from pytest_tfperf.metric_registry import METRICS, nearest
 from pytest_tfperf.report.text_table import TextTable
 from pytest_tfperf.text import and_more, for_terminal, one_line, plural
 
 if TYPE_CHECKING:
-    from pytest_tfperf.cli.trends import SeriesTrend
+    from pytest_tfperf.cli.trends import Trend
     from pytest_tfperf.stores.rows import HistoryStore, MetricRow
 
 _PRUNE = "prune"
@@ -207,10 +207,9 @@ def _show(store: HistoryStore, options: argparse.Namespace) -> int:
     return GOOD
 
 
-def _trends(store: HistoryStore, options: argparse.Namespace) -> list[SeriesTrend]:
+def _trends(store: HistoryStore, options: argparse.Namespace) -> list[Trend]:
     """Return the series that are asked for; say what there is instead if there are none."""
-    from pytest_tfperf.baseline.level_changes import level_changes
-    from pytest_tfperf.cli.trends import COLUMNS, SeriesTrend, series_of
+    from pytest_tfperf.cli.trends import COLUMNS, trends_of
     from pytest_tfperf.stores.rows import Selection, utc_time
 
     rows = store.rows(
@@ -223,7 +222,8 @@ def _trends(store: HistoryStore, options: argparse.Namespace) -> list[SeriesTren
         )
     )
     # runs of a changed work tree are of no commit
-    every = series_of(row for row in rows if not row.commit.endswith("+"))
+    committed = (row for row in rows if not row.commit.endswith("+"))
+    every = trends_of(committed, options.counted_branch)
     found = [
         one
         for one in every
@@ -231,37 +231,13 @@ def _trends(store: HistoryStore, options: argparse.Namespace) -> list[SeriesTren
     ]
     if not found:
         say(one_line(_why_none(store, options, rows, [one.name for one in every])))
-    return [
-        SeriesTrend(
-            series=one,
-            changes=level_changes(
-                one.values, one.commits, unit=shown_unit(options.metric, one.rows[-1].unit)
-            ),
-            branch=options.counted_branch,
-        )
-        for one in found
-    ]
+    return found
 
 
-def _write_page(trends: Sequence[SeriesTrend], options: argparse.Namespace) -> None:
-    from pytest_tfperf.report.html.charts import History
-    from pytest_tfperf.report.html.trace_pages import band_of, render_trends
+def _write_page(trends: Sequence[Trend], options: argparse.Namespace) -> None:
+    from pytest_tfperf.report.html.trace_pages import render_trends
 
-    shown = [
-        (
-            one.series.name,
-            one.facts,
-            History(
-                values=one.series.values,
-                commits=one.series.commits,
-                metric=options.metric,
-                unit=one.unit,
-                band=band_of(one.series.values, one.changes),
-            ),
-            one.changes,
-        )
-        for one in trends
-    ]
+    shown = [(one.name, one.facts, one.history) for one in trends]
     facts = (f"project {options.project}, branch {options.branch}",)
     write_page(options.output, render_trends(options.metric, shown, facts))
 

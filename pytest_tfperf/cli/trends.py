@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from pytest_tfperf.baseline.level_changes import LevelChanges, looked_at
+from pytest_tfperf.baseline.level_changes import looked_at
 from pytest_tfperf.cli.terminal import Line, laid_out, line, width
 from pytest_tfperf.metric_registry import shown_unit
 from pytest_tfperf.quantities import format_quantity
+from pytest_tfperf.report.html.charts import History
 from pytest_tfperf.report.run_text import sparkline
 from pytest_tfperf.report.text_table import TextTable
 from pytest_tfperf.results import Verdict
@@ -30,46 +32,6 @@ COLUMNS = (
 """What trends need of a row."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """The values of one metric of one profile on one machine class, the latest last."""
-
-    rows: tuple[MetricRow, ...]
-    """A row of each run, all with a value."""
-
-    @property
-    def values(self) -> tuple[float, ...]:
-        """The values."""
-        return tuple(row.value for row in self.rows if row.value is not None)
-
-    @property
-    def commits(self) -> tuple[str, ...]:
-        """The commit of each run."""
-        return tuple(row.commit for row in self.rows)
-
-    @property
-    def name(self) -> str:
-        """Name of the profile."""
-        last = self.rows[-1]
-        return f"{last.test}/{last.profile}" if last.profile else last.test
-
-
-def series_of(rows: Iterable[MetricRow]) -> list[Series]:
-    """
-    Return the series of rows of one metric, by file, test, profile and machine class.
-
-    Values of another workload than the latest one are left out, as are those that are unknown.
-    """
-    by_point: dict[tuple[str, ...], list[MetricRow]] = {}
-    for row in rows:
-        if row.value is not None and math.isfinite(row.value):
-            by_point.setdefault((*row.point, row.metric), []).append(row)
-    return [
-        Series(rows=tuple(row for row in found if row.workload == found[-1].workload))
-        for _, found in sorted(by_point.items())
-    ]
-
-
 def why_not_counted(row: MetricRow, branch: str) -> str:
     """Return why runs of a branch are not compared with a known value; empty if they are."""
     if row.branch != branch:
@@ -77,49 +39,60 @@ def why_not_counted(row: MetricRow, branch: str) -> str:
     return "" if row.usable else row.why or "its row has no reason"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesTrend:
-    """A series, its changes of level, and the runs that later runs are compared with."""
+@dataclass(frozen=True, kw_only=True)
+class Trend:
+    """The values of one metric of one profile on one machine class, and which runs count."""
 
-    series: Series
-    """The series."""
-    changes: LevelChanges
-    """Its changes of level, whether the runs count or not."""
+    rows: tuple[MetricRow, ...]
+    """A row of each run, all with a value, the latest last."""
     branch: str
     """The branch whose runs count."""
 
+    @cached_property
+    def history(self) -> History:
+        """The values, and their changes of level, whether the runs count or not."""
+        last = self.rows[-1]
+        return History(
+            values=[row.value for row in self.rows if row.value is not None],
+            commits=[row.commit for row in self.rows],
+            metric=last.metric,
+            unit=shown_unit(last.metric, last.unit),
+            is_judged=False,
+        )
+
     @property
-    def unit(self) -> str:
-        """Unit of the values."""
-        return self.series.rows[-1].unit
+    def name(self) -> str:
+        """Name of the profile."""
+        last = self.rows[-1]
+        return f"{last.test}/{last.profile}" if last.profile else last.test
 
     def text(self, value: float) -> str:
         """Return a value with its unit."""
-        return format_quantity(value, shown_unit(self.series.rows[-1].metric, self.unit))
+        return format_quantity(value, self.history.unit)
 
     @property
     def facts(self) -> str:
         """File, machine class and branch."""
-        last = self.series.rows[-1]
+        last = self.rows[-1]
         branch = f"branch {last.branch}" if last.branch else "without a branch"
         return f"{last.file}; machine class {last.machine_class}; {branch}"
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Reasons why runs do not count; empty for each run that does."""
-        return tuple(why_not_counted(row, self.branch) for row in self.series.rows)
+        return tuple(why_not_counted(row, self.branch) for row in self.rows)
 
     def sentences(self) -> Iterator[str]:
         """Yield sentences on changes of level, on regressions, and on runs that do not count."""
-        n_runs = len(self.series.rows)
-        if self._has_one_level:
+        n_runs, changes = len(self.rows), self.history.changes
+        if changes.is_known and not changes.points:
             yield (
                 f"No change of level in {looked_at(n_runs)}: a change has at least "
                 f"{FEWEST_AT_A_LEVEL} runs after it, and a small one more."
             )
         else:
-            yield from self.changes.sentences
-        n_slower = sum(row.verdict == Verdict.REGRESSION.value for row in self.series.rows)
+            yield from changes.sentences
+        n_slower = sum(row.verdict == Verdict.REGRESSION.value for row in self.rows)
         if n_slower:
             have, their = ("has", "its") if n_slower == 1 else ("have", "their")
             yield (
@@ -138,27 +111,37 @@ class SeriesTrend:
 
     def to_json(self) -> Json:
         """Return plain JSON values."""
-        rows = self.series.rows
+        rows, changes = self.rows, self.history.changes
         return {
             "file": rows[-1].file,
             "test": rows[-1].test,
             "profile": rows[-1].profile,
             "machine_class": rows[-1].machine_class,
-            "unit": self.unit,
-            "values": list(self.series.values),
-            "commits": list(self.series.commits),
+            "unit": rows[-1].unit,
+            "values": list(self.history.values),
+            "commits": list(self.history.commits),
             "created": [row.created.isoformat() for row in rows],
             "verdicts": [row.verdict for row in rows],
             "counts": [not why for why in self.reasons],
             "why_not": list(self.reasons),
-            "changes": list(self.changes.sentences) if self.changes.points else [],
+            "changes": list(changes.sentences) if changes.points else [],
         }
 
-    @property
-    def _has_one_level(self) -> bool:
-        """True if changes were looked for, and none was found."""
-        values = self.series.values
-        return not self.changes.points and len(values) >= FEWEST and min(values) > 0
+
+def trends_of(rows: Iterable[MetricRow], branch: str) -> list[Trend]:
+    """
+    Return the trends of one metric, by file, test, profile and machine class.
+
+    Values of another workload than the latest one are left out, as are those that are unknown.
+    """
+    by_point: dict[tuple[str, ...], list[MetricRow]] = {}
+    for row in rows:
+        if row.value is not None and math.isfinite(row.value):
+            by_point.setdefault((*row.point, row.metric), []).append(row)
+    return [
+        Trend(rows=tuple(row for row in found if row.workload == found[-1].workload), branch=branch)
+        for _, found in sorted(by_point.items())
+    ]
 
 
 def cell(text: str) -> str:
@@ -166,16 +149,16 @@ def cell(text: str) -> str:
     return plain(one_line(text))
 
 
-def overview(trends: Sequence[SeriesTrend]) -> Iterator[str | Line]:
+def overview(trends: Sequence[Trend]) -> Iterator[str | Line]:
     """Lay out a line for each series."""
     rows = [
         [
-            cell(one.series.name),
-            cell(one.series.rows[-1].machine_class),
-            str(len(one.series.rows)),
-            cell(one.text(one.series.values[-1])),
-            sparkline(one.series.values),
-            cell(one.changes.texts[-1]) if one.changes.texts else "",
+            cell(one.name),
+            cell(one.rows[-1].machine_class),
+            str(len(one.rows)),
+            cell(one.text(one.history.values[-1])),
+            sparkline(one.history.values),
+            cell(one.history.changes.texts[-1]) if one.history.changes.texts else "",
         ]
         for one in trends
     ]
@@ -183,12 +166,12 @@ def overview(trends: Sequence[SeriesTrend]) -> Iterator[str | Line]:
     yield from laid_out(TextTable(titles, rows, [False, False, True, True, False, False]), width())
 
 
-def table_of_runs(trend: SeriesTrend, every: bool) -> Iterator[str | Line]:
+def table_of_runs(trend: Trend, every: bool) -> Iterator[str | Line]:
     """Lay out the runs of a series, the latest last, below what is said of all of them."""
-    yield line((f"{cell(trend.series.name)}: {cell(trend.facts)}", "bold"))
+    yield line((f"{cell(trend.name)}: {cell(trend.facts)}", "bold"))
     for sentence in trend.sentences():
         yield cell(sentence)
-    rows = trend.series.rows
+    rows = trend.rows
     first = 0 if every else max(len(rows) - _SHOWN, 0)
     cells = [
         [

@@ -6,13 +6,14 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, count
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
 from pytest_tfperf.baseline.level_changes import LevelChanges, level_changes, run_name
-from pytest_tfperf.metric_registry import shown_unit
 from pytest_tfperf.quantities import BYTES, FLOP_RATE, SECONDS, format_quantity, format_ratio
 from pytest_tfperf.report.html.svg import (
     LEFT,
@@ -37,6 +38,7 @@ from pytest_tfperf.values import PARTS, Step, Table
 
 _TALL = 160  # height of a plot with parts
 _NAME_WIDTH, _LABEL_WIDTH = 100, 600  # characters
+_BAND = (5.0, 95.0)  # percentiles of the runs since the last change of level
 
 
 def steps_chart(
@@ -129,12 +131,12 @@ def _near(values: Sequence[float], and_twice: bool = False) -> tuple[list[float]
     return near, [one for one in values if not low - reach <= one <= high + reach]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class History:
     """Recorded values of a metric, and what they are compared with."""
 
     values: Sequence[float]
-    """Values in base units, the latest last."""
+    """The latest last."""
     commits: Sequence[str] = ()
     """Commit of each value, empty for one that is not known; the last ones may be missing."""
     anchor: float | None = None
@@ -143,41 +145,55 @@ class History:
     """Largest value that is tolerated."""
     bounds: tuple[float, float] | None = None
     """Interval of the latest value."""
-    band: tuple[float, float] | None = None
-    """Range of the values to expect; a history without a verdict has one."""
+    is_judged: bool = True
+    """False for a history without a verdict, which has a range to expect instead."""
     metric: str = "step time"
     unit: str = SECONDS
+    """As people read it."""
+
+    @cached_property
+    def changes(self) -> LevelChanges:
+        """Changes of level."""
+        return level_changes(self.values, self.commits, self.unit)
+
+    @property
+    def band(self) -> tuple[float, float] | None:
+        """Range of nine in ten values since the last change of level; None with a verdict."""
+        if self.is_judged:
+            return None
+        first = self.changes.points[-1].index if self.changes.points else 0
+        low, high = np.percentile(self.values[first:], _BAND)
+        return float(low), float(high)
 
     @property
     def text(self) -> str:
         """The values in words."""
         *runs, now = self.values
-        unit = shown_unit(self.metric, self.unit)
-        first = "" if self.anchor is None else f", anchor {format_quantity(self.anchor, unit)}"
+        first = "" if self.anchor is None else f", anchor {format_quantity(self.anchor, self.unit)}"
         return (
-            f"{plural(len(runs), 'recorded run')} of {range_text(runs, unit)}, "
-            f"now {format_quantity(now, unit)}{first}"
+            f"{plural(len(runs), 'recorded run')} of {range_text(runs, self.unit)}, "
+            f"now {format_quantity(now, self.unit)}{first}"
         )
 
 
 def history_chart(history: History, named: bool = True) -> Markup | None:
     """Draw recorded runs and the latest one, and where their level changed; None for one run."""
-    values, bounds = history.values, history.bounds
+    values, bounds, band = history.values, history.bounds, history.band
     if len(values) < 2:
         return None
     asked = {"anchor": history.anchor, "limit": history.limit}
     compared = {name: value for name, value in asked.items() if value is not None}
-    shown = [*values, *(bounds or ()), *compared.values(), *(history.band or ())]
+    shown = [*values, *(bounds or ()), *compared.values(), *(band or ())]
     plot = Plot(len(values), _ends(shown), compared, history.unit)
     middle, points = plot.x(len(values) - 0.5), [*map(plot.point, count(0.5), values[:-1])]
-    changes = level_changes(values, history.commits, history.unit)
+    changes = history.changes
     marked = zip(changes.points, changes.texts, strict=True)
     interval = "V".join(short(plot.y.at(one)) for one in bounds) if bounds else ""
     return plot.figure(
         "history",
         _history_caption(history, asked | {"interval of this run": bounds}),
         elide("; ".join((history.text, *changes.texts)), _LABEL_WIDTH),
-        _band(plot, history.band),
+        _band(plot, band),
         plot.lines,
         *(_change(plot.x(one.index + 0.5), words, plot.bottom) for one, words in marked),
         path("line", f"M{'L'.join(points)}"),
@@ -196,7 +212,7 @@ _BESIDE = 0.4  # slots that a level reaches to both sides of its first and last 
 
 def _history_caption(history: History, asked: Mapping[str, object]) -> Iterator[str]:
     metric = elide(history.metric, _NAME_WIDTH)
-    if history.band:
+    if not history.is_judged:
         yield f"{metric} history (round: the latest run"
         yield "shaded: nine in ten runs since the last change)"
         return
@@ -234,9 +250,9 @@ def _steady(changes: LevelChanges, plot: Plot, n: int) -> list[str]:
 
 def _named_runs(history: History, plot: Plot) -> Markup:
     """Return what is told of each recorded run where the pointer is."""
-    told, unit = [], shown_unit(history.metric, history.unit)
+    told = []
     for n, value in enumerate(history.values[:-1]):
-        words = f"{format_quantity(value, unit)}, {run_name(n, history.commits)}"
+        words = f"{format_quantity(value, history.unit)}, {run_name(n, history.commits)}"
         named = title(elide(words, _NAME_WIDTH))
         told.append(element("circle", named, cx=plot.x(n + 0.5), cy=plot.y.at(value), r=6))
     return element("g", *told, class_="area")

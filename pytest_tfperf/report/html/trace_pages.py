@@ -7,9 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
-from pytest_tfperf.baseline.level_changes import LevelChanges
 from pytest_tfperf.differences.profiles import differences, mean_parts_s
 from pytest_tfperf.metrics.multi_host import AnalysedTrace
 from pytest_tfperf.quantities import format_alike
@@ -26,7 +23,6 @@ from pytest_tfperf.text import format_slowdown, plural
 from pytest_tfperf.values import PARTS
 
 _MOST_ROWS = 50
-_BAND = (5.0, 95.0)  # percentiles of the runs since the last change of level
 
 
 def render_traces(traces: Sequence[AnalysedTrace]) -> str:
@@ -125,14 +121,14 @@ def _change(old: Profile, new: Profile) -> str:
 
 def render_trends(
     metric: str,
-    trends: Sequence[tuple[str, str, History, LevelChanges]],
+    trends: Sequence[tuple[str, str, History]],
     facts: Sequence[str],
 ) -> str:
-    """Render series of a metric, each with title, facts, runs and changes, below common facts."""
+    """Render series of a metric, each with title, facts and runs, below common facts."""
     changed = [
-        f"{title}: {changes.sentences[-1]}" for title, _, _, changes in trends if changes.points
+        f"{title}: {runs.changes.sentences[-1]}" for title, _, runs in trends if runs.changes.points
     ]
-    n_known = sum(changes.is_known for *_, changes in trends)
+    n_known = sum(runs.changes.is_known for *_, runs in trends)
     none = f"No change of level in the {metric} of {plural(n_known, 'profile')}"
     if n_known < len(trends):
         none += f"; of {len(trends) - n_known} more it is not known"
@@ -146,12 +142,5 @@ def render_trends(
         lines=facts,
         noun="profile",
     )
-    views = [(title, about, history_chart(runs)) for title, about, runs, _ in trends]
+    views = [(title, about, history_chart(runs)) for title, about, runs in trends]
     return render_page(head, (), trends=views)
-
-
-def band_of(values: Sequence[float], changes: LevelChanges) -> tuple[float, float]:
-    """Return the range of nine in ten values since the last change of level."""
-    first = changes.points[-1].index if changes.points else 0
-    low, high = np.percentile(values[first:], _BAND)
-    return float(low), float(high)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import pytest
 from helpers.builders import check, profile, record_of, value
@@ -191,6 +192,21 @@ def test_a_page(history, tmp_path):
     assert "test_train: Since commit 000000000018: 10 % slower" in page
     assert page.count('class="chart history"') == 2
     assert history("-o", "trend.txt")[0] == 2
+
+
+def test_a_page_has_one_unit(history, tmp_path):
+    store = str(tmp_path / "other")
+    values = [*[2000.0, 2010.0] * 5, *[1000.0, 1005.0] * 5]
+    runs = [
+        run_at(n, commit=f"{n:012x}", tests=[record_of(profile(throughput=one))])
+        for n, one in enumerate(values)
+    ]
+    store_of(*runs, store=open_store(store))
+    assert history("-o", "trend.html", "--metric", "throughput", store=store)[0] == 0
+    page = (tmp_path / "trend.html").read_text("utf-8")
+    change = "Since commit 00000000000a: 50 % less, 2,005 examples/s to 1,002 examples/s"
+    assert page.count(change) == 2  # the verdict, and the note on the chart
+    assert not re.search(r"\d /s|\d/s", page)
 
 
 def test_what_is_not_there(history):

@@ -7,7 +7,7 @@ from helpers.histories import run_at
 from helpers.refusals import refusal
 
 from pytest_tfperf.baseline.history import merge_runs
-from pytest_tfperf.cli.trends import series_of, why_not_counted
+from pytest_tfperf.cli.trends import trends_of, why_not_counted
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.results import INTERFERENCE
 from pytest_tfperf.stores.history import recorded_entry
@@ -106,8 +106,8 @@ def test_runs_of_another_workload_are_left_out():
     other = profile(workload={"batch": 99}, step_time=9.0)
     rows = step_times(run_at(0, tests=[record_of(other)]), run_at(1, 0.1))
     assert len(recorded_entry(rows, WORKLOAD, 0.05, 4)["runs"]) == 1
-    (series,) = series_of(rows)
-    assert series.values == (0.1,)
+    (trend,) = trends_of(rows, "main")
+    assert trend.history.values == [0.1]
 
 
 def test_no_usable_run_is_no_entry():

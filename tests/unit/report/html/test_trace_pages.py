@@ -7,7 +7,6 @@ from helpers.made_traces import pipeline
 from helpers.traces import SYNTHETIC
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.baseline.level_changes import level_changes
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.metrics.multi_host import analyse_job
 from pytest_tfperf.report.html.charts import History
@@ -164,7 +163,7 @@ def test_a_history_of_few_runs_is_not_called_steady():
         trends = []
         for n in counts:
             values = [0.01] * n
-            trends.append(("test_step", "", History(values=values), level_changes(values, ())))
+            trends.append(("test_step", "", History(values=values)))
         return HERO.findall(render_trends("step_time", trends, ()))[0]
 
     assert hero(3) == "Changes of level in the step_time are not known."
