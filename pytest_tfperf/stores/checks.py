@@ -45,51 +45,41 @@ _OF_ZERO = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitSection:
-    """Limits of the traces that a glob matches."""
-
-    glob: str
-    """Glob of addresses; `*` is for any characters, slashes too."""
-    arguments: Mapping[str, str]
-    """Limits by the name of the marker's argument."""
-
-    def matches(self, name: str) -> bool:
-        """Return whether the limits hold for a trace."""
-        return fnmatchcase(name, self.glob)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LimitRules:
     """The sections of a file of limits; a later one takes the place of an earlier one."""
 
-    sections: tuple[LimitSection, ...]
-    """The sections; that of the top comes first and matches every trace."""
+    sections: tuple[tuple[str, Mapping[str, str]], ...]
+    """
+    Glob of addresses, and limits by the name of the marker's argument.
+
+    `*` is for any characters, slashes too. The limits at the top come first and are of every trace.
+    """
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics that have a limit."""
         found = (
             limit.metric.name
-            for section in self.sections
-            for limit in Wanted.read(section.arguments).limits
+            for _, section in self.sections
+            for limit in Wanted.read(section).limits
         )
         return tuple(dict.fromkeys(found))
 
     def limits_of(self, name: str) -> tuple[Limit, ...]:
         """Return the limits of a trace."""
         arguments: dict[str, str] = {}
-        for section in self.sections:
-            if section.matches(name):
-                arguments |= section.arguments
+        for glob, section in self.sections:
+            if fnmatchcase(name, glob):
+                arguments |= section
         return Wanted.read(arguments).limits
 
     def unused(self, names: Iterable[str]) -> list[str]:
         """Return the globs that match none of these traces."""
         known = list(names)
         return [
-            section.glob
-            for section in self.sections
-            if section.arguments and not any(map(section.matches, known))
+            glob
+            for glob, section in self.sections
+            if section and not any(fnmatchcase(name, glob) for name in known)
         ]
 
 
@@ -107,22 +97,22 @@ def read_rules(path: Path) -> LimitRules:
     if not isinstance(sections, list) or not all(isinstance(one, dict) for one in sections):
         raise LimitError(f"{path}: write [[rules]], with two brackets, above each section")
     found = [
-        LimitSection(glob="*", arguments=_arguments(content, str(path))),
+        ("*", _arguments(content, str(path))),
         *(_section(one, f"{path}: rule {n}") for n, one in enumerate(sections, 1)),
     ]
-    if not any(section.arguments for section in found):
+    if not any(section for _, section in found):
         raise LimitError(f'{path}: no limit; write some, such as max_input_bound = "5%"')
     return LimitRules(sections=tuple(found))
 
 
-def _section(content: Mapping[str, Any], where: str) -> LimitSection:
+def _section(content: Mapping[str, Any], where: str) -> tuple[str, dict[str, str]]:
     glob = content.get(_MATCH)
     if not isinstance(glob, str) or not glob:
         raise LimitError(f'{where}: give the glob of its traces, such as match = "*/eval_*/*"')
     limits = {name: value for name, value in content.items() if name != _MATCH}
     if not limits:
         raise LimitError(f'{where}: no limit; write some, such as max_input_bound = "5%"')
-    return LimitSection(glob=glob, arguments=_arguments(limits, where))
+    return glob, _arguments(limits, where)
 
 
 def _arguments(content: Mapping[str, Any], where: str) -> dict[str, str]:
@@ -223,19 +213,23 @@ def check_store(store: TraceResults, rules: LimitRules) -> FleetChecks:
     """Check the newest state of every trace of a store, or raise StoreError if it has none."""
     index = store.index()
     traces, unread = store.traces(index)
-    analysed = {trace.name: trace.sha256 for trace in traces if trace.sha256 in index.analysed}
+    analysed = {
+        trace["trace"]: trace["sha256"] for trace in traces if trace["sha256"] in index.analysed
+    }
     values, more = _values(store, set(analysed.values()), rules.metrics)
     skews = _skews(store, analysed) if _SKEW in rules.metrics else {}
     found = []
     for trace in traces:
-        known = values.get(trace.sha256)
+        name, known = trace["trace"], values.get(trace["sha256"])
         if known is None:
-            why = trace.why or "its result cannot be read"
-            found.append(TraceChecks(name=trace.name, checks=(), why=why))
+            why = trace["why"] or "its result cannot be read"
+            found.append(TraceChecks(name=name, checks=(), why=why))
             continue
-        skew = {_SKEW: skews[trace.name]} if trace.name in skews else {}
-        found.append(_checked(trace.name, {**known, **skew}, rules))
-    return FleetChecks(traces=tuple(sorted(found, key=_rank)), unread=(*unread, *more))
+        skew = {_SKEW: skews[name]} if name in skews else {}
+        found.append(_checked(name, {**known, **skew}, rules))
+    # broken limits first, and of these the farthest from its limit
+    found.sort(key=lambda one: (WORST_FIRST.index(one.verdict), -one.excess, one.name))
+    return FleetChecks(traces=tuple(found), unread=(*unread, *more))
 
 
 def _checked(name: str, values: Mapping[str, Value], rules: LimitRules) -> TraceChecks:
@@ -255,11 +249,6 @@ def _checked(name: str, values: Mapping[str, Value], rules: LimitRules) -> Trace
     checks.sort(key=lambda one: one[:2])
     excess = -checks[0][1] if checks else 0.0
     return TraceChecks(name=name, checks=tuple(one for *_, one in checks), excess=excess)
-
-
-def _rank(trace: TraceChecks) -> tuple[int, float, str]:
-    """Order traces: broken limits first, and of these the farthest from its limit."""
-    return WORST_FIRST.index(trace.verdict), -trace.excess, trace.name
 
 
 def _excess(check: Check, value: Value) -> float:

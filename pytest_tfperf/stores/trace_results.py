@@ -88,20 +88,6 @@ _NS = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTrace:
-    """A trace that a store has a row of."""
-
-    name: str
-    """Address of the trace."""
-    sha256: str
-    """Hash of its content; empty if it was not read."""
-    modified: float
-    """Time of its last change, or when it was looked at if that is unknown."""
-    why: str
-    """The reason if it has no metrics, else empty."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreIndex:
     """Names of the objects of a store, at the time of the listing."""
 
@@ -163,25 +149,17 @@ class TraceResults:
         row = {**_of(trace, sha256), "why": plain_strings(why)}
         self.add(TRACES, f"{trace.fingerprint}-{content}", [row])
 
-    def traces(self, index: StoreIndex) -> tuple[list[StoredTrace], tuple[str, ...]]:
-        """Return the newest state of each trace, by name, and sentences on damaged objects."""
+    def traces(self, index: StoreIndex) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+        """Return the newest row of each trace, by name, and sentences on damaged objects."""
         if not index.contents:
             raise StoreError(
                 f"{self._objects.name} has no result of a trace: tfperf analyze URL --into STORE "
                 "writes some"
             )
-        newest: dict[str, StoredTrace] = {}
         keys = [f"{fingerprint}-{content}" for fingerprint, content in index.contents.items()]
         rows, unread = self.rows(TRACES, keys)
-        for row in rows:
-            one = StoredTrace(
-                name=row["trace"],
-                sha256=row["sha256"],
-                modified=row["modified"] or 0.0,
-                why=row["why"],
-            )
-            if one.name not in newest or one.modified >= newest[one.name].modified:
-                newest[one.name] = one
+        rows.sort(key=lambda row: row["modified"] or 0.0)
+        newest = {row["trace"]: row for row in rows}
         return [newest[name] for name in sorted(newest)], unread
 
     def rows(

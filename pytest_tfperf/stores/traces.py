@@ -118,11 +118,10 @@ def analyze_traces(
             found = results(pool, analyse_into, waiting, store)
             for n_done, (trace, result) in enumerate(found, 1):
                 if isinstance(result, StoreError):
-                    outcome = _error(store, trace, FAILED, "", str(result))
-                else:
-                    outcome = result
-                n_analysed += outcome.is_new
-                errors += [(trace.name, outcome.why)] if outcome.why else []
+                    result = _error(store, trace, FAILED, "", str(result))
+                is_new, why = result
+                n_analysed += is_new
+                errors += [(trace.name, why)] if why else []
                 if progress is not None:
                     progress(n_done, len(waiting))
         index = store.index()
@@ -134,18 +133,12 @@ def analyze_traces(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Result of one trace, as a worker reports it in a few bytes."""
+def analyse_into(trace: TraceFile, store: TraceResults) -> tuple[bool, str]:
+    """
+    Analyse a trace, one at a time in each worker, and store its result or error.
 
-    is_new: bool = False
-    """True if it was analysed now; a trace of the same content may have been before."""
-    why: str = ""
-    """The reason if it could not be analysed, else empty."""
-
-
-def analyse_into(trace: TraceFile, store: TraceResults) -> Outcome:
-    """Analyse a trace, one at a time in each worker, and store its result or error."""
+    Return whether its content was new and has a result now, and why it has none, else "".
+    """
     with _ONE_AT_A_TIME:
         if trace.size >= MOST_TRACE_BYTES:
             why = f"{trace.size / 1e9:,.1f} GB, and protobuf allows less than 2 GiB"
@@ -167,13 +160,15 @@ def analyse_into(trace: TraceFile, store: TraceResults) -> Outcome:
                 return _error(store, trace, FAILED, sha256, why)
             store.add_analysed(trace, sha256, analysed)
         store.add_trace(trace, sha256, sha256)
-        return Outcome(is_new=is_new)
+        return is_new, ""
 
 
-def _error(store: TraceResults, trace: TraceFile, state: str, sha256: str, why: str) -> Outcome:
+def _error(
+    store: TraceResults, trace: TraceFile, state: str, sha256: str, why: str
+) -> tuple[bool, str]:
     why = " ".join(why.split())
     store.add_trace(trace, state, sha256, why)
-    return Outcome(why=why)
+    return False, why
 
 
 def _stored_errors(store: TraceResults, damaged: Sequence[TraceFile]) -> list[tuple[str, str]]:

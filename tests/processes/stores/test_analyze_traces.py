@@ -123,7 +123,7 @@ def test_a_trace_that_cannot_be_read_is_tried_again(tmp_path, threads, monkeypat
     assert [name[-14:] for name in stored(store, "traces")] == ["failed.parquet"] * 2
     assert analyze_traces(glob, str(store), executor=threads).errors == ()
     assert len(stored(store, "metrics")) == 2
-    assert {trace.why for trace in traces_of(TraceResults(str(store)))} == {""}
+    assert {trace["why"] for trace in traces_of(TraceResults(str(store)))} == {""}
 
 
 def test_an_analysis_that_fails_is_tried_again(tmp_path, threads, monkeypatch):
@@ -175,18 +175,18 @@ class TestWithoutFingerprint:
         for _ in range(2):  # also a second time
             assert analyse(None).errors[0][1] == "cannot be read: division by zero"
             [failed] = traces_of(store)
-            assert failed.why == "cannot be read: division by zero"
+            assert failed["why"] == "cannot be read: division by zero"
             assert analyse(waiting_trace(1)).errors == ()
             [seen] = traces_of(store)
-            assert seen.why == ""
-            assert seen.sha256 in store.index().analysed
+            assert seen["why"] == ""
+            assert seen["sha256"] in store.index().analysed
 
     def test_the_newest_content_counts(self, fleet):
         store, analyse = fleet
         for content in (waiting_trace(1), waiting_trace(2), waiting_trace(3)):
             analyse(content)
             [seen] = traces_of(store)
-            assert seen.sha256 == hashlib.sha256(content).hexdigest()
+            assert seen["sha256"] == hashlib.sha256(content).hexdigest()
 
 
 def test_a_huge_trace_is_refused_unread(tmp_path, threads):
@@ -322,7 +322,7 @@ def test_remote_traces_into_a_remote_store(kind, no_reading, threads):
         found = analyze_traces(urls, store, executor=executor)
         assert (found.n_traces, found.n_analysed, found.errors) == (3, 3, ())
         prefix = f"{kind}://"
-        named = [trace.name.startswith(prefix) for trace in traces_of(TraceResults(store))]
+        named = [trace["trace"].startswith(prefix) for trace in traces_of(TraceResults(store))]
         assert named == [True] * 3
         no_reading()
         assert analyze_traces(urls, store, executor=executor).n_analysed == 0
