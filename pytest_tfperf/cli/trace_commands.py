@@ -38,14 +38,7 @@ from pytest_tfperf.cli.terminal import (
 from pytest_tfperf.errors import ExportError
 from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.report.run_text import lengths_of
-from pytest_tfperf.report.step_verdict import (
-    Part,
-    key_figures,
-    parts_of,
-    steps_title,
-    top_ops,
-    verdict,
-)
+from pytest_tfperf.report.step_verdict import Part, facts_of, figures_and_ops, parts_of, verdict
 from pytest_tfperf.results import Profile
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import Advice
@@ -264,26 +257,16 @@ def profile_view(analysed: AnalysedTrace, verbosity: int, screen: Screen) -> Ite
 
 def _first_screen(analysed: AnalysedTrace, verbosity: int, screen: Screen) -> Iterator[str | Line]:
     profile = analysed.profile
-    facts = (analysed.framework, analysed.devices, steps_title(profile), _dropped(profile))
-    yield line((profile.name, "bold"), f": {', '.join(filter(None, facts))}")
+    yield line((profile.name, "bold"), f": {facts_of(analysed)}")
     if parts := parts_of(profile):
         yield _bar(parts, screen)
         yield _legend(parts, screen)
     sentence = verdict(profile, analysed.devices)
     yield line(("Verdict: ", "bold"), (sentence, "bold yellow"))
     yield from _advice(profile.advice, verbosity)
-    if figures := key_figures(profile):
-        yield f"Key figures: {' · '.join(figures)}"
-    place, ops = top_ops(profile)
-    if ops:
-        yield f"Top ops of {place}: {', '.join(ops)}"
+    yield from figures_and_ops(profile)
     for note in profile.notes:
         yield from labelled([("note:", note)])
-
-
-def _dropped(profile: Profile) -> str:
-    n_dropped = profile.n_dropped
-    return f"{plural(n_dropped, 'other event')} dropped" if n_dropped else ""
 
 
 def _bar(parts: Sequence[Part], screen: Screen) -> Line:

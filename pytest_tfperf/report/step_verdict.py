@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_tfperf.advice.thresholds import THRESHOLDS
 from pytest_tfperf.op_types import DATA_SIDE
@@ -12,6 +12,9 @@ from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.results import Profile, part_title
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import PARTS, UNEXPLAINED, Source, Table
+
+if TYPE_CHECKING:
+    from pytest_tfperf.metrics.multi_host import AnalysedTrace
 
 _INPUT = "input"
 _TAKES = {
@@ -79,6 +82,14 @@ def steps_title(profile: Profile) -> str:
     return f"{title} of {format_quantity(mean_s, 's')} ({', '.join(origin)})"
 
 
+def facts_of(analysed: AnalysedTrace) -> str:
+    """Return framework, devices, steps, and how many events that look like steps are none."""
+    profile = analysed.profile
+    dropped = f"{plural(profile.n_dropped, 'other event')} dropped" if profile.n_dropped else ""
+    facts = (analysed.framework, analysed.devices, steps_title(profile), dropped)
+    return ", ".join(filter(None, facts))
+
+
 def verdict(profile: Profile, devices: str = "") -> str:
     """Return the bottleneck of the steps in one or two sentences; devices are as in `8 GPUs`."""
     parts = parts_of(profile)
@@ -106,6 +117,15 @@ def top_ops(profile: Profile) -> tuple[str, list[str]]:
         if found:
             return place, found
     return "", []
+
+
+def figures_and_ops(profile: Profile) -> Iterator[str]:
+    """Yield a line of the key figures and one of the ops that take most time, if known."""
+    if figures := key_figures(profile):
+        yield f"Key figures: {' · '.join(figures)}"
+    place, ops = top_ops(profile)
+    if ops:
+        yield f"Top ops of {place}: {', '.join(ops)}"
 
 
 def _idle(profile: Profile, devices: str) -> str:

@@ -15,7 +15,7 @@ from pytest_tfperf.report.html.bars import before_after
 from pytest_tfperf.report.html.charts import History, history_chart
 from pytest_tfperf.report.html.page import ComparedView, Head, render_page
 from pytest_tfperf.report.html.views import views_of
-from pytest_tfperf.report.step_verdict import key_figures, steps_title, top_ops, verdict
+from pytest_tfperf.report.step_verdict import facts_of, figures_and_ops, verdict
 from pytest_tfperf.report.text_table import text_table
 from pytest_tfperf.results import Profile, part_title
 from pytest_tfperf.runs import ProfiledTest
@@ -80,14 +80,10 @@ def _head(traces: Sequence[AnalysedTrace]) -> Head:
     slowest = max(traces, key=lambda one: one.step_time.number or 0.0)
     profile = slowest.profile
     file = Path(profile.name).name
-    facts = (slowest.framework, slowest.devices, steps_title(profile))
     name = f"{file}: " if len(traces) > 1 else ""
-    place, ops = top_ops(profile)
-    figures = key_figures(profile)
     lines = (
-        f"{name}{', '.join(filter(None, facts))}",
-        f"Key figures: {' · '.join(figures)}" if figures else "",
-        f"Top ops of {place}: {', '.join(ops)}" if ops else "",
+        f"{name}{facts_of(slowest)}",
+        *figures_and_ops(profile),
         *profile.notes,
         f"The whole timeline, for ui.perfetto.dev: tfperf export {profile.name} -o trace.json.gz",
     )

@@ -269,11 +269,14 @@ def test_what_was_dropped_is_said_with_its_reason(tmp_path, capsys):
     other = at("g", 40, 41, tf_function_call="notTraced-nonXla")
     path = tmp_path / "calls.xplane.pb"
     path.write_bytes(space(plane("/host:CPU", line("python", *calls, other))))
-    assert main(["analyze", str(path)]) == 0
-    assert (
-        "note: 1 other events from function are no steps: they are calls of other functions"
-        in capsys.readouterr().out
-    )
+    page = tmp_path / "page.html"
+    assert main(["analyze", str(path), "-o", str(page)]) == 0
+    out = capsys.readouterr().out
+    why = "1 other events from function are no steps: they are calls of other functions"
+    assert f"note: {why}" in out
+    for shown in (out, page.read_text("utf-8")):
+        assert why in shown
+        assert ", 1 other event dropped\n" in shown.replace("<", "\n")
 
 
 def test_a_limit_does_not_pass_on_calls_of_jax_that_return_before_their_work_ends(tmp_path, capsys):

@@ -55,9 +55,11 @@ def test_a_page_shows_what_the_terminal_does(tmp_path, capsys, monkeypatch):
     trace = write(tmp_path / "gpu.xplane.pb", pipeline())
     assert main(["analyze", str(trace), "-o", str(tmp_path / "page.html")]) == 0
     out = capsys.readouterr().out
+    facts = re.search(f"{trace}: (.*)", out)[1]
     verdict = re.search("Verdict: (.*)", out)[1]
     html = (tmp_path / "page.html").read_text("utf-8")
     assert HERO.findall(html) == [verdict]
+    assert facts in html
     for figure in re.search("Key figures: (.*)", out)[1].split(" · "):
         assert figure in html
 
