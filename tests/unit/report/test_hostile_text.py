@@ -106,7 +106,8 @@ class TestRunFile:
         texts = (text.replace("\ud800", "").replace("\udfff", "\udcff"), LONG)
         pages = [render_html(Run.from_json(full_run(one), "run"), tmp_path) for one in texts]
         check_html(*pages)
-        assert not re.search(r"[\x00-\x08\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]", pages[0])
+        assert not re.search(r"[\x00-\x08\x0e-\x1f\x7f\u200f\u202a-\u202e\u2066-\u2069]", pages[0])
+        pages[0].encode("utf-8")
 
     def test_json_report(self, run_file):
         check_json(report(run_file, "json"))
