@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-PROTOCOL = 6
+PROTOCOL = 7
 """
 Version of the messages between a run and its child processes (`turns.messages`).
 

@@ -93,7 +93,7 @@ class _Sources:
     """The tracked files, as modules that an entry of sys.path would give."""
 
     def __init__(self, tree: Tree, path: Iterable[str | Path]) -> None:
-        self._tree, self._tracked = tree, tree.tracked | tree.here
+        self._tree, self._tracked = tree, tree.tracked
         tops = [
             Path(top)
             for entry in path

@@ -39,12 +39,14 @@ def write_tree(ref: str, start: Path, folder: Path) -> Tree:
         path = path.resolve()
         _check_out(git_dir, commit, path, path.parents[1] / "index")
         same, here = _working_tree(ref, root, git_dir, commit, path.parents[1] / "index.here")
+        listing = path.parents[1] / "tracked"
+        listing.write_bytes(b"".join(os.fsencode(file) + b"\0" for file in {*modes, *here}))
     except OSError as error:
         raise PairedError(
             f"--tfperf-against {ref}: its files cannot be written to {path} ({error}); "
             "give the temporary folder room (TMPDIR names another one), or mend what git names"
         ) from error
-    return Tree(root, path, commit, ref, same, frozenset(modes), here)
+    return Tree(root, path, commit, ref, same, listing)
 
 
 def _repository(ref: str, start: Path) -> tuple[Path, Path]:

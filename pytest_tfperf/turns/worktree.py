@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from pytest_tfperf.machine.git import paths
+
 # the parts of `--opt=/x`, `opt=/x`, `-c/x` and `/x::test`
 _ARGUMENT = re.compile(r"(?P<before>-[A-Za-z]|[^/=]*=)?(?P<path>/.*?)(?P<test>::.*)?", re.DOTALL)
 
@@ -31,10 +33,18 @@ class Tree:
     """The commit as it was typed."""
     same: bool
     """True if no tracked file of the working tree differs from the commit."""
-    tracked: frozenset[str]
-    """Paths that the commit tracks, from the top level on, with slashes."""
-    here: frozenset[str]
-    """Paths that the working tree tracks."""
+    listing: Path | None
+    """
+    A file of the paths that either version tracks, as git lists them under -z; None for none.
+
+    Messages name it, since all paths of a large repository would fill the socket of a process that
+    starts: the next one would not start before it reads.
+    """
+
+    @property
+    def tracked(self) -> frozenset[str]:
+        """Paths that the commit or the working tree tracks, from the top level on, with slashes."""
+        return _listed(self.listing)
 
     @property
     def is_alone(self) -> bool:
@@ -70,7 +80,7 @@ class Version:
 def tree_alone(root: Path, name: str) -> Tree:
     """Return the working tree for both versions, of which the other one has this name."""
     root = root.resolve()
-    return Tree(root, root, "", name, same=True, tracked=frozenset(), here=frozenset())
+    return Tree(root, root, "", name, same=True, listing=None)
 
 
 def mapped(path: str | Path, tree: Tree) -> Path:
@@ -129,7 +139,12 @@ def place(file: str | Path, tree: Tree) -> tuple[str, PurePosixPath | None]:
 
 def known_folders(tree: Tree) -> frozenset[str]:
     """Return the folders with tracked files of either version; the top level is `.`."""
-    return _folders(tree.tracked | tree.here)
+    return _folders(tree.tracked)
+
+
+@functools.lru_cache(maxsize=4)
+def _listed(listing: Path | None) -> frozenset[str]:
+    return frozenset() if listing is None else frozenset(paths(listing.read_bytes()))
 
 
 @functools.lru_cache(maxsize=4)
@@ -143,7 +158,6 @@ def _of_project(relative: PurePosixPath, tree: Tree) -> bool:
     return (
         name in folders
         or name in tree.tracked
-        or name in tree.here
         or (relative.suffix == ".py" and str(relative.parent) in folders)
     )
 

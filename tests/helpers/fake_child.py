@@ -101,8 +101,7 @@ class FakeRun:
             commit="c" * 40,
             ref="main",
             same=False,
-            tracked=frozenset(),
-            here=frozenset(),
+            listing=None,
         )
         monkeypatch.setattr(processes, "start_pytest", self._start)
         monkeypatch.setattr(versions, "write_tree", self._write_tree)

@@ -15,10 +15,10 @@ from pathlib import Path
 from pytest_tfperf.turns.loaded_code import module_files, outside_tree
 from pytest_tfperf.turns.worktree import Tree, mapped
 
-root, path, side, tracked, entries, folder = json.loads(sys.argv[1])
+root, path, side, listing, entries, folder = json.loads(sys.argv[1])
 site.addsitedir(folder)
 sys.path[:0] = entries
-tree = Tree(Path(root), Path(path), "c", "main", False, frozenset(tracked), frozenset(tracked))
+tree = Tree(Path(root), Path(path), "c", "main", False, Path(listing))
 if side == "ref":
     sys.path[:] = [str(mapped(entry, tree)) for entry in sys.path]
 import pkg.model
@@ -88,13 +88,14 @@ sys.meta_path.insert(0, Finder)
 def loaded(tmp_path):
     """Whose code a side loads, and the reasons that it is told."""
     root, path = (tmp_path / name for name in ("project", "side"))
-    tracked = ["src/pkg/__init__.py", "src/pkg/model.py"]
+    listing = tmp_path / "tracked"
+    listing.write_text("src/pkg/__init__.py\0src/pkg/model.py\0")
     for top, whose in ((root, "tree"), (path, "ref")):
         write(top, {"src/pkg/__init__.py": "", "src/pkg/model.py": f"WHOSE = {whose!r}"})
 
     def load(side, entries, folder):
         paths = [f"{root}/{entry}" for entry in entries]
-        task = json.dumps([str(root), str(path), side, tracked, paths, str(folder)])
+        task = json.dumps([str(root), str(path), side, str(listing), paths, str(folder)])
         command = [sys.executable, "-c", CHILD, task]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
         return json.loads(done.stdout or "[]") or pytest.fail(done.stderr)

@@ -5,6 +5,7 @@ Steps take as long as they say (see fake_profiler), so that no decision is left 
 """
 
 import os
+import sys
 
 import pytest
 from helpers.git_repository import git, write
@@ -470,6 +471,32 @@ def test_what_the_budget_of_a_run_does_not_reach_is_named_and_not_decided(projec
     assert run.status == 0
     run = project.run(*tests, "--tfperf-budget-total=33", "--tfperf-strict")
     assert run.status == 1
+
+
+TOGETHER = """
+import os, sys, time
+from pathlib import Path
+
+if any(argument.startswith("--tfperf-child") for argument in sys.argv):
+    started = Path(os.environ["STARTED"])
+    (started / str(os.getpid())).touch()
+    deadline = time.monotonic() + 60
+    while len(os.listdir(started)) < 4:
+        assert time.monotonic() < deadline, "this process waits for one that does not start"
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.full
+def test_all_processes_start_before_any_has_loaded_its_conftest(tmp_path):
+    """Also where the paths of the repository are more than a socket holds, or not UTF-8."""
+    many = {f"data/{n:0250}": "" for n in range(1000)}
+    if sys.platform == "linux":  # no file system of a Mac takes it
+        many[os.fsdecode(b"latin-\xe9")] = ""
+    (tmp_path / "started").mkdir()
+    committed = {"src/model.py": THERE, "test_one.py": ONE, "conftest.py": TOGETHER, **many}
+    run = Project(tmp_path, committed, {}).run(STARTED=f"{tmp_path}/started", TFPERF_TEST_AHEAD="1")
+    assert run.checks("test_one.py::test_one")[TIME][0] == "PASS"
 
 
 @pytest.mark.full

@@ -78,8 +78,7 @@ def test_the_files_of_a_ref_stand_beside_the_working_tree(root, tmp_path, monkey
     # where the top level is a package, its name is the package's
     assert tree.path.name == "project"
     named = {"pkg/__init__.py", "pkg/rate.py", "tests/test_rate.py", ".gitignore"}
-    assert tree.tracked == tree.here == named
-    assert files(tree.path).keys() == tree.tracked
+    assert files(tree.path).keys() == tree.tracked == named
     assert (tree.path / "pkg/rate.py").read_text() == OLD
     assert (root / "pkg/rate.py").read_text() == NEW
     # a subfolder is a start for the whole repository, and a relative folder gives absolute paths
@@ -132,7 +131,7 @@ def test_hooks_index_stash_and_working_tree_are_left_alone(root, tmp_path):
     assert git(root, "stash", "list").count("\n") == 1
     assert (tree.path / "pkg/rate.py").read_text() == OLD
     assert not tree.same
-    assert tree.here == {"pkg/__init__.py", "pkg/rate.py", "pkg/added.py", ".gitignore"}
+    assert tree.tracked == files(tree.path).keys() | {"pkg/added.py"}
 
 
 @pytest.mark.full
@@ -146,7 +145,7 @@ def test_a_hook_may_start_it(root, tmp_path, monkeypatch):
     }.items():
         monkeypatch.setenv(name, str(value))
     tree = write_tree("v1", root, tmp_path / "side")
-    assert (tree.root, tree.here) == (root, tree.tracked)
+    assert (tree.root, tree.tracked) == (root, files(tree.path).keys())
     assert not (tmp_path / "no-index").exists()
 
 
@@ -165,7 +164,7 @@ def test_modes_links_and_odd_names_are_kept(root, tmp_path):
     (root / "dangling").symlink_to("/nowhere/at/all")
     commit(root, "odd", {})
     tree = write_tree("HEAD", root, tmp_path / "side")
-    assert set(names) < tree.tracked == tree.here
+    assert set(names) < tree.tracked
     assert files(tree.path) == {name: content(root / name) for name in tree.tracked}
     assert stat.S_IMODE((tree.path / "run.sh").stat().st_mode) & 0o111
     assert not stat.S_IMODE((tree.path / "pkg/rate.py").stat().st_mode) & 0o111
@@ -270,11 +269,8 @@ def test_a_merge_may_be_under_way(root, tmp_path):
     assert "UU pkg/rate.py" in git(root, "status", "--porcelain")
     before = listing(root)
     tree = write_tree("main", root, tmp_path / "tree")
-    assert ((tree.path / "pkg/rate.py").read_text(), tree.same, tree.here) == (
-        NEW,
-        False,
-        tree.tracked,
-    )
+    assert ((tree.path / "pkg/rate.py").read_text(), tree.same) == (NEW, False)
+    assert tree.tracked == files(tree.path).keys()
     assert listing(root) == before
 
 
@@ -285,7 +281,7 @@ def test_a_sparse_checkout_does_not_make_the_refs_files_sparse(root, tmp_path):
     assert not (root / "pkg").exists()
     before = {path: entry[:1] + entry[2:] for path, entry in listing(root).items()}
     tree = write_tree("main", root, tmp_path / "side")
-    assert files(tree.path).keys() == tree.tracked == tree.here
+    assert files(tree.path).keys() == tree.tracked
     assert tree.same
     # git gives the objects of a sparse index a new time whenever it is read whole
     assert {path: entry[:1] + entry[2:] for path, entry in listing(root).items()} == before

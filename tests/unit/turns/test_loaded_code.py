@@ -16,16 +16,15 @@ from pytest_tfperf.turns.loaded_code import (
 )
 from pytest_tfperf.turns.worktree import Tree, tree_alone
 
-TRACKED = frozenset(
-    {
-        "src/pkg/__init__.py",
-        "src/pkg/model.py",
-        "src/pkg/layers/dense.py",
-        "tests/conftest.py",
-        "flat.py",
-        "test/__init__.py",
-        "json.py",
-    }
+TRACKED = (
+    "src/pkg/__init__.py",
+    "src/pkg/model.py",
+    "src/pkg/layers/dense.py",
+    "tests/conftest.py",
+    "flat.py",
+    "test/__init__.py",
+    "json.py",
+    "lib/new/a.py",
 )
 SITE = "/venv/lib/python3.11/site-packages"
 
@@ -34,10 +33,9 @@ SITE = "/venv/lib/python3.11/site-packages"
 def tree(tmp_path):
     for name in ("project", "side"):
         (tmp_path / name).mkdir()
-    root, side = (tmp_path / name for name in ("project", "side"))
-    return Tree(
-        root.resolve(), side.resolve(), "c" * 40, "main", False, TRACKED, TRACKED | {"lib/new/a.py"}
-    )
+    (tmp_path / "tracked").write_text("".join(f"{path}\0" for path in TRACKED))
+    root, side = ((tmp_path / name).resolve() for name in ("project", "side"))
+    return Tree(root, side, "c" * 40, "main", False, tmp_path / "tracked")
 
 
 def reasons(tree, side, files, path=()):

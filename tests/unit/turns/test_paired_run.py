@@ -90,15 +90,9 @@ class TestSelection:
 
     def test_versions_run_in_their_own_folders(self, paired, pytester, monkeypatch):
         monkeypatch.chdir(pytester.path / "tests")
-        paired.files = paired.files.__class__(
-            paired.files.root,
-            paired.files.path,
-            "c" * 40,
-            "main",
-            same=True,
-            tracked=frozenset({"tests/test_a.py"}),
-            here=frozenset({"tests/test_a.py"}),
-        )
+        listing = pytester.path / "tracked"
+        listing.write_text("tests/test_a.py\0")
+        paired.files = replace(paired.files, same=True, listing=listing)
         result = paired(str(pytester.path / "tests/test_a.py"))
         result.stdout.fnmatch_lines(["*main (cccccccccccc, which the working tree's * equal)*"])
         tree, ref = paired.children["tree"][0], paired.children["ref"][0]

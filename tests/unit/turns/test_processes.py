@@ -54,15 +54,7 @@ def sides(tmp_path, monkeypatch, started):
             return started[label][-1]
 
         order = []
-        tree = Tree(
-            tmp_path,
-            tmp_path / "ref",
-            "c" * 40,
-            "main",
-            same=False,
-            tracked=frozenset(),
-            here=frozenset(),
-        )
+        tree = Tree(tmp_path, tmp_path / "ref", "c" * 40, "main", same=False, listing=None)
         monkeypatch.setattr(processes, "start_pytest", start)
         monkeypatch.setattr(versions, "write_tree", lambda *_: tree)
         cleanup = SimpleNamespace(folder=tmp_path, close=lambda: None)

@@ -1,5 +1,6 @@
 """Which path of the working tree is which of a ref's files."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,17 +14,10 @@ def tree(tmp_path):
     """By hand: `old.py` is on the ref alone, `new/` in the working tree alone; .venv and data are not tracked."""
     for name in ("project", "side", "project/.venv"):
         (tmp_path / name).mkdir()
-    tracked = frozenset({"setup.py", "src/pkg/a.py", "src/pkg/old.py", "tests/test_a.py", "link"})
-    here = frozenset({"setup.py", "src/pkg/a.py", "tests/test_a.py", "new/b.py", "link"})
-    return Tree(
-        (tmp_path / "project").resolve(),
-        (tmp_path / "side").resolve(),
-        "c" * 40,
-        "main",
-        False,
-        tracked,
-        here,
-    )
+    tracked = ["setup.py", "src/pkg/a.py", "src/pkg/old.py", "tests/test_a.py", "new/b.py", "link"]
+    (tmp_path / "tracked").write_text("".join(f"{path}\0" for path in tracked))
+    root, side = ((tmp_path / name).resolve() for name in ("project", "side"))
+    return Tree(root, side, "c" * 40, "main", False, tmp_path / "tracked")
 
 
 def test_what_git_tracks_on_either_side_is_mapped(tree):
@@ -69,9 +63,7 @@ def test_other_paths_are_left_as_they_are(tree):
 
 
 def test_a_folder_of_the_refs_files_within_the_working_tree(tree):
-    within = Tree(
-        tree.root, tree.root / "src/tmp/side", tree.commit, tree.ref, False, tree.tracked, tree.here
-    )
+    within = replace(tree, path=tree.root / "src/tmp/side")
     assert mapped(within.path / "src", within) == within.path / "src"
     assert mapped(within.root / "src", within) == within.path / "src"
     assert place(within.path / "src/pkg/a.py", within)[0] == "ref"
