@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -18,7 +18,7 @@ from pytest_tfperf.machine.memory import available_bytes, private_bytes
 from pytest_tfperf.turns.children import naming_awaited
 from pytest_tfperf.turns.cleanup import Cleanup
 from pytest_tfperf.turns.names import node_key
-from pytest_tfperf.turns.pytest_child import ChildProcess, PytestRun, start_pytest
+from pytest_tfperf.turns.pytest_child import ChildProcess, start_pytest
 from pytest_tfperf.turns.versions import find_versions, pytest_run
 from pytest_tfperf.values import Unknown
 
@@ -49,6 +49,17 @@ class ProcessPair:
             return None
         return self.ref
 
+    def collected(self) -> ProcessPair:
+        """Return the pair when both have collected, or the working tree's. Raises: PairedError."""
+        with naming_awaited(self.processes):
+            self.tree.await_collected()
+            try:
+                for ref in self.processes[1:]:
+                    ref.await_collected()
+            except PairedError as error:
+                return replace(self, ref=Unknown(str(error)))
+        return self
+
     def dismiss(self) -> None:
         """Let the processes end in order, at the same time."""
         for process in self.processes:
@@ -63,6 +74,11 @@ class ProcessPair:
         """End the processes as Ctrl-C does."""
         for process in self.processes:
             process.interrupt()
+
+    def kill(self) -> None:
+        """End the processes at once."""
+        for process in self.processes:
+            process.kill()
 
 
 def _held_by(pair: ProcessPair) -> int:
@@ -140,19 +156,21 @@ class VersionProcesses:
         """Start a pair and await it; the first one together with the second."""
         if n > 1:
             self.make_room()
-        first = self._start(clustered, items, n, self.cores)
-        if n > 0 or not self._starts_ahead or (clustered, 1) in self._pairs:
-            return first.ready()
-        with first.killed_on_error():
-            second = self._start(clustered, items, 1, self._cores_ahead())
         with ExitStack() as unless_ready:
+            first = self._start(clustered, items, n, self.cores)
             unless_ready.callback(first.kill)
-            unless_ready.callback(second.kill)
-            pair = first.ready()
-            with suppress(PairedError):  # it shows again where the second pair is wanted
-                self._pairs[clustered, 1] = second.ready()
-                for process in self._pairs[clustered, 1].processes:
-                    process.move_to(self.cores)
+            second = None
+            if n == 0 and self._starts_ahead and (clustered, 1) not in self._pairs:
+                second = self._start(clustered, items, 1, self._cores_ahead())
+                unless_ready.callback(second.kill)
+            pair = first.collected()
+            if second is not None:
+                try:
+                    ahead = self._pairs[clustered, 1] = second.collected()
+                    for process in ahead.processes:
+                        process.move_to(self.cores)
+                except PairedError:  # it shows again where the second pair is wanted
+                    second.kill()
             unless_ready.pop_all()
         return pair
 
@@ -168,7 +186,7 @@ class VersionProcesses:
 
     def _start(
         self, clustered: bool, items: Sequence[pytest.Item], n: int, cores: Sequence[int]
-    ) -> _StartingPair:
+    ) -> ProcessPair:
         """
         Start two processes that collect the files of some tests at the same time.
 
@@ -178,12 +196,20 @@ class VersionProcesses:
         """
         root = self.versions.tree.root
         files = sorted({Path(os.path.relpath(item.path, root)).as_posix() for item in items})
-        starting = _StartingPair()
-        with starting.killed_on_error():
+        started: dict[bool, ChildProcess] = {}
+        why = ""
+        with ExitStack() as unless_started:  # a time limit or Ctrl-C may end this at any line
             for is_tree in self._order[:: -1 if n % 2 else 1]:
                 run = pytest_run(self._config, self.versions, is_tree, files, clustered, n == 0)
-                starting.start(is_tree, replace(run, cores=cores), self._cleanup)
-        return starting
+                try:
+                    started[is_tree] = start_pytest(replace(run, cores=cores), self._cleanup)
+                    unless_started.callback(started[is_tree].kill)
+                except PairedError as error:
+                    if is_tree:
+                        raise
+                    why = str(error)
+            unless_started.pop_all()
+        return ProcessPair(started[True], started.get(False) or Unknown(why))
 
     def only_on_ref(self) -> list[str]:
         """Return the profiled tests that the ref's processes alone have collected."""
@@ -218,53 +244,3 @@ class VersionProcesses:
         for (_, n), pair in self._pairs.items():
             if n > 0:
                 pair.dismiss()
-
-
-class _StartingPair:
-    """Two processes that start, and collect at the same time."""
-
-    def __init__(self) -> None:
-        self._started: dict[bool, ChildProcess] = {}
-        self._why = ""
-
-    def start(self, is_tree: bool, run: PytestRun, cleanup: Cleanup) -> None:
-        """Start the process of a version; that of the ref may fail."""
-        try:
-            self._started[is_tree] = start_pytest(run, cleanup)
-        except PairedError as error:
-            if is_tree:
-                raise
-            self._why = str(error)
-
-    def ready(self) -> ProcessPair:
-        """Return the pair when both have collected; the ref's process may fail."""
-        with self.killed_on_error():
-            ours = self._started[True]
-            ours.await_collected()
-            return ProcessPair(ours, self._ref())
-
-    def kill(self) -> None:
-        """End the processes at once."""
-        for process in self._started.values():
-            process.kill()
-
-    @contextmanager
-    def killed_on_error(self) -> Iterator[None]:
-        """End the processes at once if the context fails, as by a limit of time or Ctrl-C."""
-        try:
-            with naming_awaited(self._started.values()):
-                yield
-        except BaseException:
-            self.kill()
-            raise
-
-    def _ref(self) -> ChildProcess | Unknown:
-        """Return the ref's process after it has collected, or why there is none."""
-        ref = self._started.get(False)
-        if ref is None:
-            return Unknown(self._why)
-        try:
-            ref.await_collected()
-        except PairedError as error:
-            return Unknown(str(error))
-        return ref
