@@ -26,6 +26,7 @@ from pytest_tfperf.frameworks.in_use import named
 from pytest_tfperf.machine.cores import pinnable_cores, pinned
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.turns.cleanup import Cleanup
+from pytest_tfperf.turns.messages import Task
 from pytest_tfperf.turns.paired_test import TurnTime, run_paired_test, run_turns
 from pytest_tfperf.turns.pytest_child import PytestRun, start_pytest
 
@@ -37,8 +38,7 @@ PLANTED = {"pipeline_20ms": 0.1}
 def pytest_run(label, root, planted, cores):
     return PytestRun(
         label=label,
-        root=root,
-        files=[FILE],
+        task=Task(root=str(root), files=[FILE], argv=sys.argv),
         path=sys.path,
         arguments=["-q", "-p", "tfperf", "-p", "no:cacheprovider"],
         folder=root,
@@ -50,7 +50,6 @@ def pytest_run(label, root, planted, cores):
             "PYTHONHASHSEED": "0",
             "PWD": str(root),
         },
-        options={},
         cores=cores,
     )
 

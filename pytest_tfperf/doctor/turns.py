@@ -30,6 +30,7 @@ from pytest_tfperf.stats.process_spread import (
 from pytest_tfperf.stats.sequential import StoppingRule, pair_estimate, planned_pairs
 from pytest_tfperf.turns.children import running
 from pytest_tfperf.turns.cleanup import Cleanup
+from pytest_tfperf.turns.messages import Task
 from pytest_tfperf.turns.paired_test import (
     PairedTurns,
     ReadyPair,
@@ -172,13 +173,11 @@ def _pytest_run(label: str, folder: Path, cores: Sequence[int]) -> PytestRun:
     }
     return PytestRun(
         label=label,
-        root=folder,
-        files=[_FILE],
+        task=Task(root=str(folder), files=[_FILE], argv=sys.argv),
         path=sys.path,
         arguments=["-q", "-p", "tfperf", "-p", "no:cacheprovider"],
         folder=folder,
         environment={**kept, **SAME_ENVIRONMENT, **own},
-        options={},
         cores=cores,
     )
 

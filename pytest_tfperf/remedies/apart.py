@@ -238,7 +238,7 @@ class _Apart:
             PairedError: If the process cannot be started, or ends or hangs before the call.
         """
         began = perf_counter()
-        spec = Spec(who=who, environment=environment, changes={"frees_threads": frees_threads})
+        spec = Spec(who=who, environment=environment, task={"frees_threads": frees_threads})
         self._calls.announce(f"starting a process for {who}")
         [child] = stack.enter_context(children(self._calls.item, [spec], grace_s=0.0))
         self._calls.run(child, who, self._name)

@@ -94,7 +94,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
         leave_thread_pools()
     files = [Path(task.root, file) for file in task.files]
     _run_only(config, [str(file) for file in files if file.exists()], task)
-    kind = CoordinatedServer if task.coordinated else ChildServer
+    kind = CoordinatedServer if task.is_coordinated else ChildServer
     config.pluginmanager.register(kind(config, channel, task), CHILD_SERVER)
     with _silenced(config):
         return (yield)

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
+import msgspec
 import pytest
 
 from pytest_tfperf.errors import CaptureError, PairedError
@@ -35,6 +36,8 @@ class Spec:
     """Environment variables besides those of this process."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `PytestRun` that differ from this run."""
+    task: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of its `Task` that do."""
 
 
 def test_key(item: pytest.Item) -> str:
@@ -93,7 +96,8 @@ def _run_of(item: pytest.Item, spec: Spec) -> PytestRun:
     root = item.config.rootpath
     run = same_run(item.config, f"the process of {spec.who}", root, [file_of(item)])
     environment = {**run.environment, **spec.environment}
-    return replace(run, **{"environment": environment, **spec.changes})
+    task = msgspec.structs.replace(run.task, **spec.task)
+    return replace(run, **{"environment": environment, "task": task, **spec.changes})
 
 
 class Calls:

@@ -61,19 +61,19 @@ class Task(Message):
     """Folder that node keys and `files` start from."""
     files: Sequence[str]
     """Test files to collect; those that do not exist are left out."""
-    basetemp: str | None
-    """Base folder of `tmp_path`; None for pytest's own."""
     argv: Sequence[str]
     """The `sys.argv` of this run."""
-    options: Mapping[str, Any]
+    options: Mapping[str, Any] = {}
     """Options that override those of the arguments, by their names in `config.option`."""
-    workerinput: Json | None
+    basetemp: str | None = None
+    """Base folder of `tmp_path`; None for pytest's own."""
+    workerinput: Json | None = None
     """The `workerinput` of xdist, if this run is one of its workers."""
-    coordinated: bool
+    is_coordinated: bool = True
     """True if profiles take turns and are judged by the parent."""
-    version: Version | None
+    version: Version | None = None
     """The version that the process is in a paired run; None in others."""
-    scratch: str
+    scratch: str = ""
     """A folder that is removed even if the process crashes."""
     frees_threads: bool = False
     """True if code of the test that sets thread pools of TensorFlow has no effect."""

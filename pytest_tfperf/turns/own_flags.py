@@ -100,8 +100,8 @@ def _spec(item: pytest.Item) -> Spec:
             "shows_output": shows_output(item.config),
             "pauses": False,
             "patience_s": math.inf,
-            "is_coordinated": False,
         },
+        task={"is_coordinated": False},
     )
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pytest_tfperf.errors import PairedError
@@ -36,7 +37,6 @@ from pytest_tfperf.turns.messages import (
     Task,
     Warned,
 )
-from pytest_tfperf.turns.worktree import Version
 from pytest_tfperf.values import Json
 
 READY_S = 600.0
@@ -381,26 +381,13 @@ SAME_ENVIRONMENT = {
 class PytestRun(Launch):
     """A run of pytest in a child process that collects some files and runs the tests it is told."""
 
-    root: Path
-    """Folder that node keys and `files` start from."""
-    files: Sequence[str]
-    """Test files to collect; those that do not exist are left out."""
+    task: Task
     path: Sequence[str]
     arguments: Sequence[str]
-    options: Mapping[str, Any]
-    """Options that override those of the arguments, by their names in `config.option`."""
-    basetemp: str | None = None
-    """Base folder of `tmp_path`; None for pytest's own."""
-    worker: Json | None = None
     is_covered: bool = False
     """True if pytest-cov is loaded, which the child must not start."""
-    is_coordinated: bool = True
-    """True if profiles take turns and are judged by this process."""
-    version: Version | None = None
     python: str | None = None
     """Path of another Python that runs it; None for the one of this process."""
-    frees_threads: bool = False
-    """True if code of the test that sets thread pools of TensorFlow has no effect."""
 
     def command(self, fd: int) -> list[str]:
         """Return the command that runs pytest."""
@@ -413,36 +400,24 @@ class PytestRun(Launch):
         own = [*uncovered, "-p", PLUGIN, f"{OPTION}={fd}"]
         return [self.python or sys.executable, *flags, "-c", start, *own, *self.arguments]
 
-    def task(self, scratch: Path) -> Task:
-        """Return the first message to the process."""
-        return Task(
-            root=str(self.root),
-            files=list(self.files),
-            basetemp=self.basetemp,
-            argv=sys.argv,
-            options=self.options,
-            workerinput=self.worker,
-            coordinated=self.is_coordinated,
-            version=self.version,
-            frees_threads=self.frees_threads,
-            scratch=str(scratch),
-        )
-
 
 def same_run(config: pytest.Config, label: str, root: Path, files: Sequence[str]) -> PytestRun:
     """Return a run with the path, arguments, folder and environment of this one."""
     factory = getattr(config, "_tmp_path_factory", None)
     return PytestRun(
         label=label,
-        root=root,
-        files=files,
+        task=Task(
+            root=str(root),
+            files=list(files),
+            argv=sys.argv,
+            options=_same_options(config),
+            basetemp=str(factory.mktemp("child")) if factory else None,
+            workerinput=getattr(config, "workerinput", None),
+        ),
         path=tuple(sys.path),
         arguments=invocation_arguments(config),
         folder=Path(config.invocation_params.dir),
         environment={**uncovered_environment(), **SAME_ENVIRONMENT},
-        options=_same_options(config),
-        basetemp=str(factory.mktemp("child")) if factory else None,
-        worker=getattr(config, "workerinput", None),
         is_covered=config.pluginmanager.hasplugin("pytest_cov"),
     )
 
@@ -451,7 +426,7 @@ def start_pytest(run: PytestRun, cleanup: Cleanup) -> ChildProcess:
     """Start the process, which collects until `await_collected` is called. Raises: PairedError."""
     child = ChildProcess(run, cleanup)
     try:
-        child.send(run.task(cleanup.folder))
+        child.send(msgspec.structs.replace(run.task, scratch=str(cleanup.folder)))
         child.is_awaited = True
     except BaseException:
         child.kill()

@@ -289,14 +289,15 @@ def pytest_run(
         has_cov = "pytest-cov" in theirs.packages
         run = replace(run, python=theirs.command, is_covered=run.is_covered and has_cov)
     two = _two_pythons(pythons if is_tree else pythons[::-1], whole) if pythons else None
+    version = Version(tree=whole, is_tree=is_tree, is_first=is_first, pythons=two)
     return replace(
         run,
+        task=msgspec.structs.replace(run.task, version=version),
         path=[_mapped_entry(entry, tree) for entry in path],
         arguments=[mapped_argument(argument, tree) for argument in invocation_arguments(config)],
         folder=folder,
         environment=_environment(same, tree, clustered),
         shows_output=is_tree and is_first and shows_output(config),
-        version=Version(tree=whole, is_tree=is_tree, is_first=is_first, pythons=two),
     )
 
 

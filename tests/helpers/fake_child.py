@@ -113,7 +113,7 @@ class FakeRun:
         return self.files
 
     def _start(self, run, _):
-        version = "tree" if run.root == self.files.root and run.python is None else "ref"
+        version = "tree" if run.task.root == str(self.files.root) and run.python is None else "ref"
         collected = getattr(self, version)
         if isinstance(collected, str):
             raise PairedError(collected)

@@ -41,14 +41,4 @@ def scripted(code, label="the one on main", folder=Path(), **launch):
 
 def task(*files):
     """Return a task that names some files and nothing else."""
-    return Task(
-        root="",
-        files=files,
-        basetemp=None,
-        argv=[],
-        options={},
-        workerinput=None,
-        coordinated=True,
-        version=None,
-        scratch="",
-    )
+    return Task(root="", files=files, argv=[])

@@ -79,7 +79,7 @@ class TestSelection:
         assert ran(paired) == ["tests/test_a.py::test_two"]
         for version in ("tree", "ref"):
             child, _ahead = paired.children[version]
-            assert child.pytest_run.files == ["tests/test_a.py"]
+            assert child.pytest_run.task.files == ["tests/test_a.py"]
         # the header names ref and cores
         [line] = [line for line in result.outlines if line.startswith("tfperf: against")]
         assert line.startswith("tfperf: against main (cccccccccccc); both versions run on ")
@@ -251,7 +251,7 @@ class TestOtherPython:
             ["tfperf: against main (cccccccccccc); main with tensorflow 2.20.0 (/other/*"]
         )
         ref = two.children["ref"][0].pytest_run
-        assert (ref.root, ref.python) == (two.files.path, "/other/bin/python")
+        assert (ref.task.root, ref.python) == (str(two.files.path), "/other/bin/python")
 
     def test_alone_it_runs_the_same_files_with_another_path(self, two, monkeypatch):
         monkeypatch.setenv("PATH", "/ours/bin:/usr/bin")
@@ -259,7 +259,8 @@ class TestOtherPython:
         result.assert_outcomes(passed=1)
         tree, ref = (two.children[version][0].pytest_run for version in ("tree", "ref"))
         assert not two.has_started  # no ref is written
-        assert (tree.root, tree.folder, tree.files) == (ref.root, ref.folder, ref.files)
+        assert (tree.task.root, tree.folder) == (ref.task.root, ref.folder)
+        assert tree.task.files == ref.task.files
         assert (tree.python, ref.python) == (None, "/other/bin/python")
         assert ref.path[-1] == "/other/site-packages"
         assert tree.label == "this environment's process"
