@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 
 import pytest
@@ -115,7 +116,7 @@ class ItemRun:
         names = following, following if pair.ref_with(following) else None
         with self._measuring_alone():
             began = perf_counter()
-            paired = run_paired_test(pair.tree, ref, test, names, self._first_turns(pair))
+            paired = run_paired_test(pair.tree, ref, test, names, partial(self._first_turns, pair))
             played_s = sum(turns.spent_s for turns in paired.turns.values())
             ran_s = perf_counter() - began - played_s
         if ref is not None and isinstance(paired.ref_profiles, tuple):
@@ -134,62 +135,45 @@ class ItemRun:
         checks = verdicts(paired, later, terms, absent)
         return _end_test(pair.tree, tuple(checks))
 
-    def _first_turns(self, pair: ProcessPair) -> TakeTurns:
-        """Return what runs the turns of the first process pair."""
+    def _first_turns(self, pair: ProcessPair, ready: ReadyPair) -> PairedTurns | None:
+        """Run the turns of the first process pair."""
+        if not self._wants_turns(ready):
+            return None
+        if not self.terms.budget_s or self._left_s <= 0:
+            self.budget.unreached[self.processes.key(self.item)] = None
+            return None
         seconds = self.terms.budget_s / self.terms.n_pairs
         # a slow step may have half of the budget; the other half is a second pair's
         time = TurnTime(seconds=seconds, most_s=self.terms.budget_s / 2, least=LEAST_TURNS)
-
-        def time_of(_: str) -> TurnTime | None:
-            if self.terms.budget_s and self._left_s > 0:
-                return time
-            self.budget.unreached[self.processes.key(self.item)] = None
-            return None
-
-        taking_turns = self._taking_turns(pair, time_of)
-
-        def take_turns(ready: ReadyPair) -> PairedTurns | None:
-            with self.budget.spending():
-                return taking_turns(ready)
-
-        return take_turns
+        with self.budget.spending():
+            return self._turns(pair, ready, time)
 
     @property
     def _left_s(self) -> float:
         """The seconds of the run that are left for this test."""
         return self.budget.left_s - self.kept_s
 
-    def _within_run(self, time: TurnTime | None) -> TurnTime | None:
-        """Return the time for turns, or the seconds that are left for them, if these are less."""
+    def _wants_turns(self, ready: ReadyPair) -> bool:
+        return self.terms.only != STRUCTURAL and ready.tree.workload == ready.ref.workload
+
+    def _turns(self, pair: ProcessPair, ready: ReadyPair, time: TurnTime) -> PairedTurns | None:
+        """Run turns until further ones would not change the verdict, within the run's seconds."""
         left_s = self._left_s
-        if time is None or left_s <= 0:
+        if left_s <= 0:
             return None
-        return replace(time, seconds=min(time.seconds, left_s), most_s=min(time.most_s, left_s))
-
-    def _taking_turns(
-        self, pair: ProcessPair, time_of: Callable[[str], TurnTime | None]
-    ) -> TakeTurns:
-        """Return what runs turns until further ones would not change the verdict."""
-
-        def take_turns(ready: ReadyPair) -> PairedTurns | None:
-            if self.terms.only == STRUCTURAL or ready.tree.workload != ready.ref.workload:
-                return None
-            if (time := self._within_run(time_of(ready.profile))) is None:
-                return None
-            assert not isinstance(pair.ref, Unknown)
-            rule = self.terms.rule(ready.tolerance)
-            self.announce(f"taking turns with {self.terms.ref}, about {time.seconds:.0f} s")
-            groups = [process.pid for process in pair.processes]
-            cores = self.processes.cores
-            before = read_cpu(cores=cores, groups=groups)
-            with pinned(self.processes.coordinator_cores):
-                turns = run_turns(
-                    pair.tree, pair.ref, ready, time, lambda logs: has_enough_turns(logs, rule)
-                )
-            load = other_load(before, read_cpu(cores=cores, groups=groups))
-            return replace(turns, other_load=load)
-
-        return take_turns
+        time = replace(time, seconds=min(time.seconds, left_s), most_s=min(time.most_s, left_s))
+        assert not isinstance(pair.ref, Unknown)
+        rule = self.terms.rule(ready.tolerance)
+        self.announce(f"taking turns with {self.terms.ref}, about {time.seconds:.0f} s")
+        groups = [process.pid for process in pair.processes]
+        cores = self.processes.cores
+        before = read_cpu(cores=cores, groups=groups)
+        with pinned(self.processes.coordinator_cores):
+            turns = run_turns(
+                pair.tree, pair.ref, ready, time, lambda logs: has_enough_turns(logs, rule)
+            )
+        load = other_load(before, read_cpu(cores=cores, groups=groups))
+        return replace(turns, other_load=load)
 
     def _later_turns(self, paired: PairedTest, ran_s: float) -> dict[str, LaterTurns]:
         """Return the turns of further process pairs, one after the other, up to a decision."""
@@ -244,21 +228,17 @@ class ItemRun:
             if isinstance(pair.ref, Unknown):
                 raise PairedError(pair.ref.why)
 
-            def time_of(name: str) -> TurnTime | None:
-                if name not in times:
+            def take_turns(ready: ReadyPair) -> PairedTurns | None:
+                name, waited_s = ready.profile, perf_counter() - began
+                if name not in times or not self._wants_turns(ready):
                     return None
-                return time_when_ready(times[name], perf_counter() - began, firsts[name])
-
-            take_turns = self._taking_turns(pair, time_of)
-
-            def take_again(ready: ReadyPair) -> PairedTurns | None:
-                waited_s = perf_counter() - began
-                if (turns := take_turns(ready)) is not None and turns.pairs:
-                    found[ready.profile] = replace(turns, waited_s=waited_s)
+                time = time_when_ready(times[name], waited_s, firsts[name])
+                if (turns := self._turns(pair, ready, time)) is not None and turns.pairs:
+                    found[name] = replace(turns, waited_s=waited_s)
                 return turns
 
             with naming_awaited(pair.processes), self._measuring_alone():
-                self._repeat(pair, take_again)
+                self._repeat(pair, take_turns)
         except BaseException:
             self.processes.end_pair(self.clustered, n)
             raise
