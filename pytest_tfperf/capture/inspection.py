@@ -22,7 +22,11 @@ _DUMP_S = 120.0  # for a process that imports TensorFlow and compiles the step
 
 
 class StepInspection:
-    """The code of one profile's steps; each fact is computed when it is first read."""
+    """
+    The code of one profile's steps; each fact is computed, in `max_seconds`, when first read.
+
+    `probe` is of the step after those of `calls`; `ended` says why no steps were traced.
+    """
 
     def __init__(
         self,
@@ -34,18 +38,6 @@ class StepInspection:
         ended: str | None = None,
         programs: JaxPrograms | None = None,
     ) -> None:
-        """
-        Store the inputs of the inspection.
-
-        Args:
-            calls: The functions that the traced steps called.
-            probe: The record of the step after them.
-            workload: Inputs and batch size of the steps.
-            max_seconds: Time limit of each fact.
-            ablation: Whether the Grappler ablation was requested.
-            ended: The reason why there are no traced steps, if there are none.
-            programs: The programs of JAX, if it ran the steps.
-        """
         self.calls, self._ablation = calls, ablation
         self._probe, self._workload, self._ended = probe, workload, ended
         self._max_seconds, self._programs = max_seconds, programs

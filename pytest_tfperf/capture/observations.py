@@ -1,18 +1,14 @@
-"""The observations of a profile's windows, and the recording that they become."""
+"""The observations of a profile's windows."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from pytest_tfperf.capture.input_data import Elements, batches_seen, stages_of
-from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.sessions import Traces
 from pytest_tfperf.compiler.step_calls import Calls, Probe
-from pytest_tfperf.frameworks.framework import TENSORFLOW
-from pytest_tfperf.frameworks.jax_objects import JaxPrograms
 from pytest_tfperf.function_traces import FunctionTrace
 from pytest_tfperf.machine.conditions import Interference
 from pytest_tfperf.machine.memory import MemoryUse
@@ -23,7 +19,6 @@ from pytest_tfperf.recording import (
     Fetches,
     PipelineStage,
     PythonCalls,
-    Recording,
     StackTime,
 )
 from pytest_tfperf.values import Unknown
@@ -148,68 +143,13 @@ class Observations:
     window_notes: dict[str, str] = field(default_factory=dict)
     interference: Interference = field(default_factory=Interference)
 
-    def inspection(
-        self,
-        workload: Mapping[str, Any],
-        max_seconds: float,
-        ablation: bool,
-        programs: JaxPrograms | None,
-    ) -> StepInspection:
-        """Return an inspection of the steps' code, for a profile that has ended."""
-        ended = None if self.traces else self.ended
-        return StepInspection(
-            self.calls, self.probe, workload, max_seconds, ablation, ended, programs
-        )
-
-    def recording(self, name: str, ran: Sequence[str], **others: Any) -> Recording:
-        """Return the recording of an ended profile; `ran` begins with the framework of its ops."""
-        graph_notes = self.probe.calls.notes(self.calls)
-        return Recording(
-            name=name,
-            trace=self.traces.get(ran[0]),
-            input_trace=None if ran[0] == TENSORFLOW else self.traces.get(TENSORFLOW),
-            framework=ran[0],
-            beside=tuple(ran[1:]),
-            first_step_s=self.first_step_s,
-            blocks=tuple(self.blocks),
-            block_cpu_s=self.block_cpu_s,
-            step_seconds=tuple(self.step_seconds),
-            fetches=self.fetches,
-            epoch_gaps_s=tuple(self.epoch_gaps_s.values()),
-            epoch_starts=tuple(self.epoch_gaps_s),
-            made_elsewhere=tuple(dict.fromkeys(self.made_elsewhere)),
-            other_threads=self.other_threads,
-            epoch_iters_s=tuple(self.epoch_iters_s),
-            epoch_work_s=self.epoch_work_s,
-            cold=self.cold.get(ran[0]),
-            eager=tuple(
-                (op_type, line, count) for (op_type, line), count in self.probe.eager.items()
-            ),
-            callbacks=self.probe.callbacks,
-            batches=self._batches(),
-            python_calls=self.python_calls,
-            first_stacks=self.first_stacks,
-            stacks=self.stacks,
-            memory=self.memory.samples,
-            memory_bound=self.memory.bound,
-            pipeline=self._pipeline(),
-            settled=self.settled,
-            instrumented=self.instrumented,
-            first_step_instrumented=self.first_step_instrumented,
-            interference=self.interference.remarks,
-            other_load=self.interference.other_load,
-            ended=self.ended,
-            window_notes=self.window_notes,
-            notes=(*self.interference.remarks, *graph_notes),
-            **others,
-        )
-
-    def _pipeline(self) -> tuple[PipelineStage, ...] | Unknown:
+    def pipeline(self) -> tuple[PipelineStage, ...] | Unknown:
         """Return the stages of the data, unless no step ran."""
         ran = self.first_step_s is not None or self.blocks or self.traces
         return stages_of(self.elements.data, self.elements.sampled) if ran else UNSEEN
 
-    def _batches(self) -> Batches | Unknown:
+    def batches(self) -> Batches | Unknown:
+        """Return the batches of the elements, or why there are none."""
         elements = self.elements
         if elements.why:
             return Unknown(elements.why)

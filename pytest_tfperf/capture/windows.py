@@ -32,6 +32,7 @@ from pytest_tfperf.compiler.step_calls import (
     probed,
     why_not_probed,
 )
+from pytest_tfperf.frameworks.framework import TENSORFLOW
 from pytest_tfperf.frameworks.in_use import UnfinishedCalls, least_block, synchronise, traced
 from pytest_tfperf.frameworks.jax_objects import tree_code
 from pytest_tfperf.function_traces import FIRST, SHAPE, TRACED_AGAIN, Change, FunctionTrace
@@ -229,14 +230,48 @@ class Windows:
         """Return the recording of an ended profile; `ran` begins with the framework of its ops."""
         seen = self.observations
         late = self._executables.late if ran[0] in {**seen.cold, **seen.traces} else None
-        return self.observations.recording(
-            name,
-            ran,
+        return Recording(
+            name=name,
+            trace=seen.traces.get(ran[0]),
+            input_trace=None if ran[0] == TENSORFLOW else seen.traces.get(TENSORFLOW),
+            framework=ran[0],
+            beside=tuple(ran[1:]),
+            first_step_s=seen.first_step_s,
+            blocks=tuple(seen.blocks),
+            block_cpu_s=seen.block_cpu_s,
+            step_seconds=tuple(seen.step_seconds),
+            fetches=seen.fetches,
+            epoch_gaps_s=tuple(seen.epoch_gaps_s.values()),
+            epoch_starts=tuple(seen.epoch_gaps_s),
+            made_elsewhere=tuple(dict.fromkeys(seen.made_elsewhere)),
+            other_threads=seen.other_threads,
+            epoch_iters_s=tuple(seen.epoch_iters_s),
+            epoch_work_s=seen.epoch_work_s,
+            cold=seen.cold.get(ran[0]),
+            eager=tuple(
+                (op_type, line, count) for (op_type, line), count in seen.probe.eager.items()
+            ),
+            callbacks=seen.probe.callbacks,
+            batches=seen.batches(),
+            python_calls=seen.python_calls,
+            first_stacks=seen.first_stacks,
+            stacks=seen.stacks,
+            memory=seen.memory.samples,
+            memory_bound=seen.memory.bound,
+            pipeline=seen.pipeline(),
+            settled=seen.settled,
+            instrumented=seen.instrumented,
+            first_step_instrumented=seen.first_step_instrumented,
+            interference=seen.interference.remarks,
+            other_load=seen.interference.other_load,
+            ended=seen.ended,
+            window_notes=seen.window_notes,
+            notes=(*seen.interference.remarks, *seen.probe.calls.notes(seen.calls)),
             n_steps=self.n_steps - self._turned[0],
             n_epochs=self.epochs.n_ended - self._turned[1],
             epoch_calls=self.epochs.length,
             compiled=late,
-            traced=tuple(self.observations.retraces) if ran[0] in self.watched else None,
+            traced=tuple(seen.retraces) if ran[0] in self.watched else None,
             kept=self._kept,
             **others,
         )

@@ -252,8 +252,14 @@ class Profiles:
         traces = windows.read or read_sessions(observations.traces or observations.cold)
         ran = frameworks_of(traces, untraced_names()) or tuple(one.name for one in in_use())[:1]
         held = jax_objects(ran[:1])
-        inspection = observations.inspection(
-            workload, windows.plan.max_seconds, asks_for_ablation(wanted), held.programs
+        inspection = StepInspection(
+            observations.calls,
+            observations.probe,
+            workload,
+            windows.plan.max_seconds,
+            asks_for_ablation(wanted),
+            ended=None if observations.traces else observations.ended,
+            programs=held.programs,
         )
         if examples is None:
             epoch = windows.epochs.length if windows.plan.steps_per_call == 1 else None
