@@ -28,7 +28,7 @@ from pytest_tfperf.turns.against import ItemRun, RunBudget
 from pytest_tfperf.turns.children import naming_awaited
 from pytest_tfperf.turns.pairs import ProcessPair, VersionProcesses
 from pytest_tfperf.turns.pytest_child import ProcessLost, can_start_processes
-from pytest_tfperf.turns.reports import failed_report, log_reports, record_warning, report_from
+from pytest_tfperf.turns.reports import failed_report, log_reports, received
 from pytest_tfperf.turns.spread_store import store_residuals, stored_residuals
 from pytest_tfperf.turns.verdicts import Terms
 from pytest_tfperf.turns.versions import Versions
@@ -155,9 +155,7 @@ class PairedRun:
             yield failed_report(item, pair.why, [])
             return
         stopped, died = self._run(item, processes, pair, announce)
-        for warning in pair.tree.warnings:
-            record_warning(item, warning)
-        reports = [report_from(item, report) for report in pair.tree.reports]
+        reports = received(item, pair.tree)
         for report in reports:
             report.tfperf_waited_s = sum(self._waits_s)
             self._waits_s.clear()

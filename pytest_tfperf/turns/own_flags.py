@@ -26,8 +26,7 @@ from pytest_tfperf.turns.reports import (
     has_ended,
     log_reports,
     next_phase,
-    record_warning,
-    report_from,
+    received,
 )
 
 
@@ -74,11 +73,7 @@ def _reports(item: pytest.Item) -> Iterator[pytest.TestReport]:
     # plugins for time limits raise the last
     except (PairedError, pytest.fail.Exception) as error:
         message = str(error)
-    reports: list[pytest.TestReport] = []
-    if child is not None:
-        for warning in child.warnings:
-            record_warning(item, warning)
-        reports = [report_from(item, report) for report in child.reports]
+    reports = [] if child is None else received(item, child)
     yield from reports
     if stopped is not None:
         pytest.exit(stopped)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from pytest_tfperf.turns.messages import Warned
+from pytest_tfperf.turns.pytest_child import ChildProcess
 
 _REPORT_LINES = 30
 
@@ -48,7 +49,14 @@ def report_from(item: pytest.Item, data: Any) -> Any:
     return report
 
 
-def record_warning(item: pytest.Item, data: Warned) -> None:
+def received(item: pytest.Item, child: ChildProcess) -> list[Any]:
+    """Show the warnings of a test in another process, and return its reports."""
+    for warning in child.warnings:
+        _record_warning(item, warning)
+    return [report_from(item, report) for report in child.reports]
+
+
+def _record_warning(item: pytest.Item, data: Warned) -> None:
     """Let pytest show a warning of another process."""
     category = getattr(sys.modules.get(data.module), data.category, UserWarning)
     message = warnings.WarningMessage(data.message, category, data.filename, data.lineno)
