@@ -232,13 +232,6 @@ _LARGE = 0.3
 """Least share of a library's functions whose remedy is told."""
 
 
-def dispatch_cause(
-    names: Counter[str], n_steps: int, remedy: str, called: str = ""
-) -> dict[str, str]:
-    """Return `where` and `try` for functions of JAX's own that `n_steps` steps call one by one."""
-    return {"where": f"outside jax.jit: {_tally(names, n_steps)}{called}", "try": remedy}
-
-
 def eager_remedies(
     names: Counter[str], n_steps: int, remedy: str, n_reads: float, makes_arrays: bool = False
 ) -> str:
@@ -282,7 +275,7 @@ def transfer_remedy(
     remedies["move the ops outside jax.jit into it, with the numbers that they take"] = n_own
     remedies["read results after the loop, or once in many steps"] = n_reads
     return {
-        "where": f"to and from devices: {_tally(found, n_steps)}",
+        "where": f"to and from devices: {tally(found, n_steps)}",
         "try": "; ".join(text for text, number in remedies.most_common() if number),
     }
 
@@ -307,8 +300,8 @@ def eager_cause(
         n_in[callbacks.get(line or "", "")] += count if line else 0
     n_out = n_in.pop("", 0)
     named = {op: f"{op} at {and_more(list(lines[op]), 3)}" for op in types if lines.get(op)}
-    tally = _tally({named.get(op, op): number for op, number in types.items()}, n_steps)
-    where = f"eager: {tally}"
+    counted = tally({named.get(op, op): number for op, number in types.items()}, n_steps)
+    where = f"eager: {counted}"
     methods = and_more([name for name, _ in n_in.most_common()], 3)
     every_n = f"do it every n batches in {methods}, or at the end of the epoch"
     remedies = [(n_out, remedy)] if n_out or not n_in else []
@@ -319,7 +312,7 @@ def eager_cause(
     return {"where": where, "try": "; ".join(text for _, text in remedies)}
 
 
-def _tally(counts: Mapping[str, int], n_steps: int) -> str:
+def tally(counts: Mapping[str, int], n_steps: int) -> str:
     """Return names with how often each is there in a step, the most frequent first."""
     each = {name: number / n_steps for name, number in Counter(counts).most_common() if number}
     shown = [

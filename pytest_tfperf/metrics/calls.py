@@ -29,7 +29,6 @@ from pytest_tfperf.advice.step_remedies import (
     LAUNCHES,
     LOOP_IN_FUNCTION,
     RUN_EAGERLY,
-    dispatch_cause,
     eager_cause,
     eager_remedies,
     less_often,
@@ -38,6 +37,7 @@ from pytest_tfperf.advice.step_remedies import (
     op_samples,
     overhead_remedy,
     python_remedy,
+    tally,
 )
 from pytest_tfperf.facts.host_activity import (
     JAX,
@@ -321,7 +321,8 @@ def _dispatched(evidence: Evidence, called: Counter[str], n_calls: int) -> dict[
         samples += [one for one in recording.stacks if ARRAYS.match(one.called)]
     lines = lines_of(samples)
     callers = f", called{lines}" if lines else _users(functions)
-    return dispatch_cause(called, n_steps, remedies, callers)
+    where = f"outside jax.jit: {tally(called, n_steps)}{callers}"
+    return {"where": where, "try": remedies}
 
 
 def _users(functions: Sequence[PythonFunction]) -> str:

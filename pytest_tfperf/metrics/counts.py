@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from pytest_tfperf import op_types
 from pytest_tfperf.advice.by_framework import ONE_LENGTH, ONE_PROGRAM, text_for
 from pytest_tfperf.advice.step_remedies import MADE_ANEW
 from pytest_tfperf.facts.executions import compiled_outside, full_names, program_id, short_module
@@ -95,25 +94,6 @@ _REMEDIES: Mapping[str, str] = {
     _OUTSIDE_JIT: "move the op into a jax.jit function",
 }
 """Remedies by the kind of change; `of` is what changed."""
-_INTO_XLA = {
-    op_types.TEXT: "turn text into numbers before the step, in the input pipeline",
-    op_types.PYTHON: (
-        "write it with TensorFlow's ops, or call it outside the function that is compiled"
-    ),
-    op_types.NO_KERNEL: (
-        "replace it by ops that XLA compiles, or keep it outside the function that is compiled"
-    ),
-    op_types.DYNAMIC: (
-        "jit_compile=True on its tf.function takes it; or keep the size constant: tf.where(mask, "
-        "x, 0)"
-    ),
-    op_types.RANDOM: "tf.random.stateless_uniform and its siblings can be clustered",
-    op_types.EAGER: "move it into a tf.function",
-    op_types.LEFT_OUT: "jit_compile=True on its tf.function compiles it whole",
-    op_types.UNASKED: (
-        "jit_compile=True on its tf.function or in model.compile, or autocluster=True on the marker"
-    ),
-}
 _TO_ONE_SIZE = {
     "Where": "keep the size: multiply by the mask, or tf.where(mask, x, 0), in place of "
     "tf.boolean_mask or tf.where(mask)",
@@ -430,20 +410,3 @@ def _one_shape(axes: str, framework: str, is_compiled: bool) -> str:
     kept = f"keep {axes} constant{batch}" if is_first else f"pad {axes} to one size"
     open_ = "reduce_retracing=True, or an input_signature with None there"
     return kept if is_compiled else f"{kept}, or leave the size open: {open_}"
-
-
-def outside_cause(outside: Sequence[tuple[str, str | None, str, int]]) -> dict[str, str]:
-    """
-    Return `where` and `try` for ops outside XLA: (type, place, reason, number).
-
-    Ops that XLA cannot compile come first.
-    """
-    shown = [
-        op_type + (f" ×{count}" if count > 1 else "") + f" ({why})" + (f" {place}" if place else "")
-        for op_type, place, why, count in outside[:_SHOWN]
-    ]
-    left = sum(count for *_, count in outside[_SHOWN:])
-    return {
-        "where": f"outside XLA: {and_more(shown, _SHOWN, '; ', left)}",
-        "try": _INTO_XLA[outside[0][2]],
-    }

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pytest_tfperf import op_types
 from pytest_tfperf.advice.by_framework import UNROLLED
 from pytest_tfperf.facts.executions import short_module
 from pytest_tfperf.facts.host_activity import JAX, PYTORCH, TENSORFLOW
@@ -17,7 +18,6 @@ from pytest_tfperf.graphs import CALL, OpNode, StepGraph
 from pytest_tfperf.hlo.layout import shape_text
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
 from pytest_tfperf.hlo.walk import with_calls_inlined
-from pytest_tfperf.metrics.counts import outside_cause
 from pytest_tfperf.metrics.evidence import UNTRACED, Evidence, Findings
 from pytest_tfperf.op_types import DATA_LOOPS, EAGER, WHY_OUTSIDE, computes
 from pytest_tfperf.quantities import BYTES, COUNT, format_quantity
@@ -84,6 +84,25 @@ _LAID_OUT = frozenset(
     }
 )
 """Ops that compute nothing."""
+_INTO_XLA = {
+    op_types.TEXT: "turn text into numbers before the step, in the input pipeline",
+    op_types.PYTHON: (
+        "write it with TensorFlow's ops, or call it outside the function that is compiled"
+    ),
+    op_types.NO_KERNEL: (
+        "replace it by ops that XLA compiles, or keep it outside the function that is compiled"
+    ),
+    op_types.DYNAMIC: (
+        "jit_compile=True on its tf.function takes it; or keep the size constant: tf.where(mask, "
+        "x, 0)"
+    ),
+    op_types.RANDOM: "tf.random.stateless_uniform and its siblings can be clustered",
+    op_types.EAGER: "move it into a tf.function",
+    op_types.LEFT_OUT: "jit_compile=True on its tf.function compiles it whole",
+    op_types.UNASKED: (
+        "jit_compile=True on its tf.function or in model.compile, or autocluster=True on the marker"
+    ),
+}
 
 
 class Outside(NamedTuple):
@@ -214,18 +233,22 @@ def _coverage(
     types = _types(graph, eager)
     if not n_inside + n_outside:
         return Value.unknown("xla_coverage", _NOTHING).changed(detail=types)
-    cause = (
-        outside_cause(
-            [
-                (one.op_type or one.op, _place(one, graph, in_keras), one.why, one.n_ops)
-                for one in outside
-            ]
-        )
-        if outside
-        else {}
-    )
+    cause = outside_cause(outside, graph, in_keras) if outside else {}
     detail = {"n_inside": n_inside, "n_outside": n_outside, **types, **cause}
     return Value.of("xla_coverage", n_inside / (n_inside + n_outside), Source.GRAPH, **detail)
+
+
+def outside_cause(
+    outside: Sequence[Outside], graph: StepGraph, in_keras: bool = False
+) -> dict[str, str]:
+    """Return `where` and `try` for ops outside XLA, those that it cannot compile first."""
+    shown = []
+    for one in outside[:_SHOWN]:
+        number, place = f" ×{one.n_ops}" if one.n_ops > 1 else "", _place(one, graph, in_keras)
+        shown.append(f"{one.op_type or one.op}{number} ({one.why}) {place}".rstrip())
+    left = sum(one.n_ops for one in outside[_SHOWN:])
+    where = f"outside XLA: {and_more(shown, _SHOWN, '; ', left)}"
+    return {"where": where, "try": _INTO_XLA[outside[0].why]}
 
 
 def _place(outside: Outside, graph: StepGraph, in_keras: bool) -> str:

@@ -117,52 +117,18 @@ _TRACE_MORE = "trace more steps (trace_steps=), for the stage that takes it to s
 
 
 def analyse_capacity(evidence: Evidence) -> Findings:
-    """Find the pipeline's capacity, and its stages."""
+    """
+    Find the stages of the pipeline, its capacity, and how long steps of a target would wait for it.
+
+    While a step waits the pipeline does what it can, so its capacity is at most the elements ÷ the
+    time that the steps waited for them. A step of the target waits as a share of its period: period
+    = max(target, elements a step ÷ capacity), share = 1 − target ÷ period.
+    """
+    names = capacity_name, at_target_name = "input_capacity", "input_bound_at_target"
     if evidence.trace is None:
-        return evidence.untraced("input_capacity", "input_bound_at_target")
+        return evidence.untraced(*names)
     stages, (trace, steps) = evidence.stages, evidence.pipeline
-    taken = elements_taken(trace)
-    begun = steps.of(taken.start) >= 0
-    n_waited_for = int((begun | (steps.of(taken.end - 1) >= 0)).sum())
-    waited_s = float(np.subtract(*evidence.pipeline_waits[::-1]).sum()) * 1e-12
-    found = capacity_values(
-        Pipeline(stages=stages, recorded=evidence.recording.pipeline),
-        float(begun.sum()) / steps.n_steps,
-        evidence.asked.target_step_time_s,
-        n_waited_for / waited_s if waited_s else math.inf,
-    )
-    return Findings(
-        values={
-            name: value.changed(detail=with_keras_source(value.detail, evidence.recording.pipeline))
-            for name, value in found.items()
-        },
-        tables={"stages": stage_table(stages, steps.n_steps)} if stages else {},
-    )
-
-
-def capacity_values(
-    pipeline: Pipeline,
-    elements_per_step: float,
-    target_s: float | None,
-    at_most: float = math.inf,
-) -> dict[str, Value]:
-    """
-    Return input_capacity and input_bound_at_target.
-
-    The capacity is unknown if no call of a stage began and ended in the trace. While a step waits
-    the pipeline does what it can, so it is at most the elements ÷ the time that the steps waited
-    for them.
-
-    A step of the target waits as a share of its period: period = max(target, elements a step ÷
-    capacity), share = 1 − target ÷ period.
-
-    Args:
-        pipeline: The pipeline.
-        elements_per_step: Elements that a step consumes.
-        target_s: Seconds of a step of the target, or None.
-        at_most: Elements a second that the steps' waits allow.
-    """
-    stages = pipeline.stages
+    tables = {"stages": stage_table(stages, steps.n_steps)} if stages else {}
     capacity = input_capacity(stages)
     cut_off = next((stage.name for stage in stages if stage.calls == 0 == stage.runs.n), None)
     if capacity is None or cut_off is not None:
@@ -173,29 +139,27 @@ def capacity_values(
             else f"no call of stage {cut_off} began and ended while the steps were traced, so what "
             "an element costs is not known; trace more steps"
         )
-        return {
-            name: Value.unknown(name, why) for name in ("input_capacity", "input_bound_at_target")
-        }
-    capacity = min(capacity, at_most)
+        unknown = {name: Value.unknown(name, why) for name in names}
+        return Findings(values=unknown, tables=tables)
+    taken = elements_taken(trace)
+    begun = steps.of(taken.start) >= 0
+    n_waited_for = int((begun | (steps.of(taken.end - 1) >= 0)).sum())
+    waited_s = float(np.subtract(*evidence.pipeline_waits[::-1]).sum()) * 1e-12
+    capacity = min(capacity, n_waited_for / waited_s if waited_s else math.inf)
+    recorded = evidence.recording.pipeline
     slowest = max(stages, key=lambda stage: stage.cost_s)
-    found = Value.of("input_capacity", capacity, Source.TRACE, **stage_cause(slowest, pipeline))
+    cause = stage_cause(slowest, Pipeline(stages=stages, recorded=recorded))
+    cause = with_keras_source(cause, recorded)
+    target_s = evidence.asked.target_step_time_s
     if target_s is None:
-        return {
-            "input_capacity": found,
-            "input_bound_at_target": Value.unknown(
-                "input_bound_at_target", "no target: give target_step_time, as in '12 ms'"
-            ),
-        }
-    period = max(target_s, elements_per_step / capacity)
-    share = 1 - target_s / period
-    at_target = Value.of(
-        "input_bound_at_target",
-        share,
-        Source.PREDICTED,
-        target_step_time_s=target_s,
-        **found.detail,
-    )
-    return {"input_capacity": found, "input_bound_at_target": at_target}
+        why = "no target: give target_step_time, as in '12 ms'"
+        at_target = Value.unknown(at_target_name, why)
+    else:
+        share = 1 - target_s / max(target_s, float(begun.sum()) / steps.n_steps / capacity)
+        detail = {"target_step_time_s": target_s, **cause}
+        at_target = Value.of(at_target_name, share, Source.PREDICTED, **detail)
+    found = Value.of(capacity_name, capacity, Source.TRACE, **cause)
+    return Findings(values={capacity_name: found, at_target_name: at_target}, tables=tables)
 
 
 def input_capacity(stages: Sequence[Stage]) -> float | None:
@@ -241,7 +205,14 @@ def analyse(evidence: Evidence) -> Findings:
     """Find the stages of the input pipeline, and those that run Python."""
     pipeline = evidence.recording.pipeline
     if not isinstance(pipeline, Unknown):
-        return _found(pipeline, evidence.framework)
+        table = Table.of(
+            "input pipeline, from the source to the step",
+            (Column("stage", "stage"), Column("python", "Python"), Column("line", "line")),
+            [(stage.stage, stage.python, stage.line) for stage in pipeline],
+            limit=_MOST_STAGES,
+        )
+        value = _value(pipeline, Source.GRAPH, evidence.framework)
+        return Findings(values={_METRIC: value}, tables={"pipeline": table})
     if pipeline.why or evidence.trace is None:
         why = pipeline.why or evidence.recording.ended or _NO_DATA
         return Findings(values={_METRIC: Value.unknown(_METRIC, why)})
@@ -273,11 +244,6 @@ def _in_trace(stages: Sequence[Stage], framework: str) -> Findings:
     return Findings(values={_METRIC: _value([], Source.TRACE, framework)})
 
 
-def _found(pipeline: Sequence[PipelineStage], framework: str) -> Findings:
-    value = _value(pipeline, Source.GRAPH, framework)
-    return Findings(values={_METRIC: value}, tables={"pipeline": pipeline_table(pipeline)})
-
-
 def _value(pipeline: Sequence[PipelineStage], source: Source, framework: str) -> Value:
     python = [stage for stage in pipeline if stage.python]
     if not python:
@@ -292,16 +258,6 @@ def _value(pipeline: Sequence[PipelineStage], source: Source, framework: str) ->
     remedy = _TRY_KERAS if is_keras else text_for(NO_PYTHON_STAGE, framework)
     detail = {"where": where, "try": remedy}
     return Value.of(_METRIC, len(python), source, **detail)
-
-
-def pipeline_table(pipeline: Sequence[PipelineStage]) -> Table:
-    """Tabulate the stages that the data define, in the order in which elements pass them."""
-    return Table.of(
-        "input pipeline, from the source to the step",
-        (Column("stage", "stage"), Column("python", "Python"), Column("line", "line")),
-        [(stage.stage, stage.python, stage.line) for stage in pipeline],
-        limit=_MOST_STAGES,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

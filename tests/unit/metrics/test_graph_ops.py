@@ -6,9 +6,15 @@ from helpers.tables import cells
 
 from pytest_tfperf.facts.host_activity import TENSORFLOW
 from pytest_tfperf.graphs import GraphOp, StepGraph
-from pytest_tfperf.metrics.counts import outside_cause
 from pytest_tfperf.metrics.evidence import Evidence
-from pytest_tfperf.metrics.graph_ops import analyse, graph_tables, graph_values, outside_xla
+from pytest_tfperf.metrics.graph_ops import (
+    Outside,
+    analyse,
+    graph_tables,
+    graph_values,
+    outside_cause,
+    outside_xla,
+)
 from pytest_tfperf.metrics.step_advice import advise
 from pytest_tfperf.op_types import EAGER, NO_KERNEL, PYTHON, TEXT, UNASKED, WHY_OUTSIDE
 from pytest_tfperf.recording import Recording
@@ -132,10 +138,10 @@ def test_what_xla_cannot_compile_comes_first_and_then_what_is_most_often():
 
 def test_the_message_names_five_with_line_and_reason():
     found = [
-        ("EagerPyFunc", "at model.py:12", PYTHON, 1),
-        *[(f"Op{n}", None, UNASKED, n) for n in (6, 5, 4, 3, 2, 1)],
+        Outside("", "EagerPyFunc", "model.py:12", PYTHON, 1),
+        *[Outside("", f"Op{n}", None, UNASKED, n) for n in (6, 5, 4, 3, 2, 1)],
     ]
-    cause = outside_cause(found)
+    cause = outside_cause(found, graph(1))
     assert cause["where"] == (
         f"outside XLA: EagerPyFunc ({PYTHON}) at model.py:12; Op6 ×6 ({UNASKED}); Op5 ×5 ({UNASKED}); Op4 ×4 ({UNASKED}); "
         f"Op3 ×3 ({UNASKED}); and 3 more"
@@ -145,7 +151,7 @@ def test_the_message_names_five_with_line_and_reason():
 
 def test_there_is_a_remedy_for_each_reason():
     for why in WHY_OUTSIDE:
-        assert outside_cause([("Op", None, why, 1)])["try"], why
+        assert outside_cause([Outside("", "Op", None, why, 1)], graph(1))["try"], why
 
 
 def test_tables():
