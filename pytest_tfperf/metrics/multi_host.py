@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -104,28 +104,19 @@ def _parts(hosts: Mapping[str, Pod], steps: Sequence[Ints], n_steps: int) -> Dev
     of_hosts = [pod.parts for pod in hosts.values()]
     orders = [_in_order(own, n_steps) for own in steps]
     first = of_hosts[0]
+
+    def joined(columns: Iterable[Ints]) -> Ints:
+        pairs = zip(columns, orders, strict=True)
+        return np.concatenate([column[:, order] for column, order in pairs])
+
     return DeviceParts(
         names=tuple(f"{host}/{name}" for host, pod in hosts.items() for name in pod.parts.names),
         steps=tuple(first.steps[place] for place in orders[0].tolist()),
         n_steps=round(first.n_steps * n_steps / len(first.steps)),
-        period_ps=np.concatenate(
-            [parts.period_ps[:, order] for parts, order in zip(of_hosts, orders, strict=True)]
-        ),
-        parts_ps={
-            kind: np.concatenate(
-                [
-                    parts.parts_ps[kind][:, order]
-                    for parts, order in zip(of_hosts, orders, strict=True)
-                ]
-            )
-            for kind in KINDS
-        },
-        working_ps=np.concatenate(
-            [parts.working_ps[:, order] for parts, order in zip(of_hosts, orders, strict=True)]
-        ),
-        executing_ps=np.concatenate(
-            [parts.executing_ps[:, order] for parts, order in zip(of_hosts, orders, strict=True)]
-        ),
+        period_ps=joined(parts.period_ps for parts in of_hosts),
+        parts_ps={kind: joined(parts.parts_ps[kind] for parts in of_hosts) for kind in KINDS},
+        working_ps=joined(parts.working_ps for parts in of_hosts),
+        executing_ps=joined(parts.executing_ps for parts in of_hosts),
         names_kinds=all(parts.names_kinds for parts in of_hosts),
     )
 
@@ -181,27 +172,13 @@ class AnalysedTrace:
         return replace(self.profile, metrics={**metrics, _TIME: self.step_time, "input_wait": wait})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostWork:
-    """
-    The work of one host: the part of its steps that is neither collective nor other.
-
-    If the hosts of a job wait for each other, the periods of their steps are alike.
-    """
-
-    host: str
-    """Name of the host."""
-    steps: Mapping[str, float]
-    """Work by the name of the step, in one unit for all hosts."""
-
-    @staticmethod
-    def of(profile: Profile) -> HostWork:
-        """Return the work of the host that a profile is of, in seconds."""
-        steps: dict[str, float] = {}
-        for step in profile.steps:
-            idle_s = sum(step.parts_s[part] for part in IDLE_PARTS)
-            steps[step.name] = steps.get(step.name, 0.0) + step.period_s - idle_s
-        return HostWork(host=profile.name, steps=steps)
+def work_of(profile: Profile) -> dict[str, float]:
+    """Return a host's seconds of each step in which it is not idle (`IDLE_PARTS`), by name."""
+    work: dict[str, float] = {}
+    for step in profile.steps:
+        idle_s = sum(step.parts_s[part] for part in IDLE_PARTS)
+        work[step.name] = work.get(step.name, 0.0) + step.period_s - idle_s
+    return work
 
 
 def analyse_job(
@@ -221,7 +198,7 @@ def analyse_job(
             done(trace)
     analysed = [one for one in found if isinstance(one, AnalysedTrace)]
     if len(analysed) > 1:
-        skew = host_skew([HostWork.of(one.profile) for one in analysed])
+        skew = host_skew([(one.profile.name, work_of(one.profile)) for one in analysed])
         skewed = [{**one.profile.metrics, "step_skew": skew} for one in analysed]
         analysed = [
             replace(one, profile=replace(one.profile, metrics=metrics))
@@ -273,10 +250,13 @@ def analyse_trace(trace: Trace, target_step_time_s: float | None = None) -> Anal
     )
 
 
-def host_skew(hosts: Sequence[HostWork]) -> Value:
-    """Return slowest ÷ median host − 1, by the work of each in the steps that all of them have."""
-    common = set.intersection(*(set(one.steps) for one in hosts))
-    work = [sum(one.steps[name] for name in common) for one in hosts]
+def host_skew(hosts: Sequence[tuple[str, Mapping[str, float]]]) -> Value:
+    """
+    Return slowest ÷ median host − 1, by the work of each in the steps that all of them have, in one
+    unit: hosts that wait for each other have steps of equal periods.
+    """
+    common = set.intersection(*(set(steps) for _, steps in hosts))
+    work = [sum(steps[name] for name in common) for _, steps in hosts]
     if not common:
         return Value.unknown(
             "step_skew", "the hosts have no step in common: number the steps alike on all of them"
@@ -293,7 +273,7 @@ def host_skew(hosts: Sequence[HostWork]) -> Value:
         Source.TRACE,
         n_hosts=len(hosts),
         n_steps=len(common),
-        where=f"the slowest host is {hosts[slowest].host}",
+        where=f"the slowest host is {hosts[slowest][0]}",
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 
 from pytest_tfperf.errors import StoreError, TraceError
 from pytest_tfperf.json_file import plain_strings
-from pytest_tfperf.metrics.multi_host import IDLE_PARTS, HostWork, analyse_trace, host_skew
+from pytest_tfperf.metrics.multi_host import IDLE_PARTS, analyse_trace, host_skew
 from pytest_tfperf.stores.objects import is_of, reason
 from pytest_tfperf.stores.trace_files import (
     TraceFile,
@@ -239,9 +239,7 @@ def _skew(hosts: Mapping[str, str], steps: Mapping[str, Mapping[str, float]]) ->
     """Return the skew of the hosts of a run by the work in each step of their contents."""
     if len(hosts) < 2 or any(content not in steps for content in hosts.values()):
         return Value.unknown("step_skew", "the steps of fewer than two hosts are stored")
-    return host_skew(
-        [HostWork(host=host, steps=steps[content]) for host, content in sorted(hosts.items())]
-    )
+    return host_skew([(host, steps[content]) for host, content in sorted(hosts.items())])
 
 
 def _work_by_step(store: TraceResults, contents: Iterable[str]) -> dict[str, dict[str, float]]:

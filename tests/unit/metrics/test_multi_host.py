@@ -8,7 +8,7 @@ from helpers.jobs import profiles_of_job
 from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.cli.main import main
-from pytest_tfperf.metrics.multi_host import HostWork, host_skew
+from pytest_tfperf.metrics.multi_host import host_skew, work_of
 from pytest_tfperf.values import PARTS, Step
 
 
@@ -20,7 +20,7 @@ def host(name, work_ms, numbers=range(4)):
         "collective": (10 - work_ms) * 1e-3,
     }
     steps = tuple(Step(name=f"train {number}", period_s=0.01, parts_s=parts) for number in numbers)
-    return HostWork.of(profile(name, steps=steps))
+    return name, work_of(profile(name, steps=steps))
 
 
 def test_skew_is_the_slowest_over_the_median_by_work():
