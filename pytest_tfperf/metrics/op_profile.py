@@ -9,8 +9,8 @@ bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from pytest_tfperf.facts.op_times import OpTime, op_table
 from pytest_tfperf.metrics.evidence import Evidence, Findings
@@ -114,24 +114,21 @@ def _by(ops: Sequence[OpTime], key: Callable[[OpTime], str]) -> list[tuple[str, 
     return sorted(groups.items(), key=lambda item: -sum(op.self_s for op in item[1]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class Rate(NamedTuple):
     """
-    The rate of one op or several; a field is None if unknown, or above the device's peak.
-
-    A rate above the peak means wrong counts or a wrong clock.
+    The rate of one op or several; a field is None if unknown, or above the device's peak, which
+    means wrong counts or a wrong clock.
     """
 
-    flops: float | None = None
+    flops: float | None
     """FLOP/s."""
-    bandwidth: float | None = None
+    bandwidth: float | None
     """Bytes/s."""
-    intensity: float | None = None
+    intensity: float | None
     """FLOP per byte."""
-    flops_share: float | None = None
+    flops_share: float | None
     """Share of the peak FLOP rate."""
-    bandwidth_share: float | None = None
-    """Share of the peak bandwidth."""
+    bandwidth_share: float | None
 
     @property
     def bound(self) -> str | None:
@@ -156,22 +153,21 @@ def rate_of(ops: Sequence[OpTime], spec: DeviceSpec | None) -> Rate:
     """
     counted = [op for op in ops if not is_async(op)]
     time = sum(op.self_s for op in counted)
-    flops, size = (
-        _total([getattr(op, cost) for op in counted if op.kind not in AROUND_OTHERS])
-        for cost in ("flops", "bytes")
-    )
-    flops_rate, bandwidth = (
-        None if cost is None or time <= 0 else cost / time for cost in (flops, size)
-    )
-    flops_share = _share(flops_rate, spec.peak_flops if spec else None)
-    bandwidth_share = _share(bandwidth, spec.bandwidth if spec else None)
-    return Rate(
-        flops=None if spec and _above(flops_rate, spec.peak_flops) else flops_rate,
-        bandwidth=None if spec and _above(bandwidth, spec.bandwidth) else bandwidth,
-        intensity=flops / size if flops is not None and size else None,
-        flops_share=flops_share,
-        bandwidth_share=bandwidth_share,
-    )
+    flops, size = (total_cost(counted, cost) for cost in ("flops", "bytes"))
+    flops_rate, flops_share = _rated(flops, time, spec.peak_flops if spec else None)
+    bandwidth, bandwidth_share = _rated(size, time, spec.bandwidth if spec else None)
+    intensity = flops / size if flops is not None and size else None
+    return Rate(flops_rate, bandwidth, intensity, flops_share, bandwidth_share)
+
+
+def _rated(
+    cost: float | None, time: float, peak: float | None
+) -> tuple[float | None, float | None]:
+    """Return a cost a second, None above the peak, and its share of the peak."""
+    rate = None if cost is None or time <= 0 else cost / time
+    if rate is None or (peak is not None and rate > peak):
+        return None, None
+    return rate, None if peak is None else rate / peak
 
 
 def is_async(op: OpTime) -> bool:
@@ -207,16 +203,3 @@ def roofline_table(ops: Sequence[OpTime], spec: DeviceSpec | None, n_steps: int)
             ),
         ],
     )
-
-
-def _total(costs: Sequence[float | None]) -> float | None:
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if known and len(known) == len(costs) else None
-
-
-def _above(rate: float | None, peak: float | None) -> bool:
-    return rate is not None and peak is not None and rate > peak
-
-
-def _share(rate: float | None, peak: float | None) -> float | None:
-    return None if rate is None or peak is None or rate > peak else rate / peak
