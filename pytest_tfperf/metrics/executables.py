@@ -11,9 +11,9 @@ import numpy as np
 from pytest_tfperf.facts.executions import XlaUse, full_names, short_module
 from pytest_tfperf.facts.host_activity import why_compilations_hidden
 from pytest_tfperf.facts.steps import Steps
-from pytest_tfperf.hlo.cost import Costs, applications
-from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
-from pytest_tfperf.hlo.walk import BODIES, hlo_hash
+from pytest_tfperf.hlo.cost import Costs
+from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.hlo.walk import bodies, hlo_hash
 from pytest_tfperf.metrics.counts import per_step
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.flops import work_values
@@ -275,34 +275,8 @@ def executable_table(
 
 
 def _accessed(module: HloModule, costs: Costs) -> int | None:
-    """
-    Return the bytes that one run of a module reads and writes, or None for a loop of unknown
-    length.
-    """
-    own = {op.name: op.bytes for op in costs.ops}
-    totals: dict[int, int | None] = {}
-    for part in module.computations.values():  # callees come before their callers
-        inside = [_accessed_inside(part, op, totals) for op in part.instructions.values()]
-        outside = sum(own.get(op.name, 0) for op in part.instructions.values())
-        totals[part.id] = None if None in inside else outside + sum(filter(None, inside))
-    return totals[module.entry_id]
-
-
-def _accessed_inside(
-    part: HloComputation, op: HloInstruction, totals: Mapping[int, int | None]
-) -> int | None:
-    """
-    Return the bytes of the computations that an instruction calls; of a conditional, the largest
-    branch.
-    """
-    called = [totals[key] for key in op.called] if op.opcode in BODIES else []
-    if None in called or (op.opcode == "while" and op.trip_count is None):
+    """Return the bytes that one run reads and writes, None for a loop of unknown length."""
+    ops = (op for part in bodies(module) for op in part.instructions.values())
+    if any(op.opcode == "while" and op.trip_count is None for op in ops):
         return None
-    each = [total or 0 for total in called]
-    if op.opcode == "conditional":
-        return max(each, default=0)
-    return (
-        sum(n * total for n, total in zip(applications(op, part.operands(op)), each, strict=False))
-        if each
-        else 0
-    )
+    return sum(op.bytes * op.runs for op in costs.ops)
