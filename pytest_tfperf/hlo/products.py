@@ -336,36 +336,23 @@ def _taps(window: WindowDimension, n_input: int, n_kernel: int, n_output: int) -
     return total
 
 
-@dataclass(frozen=True, slots=True)
-class ProductUnits:
-    """The units that compute the products of an instruction."""
-
-    tensor_cores: bool
-    """True if they can run on tensor cores."""
-    half: bool
-    """True if all operands have 16 bits or fewer."""
-
-
-def product_units(programs: Mapping[str, Iterable[Product]]) -> dict[tuple[str, str], ProductUnits]:
+def product_units(programs: Mapping[str, Iterable[Product]]) -> dict[tuple[str, str], bool]:
     """
-    Return the units of fusions that compute products, by program and kernel.
+    Return whether the products of fusions can run on tensor cores, by program and kernel.
 
     A program has its name with and without `(program id)`, and the empty one for kernels of unknown
     programs, as of XLA's autotuning. An entry stands for programs that agree.
     """
-    found: dict[tuple[str, str], set[ProductUnits]] = {}
+    found: dict[tuple[str, str], set[bool]] = {}
     for program, products in programs.items():
         fusions: dict[str, list[Product]] = {}
         for one in products:
             fusions.setdefault(one.fusion, []).append(one)
         for name, inside in fusions.items():
-            units = ProductUnits(
-                tensor_cores=all(one.tensor_cores for one in inside),
-                half=all(one.half for one in inside),
-            )
+            can = all(one.tensor_cores for one in inside)
             for title in (program, program.partition("(")[0], "") if name else ():
-                found.setdefault((title, kernel_of(name)), set()).add(units)
-    return {key: units.pop() for key, units in found.items() if len(units) == 1}
+                found.setdefault((title, kernel_of(name)), set()).add(can)
+    return {key: can.pop() for key, can in found.items() if len(can) == 1}
 
 
 def kernel_of(instruction: str) -> str:

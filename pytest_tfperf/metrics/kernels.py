@@ -24,7 +24,7 @@ from pytest_tfperf.facts.op_times import (
     programs_of,
 )
 from pytest_tfperf.facts.steps import Steps, own_steps
-from pytest_tfperf.hlo.products import ProductUnits, product_units
+from pytest_tfperf.hlo.products import product_units
 from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.quantities import BYTES, COUNT, SECONDS, SHARE
 from pytest_tfperf.trace.devices import (
@@ -40,7 +40,6 @@ from pytest_tfperf.values import Column, Source, Table, Value
 
 _PAIR = re.compile(r"([a-z_]+):([0-9.,]+)")
 _SHARED = ("static_shared", "dynamic_shared", "shm", "group_mem")
-_HALVES = (None, False, True)
 _FILLS = re.compile(r"memset|__amd_rocclr_fillBuffer", re.IGNORECASE)
 NO_TENSOR_CORES, NO_TF32 = "no_tensor_cores", "no_tf32"
 """Details of tensor_core_time; true where a GPU has none, or multiplies no float32 on them."""
@@ -98,10 +97,6 @@ _ELIGIBLE_KERNELS = re.compile(
 _PREPARES = re.compile(
     r"TensorShufflingOp|SwapDimension|ShuffleInTensor|splitK?reduce|_transpose", re.IGNORECASE
 )
-_HALF = re.compile(
-    r"half|fp16|fp8|bf16|float16|(?<![a-z])f16|e4m3|e5m2|(^|[_.])h(884|1688|16816)|(^|_)hgemm|hmma|nvjet_(sm\d+_)?[htq]"
-    r"|_(HHS|HSS|HH|BBS|BSS|BB)_(BH_|HPA|MT)"
-)
 _REMEMBERED = 4096
 """Kernel names that are remembered: they are long, and every op that launches one asks again."""
 
@@ -135,8 +130,6 @@ class Kernel:
     tensor_cores: bool = False
     eligible: bool = False
     """True if it multiplies matrices or convolves."""
-    half: bool = False
-    """True if its operands have 16 bits."""
 
     @property
     def configuration(self) -> tuple[object, ...]:
@@ -158,7 +151,10 @@ def analyse(evidence: Evidence) -> Findings:
         costs = evidence.costs
         units = product_units({name: found.products for name, found in costs.items()})
         known = [units.get((one.program, one.name), units.get(("", one.name))) for one in parts]
-        parts = [with_units(one, found) for one, found in zip(parts, known, strict=True)]
+        parts = [
+            one if fast is None else replace(one, tensor_cores=fast, eligible=True)
+            for one, fast in zip(parts, known, strict=True)
+        ]
     kernels = together(parts)
     tables = {"kernels": kernel_table(kernels, evidence.steps.n_steps)} if kernels else {}
     capabilities = [compute_capability(plane) for plane in gpus(evidence.trace)]
@@ -166,13 +162,6 @@ def analyse(evidence: Evidence) -> Findings:
     return Findings(
         values={"tensor_core_time": tensor_core_time(kernels, capability)}, tables=tables
     )
-
-
-def with_units(kernel: Kernel, units: ProductUnits | None) -> Kernel:
-    """Return a kernel that XLA generated for a product with the units of its instruction."""
-    if units is None:
-        return kernel
-    return replace(kernel, tensor_cores=units.tensor_cores, eligible=True, half=units.half)
 
 
 def is_kernel(name: str) -> bool:
@@ -189,8 +178,7 @@ def together(parts: Sequence[Kernel]) -> list[Kernel]:
     """Sum equal kernels of several GPUs, launchers and programs, the longest in total first."""
     found: dict[tuple[object, ...], Kernel] = {}
     for kernel in sorted(parts, key=lambda kernel: -kernel.total_s):
-        units = (kernel.tensor_cores, kernel.eligible, kernel.half)
-        key = (kernel.name, kernel.configuration, units)
+        key = (kernel.name, kernel.configuration, kernel.tensor_cores, kernel.eligible)
         found[key] = _sum(found[key], kernel) if key in found else kernel
     return sorted(found.values(), key=lambda kernel: -kernel.total_s)
 
@@ -238,17 +226,10 @@ def tensor_core_time(kernels: Sequence[Kernel], capability: tuple[int, int] | No
         "tensor_core_time",
         min(used / eligible, 1.0),
         Source.TRACE,
-        half_share=half_share(kernels),
         without=without,
         eligible_share=min(eligible / sum(kernel.total_s for kernel in kernels), 1.0),
         **({NO_TF32: True} if capability is not None and capability < TF32 else {}),
     )
-
-
-def half_share(kernels: Sequence[Kernel]) -> float | None:
-    """Return the share of kernel time with 16-bit operands, or None without time."""
-    total = sum(kernel.total_s for kernel in kernels)
-    return sum(kernel.total_s for kernel in kernels if kernel.half) / total if total > 0 else None
 
 
 def _kernels(plane: Plane, steps: Steps) -> Iterator[Kernel]:
@@ -256,13 +237,11 @@ def _kernels(plane: Plane, steps: Steps) -> Iterator[Kernel]:
     events = stream_events(plane).named(is_kernel)
     events = events.where(own_steps(plane, steps).of(events.start) >= 0)
     detail, details = labels(events, "kernel_details")
-    shape, shapes = labels(events, "shape")
     code, found = launchers(events)
     program, programs = programs_of(events)
-    half = np.array([_HALVES.index(half_operands(text)) for text in shapes], np.int64)[shape]
     columns, sizes = (
-        (plane.name_index[events.rows], detail, code, program, half),
-        (len(plane.names), len(details), len(found), len(programs), len(_HALVES)),
+        (plane.name_index[events.rows], detail, code, program),
+        (len(plane.names), len(details), len(found), len(programs)),
     )
     keys, group = np.unique(np.ravel_multi_index(columns, sizes), return_inverse=True)
     group, duration = group.reshape(-1), (events.end - events.start) * 1e-12
@@ -273,38 +252,31 @@ def _kernels(plane: Plane, steps: Steps) -> Iterator[Kernel]:
         np.bincount(group, minlength=keys.size),
         np.bincount(group, duration, keys.size),
     )
-    for place, (name, text, launcher, ran, halved) in enumerate(
+    for place, (index, text, key, ran) in enumerate(
         zip(*map(list, np.unravel_index(keys, sizes)), strict=True)
     ):
-        times = Kernel(
-            name=plane.names[name],
+        name, launcher = plane.names[index], found[key]
+        pairs = dict(_PAIR.findall(details[text]))
+        shared = [int(pairs[key]) for key in _SHARED if pairs.get(key, "").isdigit()]
+        occupancy = float(pairs.get("occ_pct", 0)) / 100
+        yield Kernel(
+            name=name,
             program=programs[ran],
             launches=int(launches[place]),
             total_s=float(total[place]),
             min_s=float(low[place]),
             max_s=float(high[place]),
+            registers=int(pairs["regs"]) if pairs.get("regs", "").isdigit() else None,
+            shared_bytes=sum(shared) if shared else None,
+            grid=pairs.get("grid", ""),
+            block=pairs.get("block", ""),
+            # profilers that do not know it say 0
+            occupancy=occupancy if 0 < occupancy <= 1 else None,
+            op=launcher.name if launcher.source else "",
+            ops=frozenset({launcher.name} if launcher.source else ()),
+            tensor_cores=uses_tensor_cores(name),
+            eligible=is_eligible(name, launcher),
         )
-        yield _described(times, details[text], found[launcher], _HALVES[halved])
-
-
-def _described(kernel: Kernel, details: str, launcher: Launcher, half: bool | None) -> Kernel:
-    """Complete a kernel from its details, its launcher and its name."""
-    pairs = dict(_PAIR.findall(details))
-    shared = [int(pairs[key]) for key in _SHARED if pairs.get(key, "").isdigit()]
-    occupancy = float(pairs.get("occ_pct", 0)) / 100
-    return replace(
-        kernel,
-        registers=int(pairs["regs"]) if pairs.get("regs", "").isdigit() else None,
-        shared_bytes=sum(shared) if shared else None,
-        grid=pairs.get("grid", ""),
-        block=pairs.get("block", ""),
-        occupancy=occupancy if 0 < occupancy <= 1 else None,  # profilers that do not know it say 0
-        op=launcher.name if launcher.source else "",
-        ops=frozenset({launcher.name} if launcher.source else ()),
-        tensor_cores=uses_tensor_cores(kernel.name),
-        eligible=is_eligible(kernel.name, launcher),
-        half=half_by_name(kernel.name) if half is None else half,
-    )
 
 
 def _sum(one: Kernel, other: Kernel) -> Kernel:
@@ -346,18 +318,3 @@ def _multiplies(kernel: str) -> bool:
 def is_generated(kernel: str) -> bool:
     """Return whether XLA generated a kernel of this name for a fusion, which may multiply."""
     return "fusion" in kernel
-
-
-def half_operands(shapes: str) -> bool | None:
-    """
-    Return whether an op's operands have 16-bit types, or None without shapes.
-
-    TensorFlow annotates shapes as `(half[4,1];int32)`.
-    """
-    return ("half" in shapes or "bf16" in shapes or "bfloat16" in shapes) if shapes else None
-
-
-@lru_cache(_REMEMBERED)
-def half_by_name(kernel: str) -> bool:
-    """Return whether a kernel's name states numbers of 16 bits or fewer."""
-    return bool(_HALF.search(kernel))

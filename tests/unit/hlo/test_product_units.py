@@ -2,7 +2,7 @@
 
 from helpers.hlo import dot, module, op, parameters
 
-from pytest_tfperf.hlo.products import ProductUnits, kernel_of, product_units, products_of
+from pytest_tfperf.hlo.products import kernel_of, product_units, products_of
 
 DEFAULT, HIGH, HIGHEST = range(3)
 ALG_DOT_BF16_BF16_F32_X3, ALG_DOT_TF32_TF32_F32, ALG_DOT_F32_F32_F32 = 7, 9, 11
@@ -36,7 +36,7 @@ def units_of(**modules):
 
 def test_products_in_16_bits_or_fewer():
     for dtype in ["bf16", "f16", "f8e4m3fn"]:
-        assert units_of(f=fused(dtype, (HIGHEST, 0))) == {"f": ProductUnits(True, True)}, dtype
+        assert units_of(f=fused(dtype, (HIGHEST, 0))) == {"f": True}, dtype
 
 
 def test_products_in_more_bits_depend_on_the_precision():
@@ -50,18 +50,18 @@ def test_products_in_more_bits_depend_on_the_precision():
         ("f64", (DEFAULT, 0), False),
     ]:
         found = units_of(f=fused(dtype, precision))
-        assert found == {"f": ProductUnits(on_tensor_cores, False)}, (dtype, precision)
+        assert found == {"f": on_tensor_cores}, (dtype, precision)
 
 
 def test_kernels_of_two_programs_may_have_one_name():
     half, wide = fused("bf16"), fused("f64")
     in_any = ("", "gemm_fusion_dot_20")
-    assert of_programs({"jit_f(1)": half, "jit_g(2)": half})[in_any] == ProductUnits(True, True)
+    assert of_programs({"jit_f(1)": half, "jit_g(2)": half})[in_any] is True
     assert in_any not in of_programs({"jit_f(1)": half, "jit_g(2)": wide})
     programs = {"f(1)": half, "f(2)": half, "g(3)": half, "g(4)": wide}
     assert units_of(**programs) == {
-        **dict.fromkeys(["f", "f(1)", "f(2)", "g(3)"], ProductUnits(True, True)),
-        "g(4)": ProductUnits(False, False),
+        **dict.fromkeys(["f", "f(1)", "f(2)", "g(3)"], True),
+        "g(4)": False,
     }
 
 

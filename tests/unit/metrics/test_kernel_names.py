@@ -2,8 +2,6 @@
 
 from pytest_tfperf.facts.op_times import Launcher
 from pytest_tfperf.metrics.kernels import (
-    half_by_name,
-    half_operands,
     is_eligible,
     uses_tensor_cores,
 )
@@ -105,34 +103,3 @@ def test_eligibility_by_what_launched_a_kernel():
     ]
     for launcher, eligible in cases:
         assert is_eligible("some_kernel", launcher) == eligible, (launcher, eligible)
-
-
-def test_operands_by_their_shapes():
-    cases = [
-        ("(half[4,1])", True),
-        ("(float[2];half[2])", True),
-        ("(bfloat16[8])", True),
-        ("(float[4096,1024];int32)", False),
-        ("", None),
-    ]
-    for shapes, half in cases:
-        assert half_operands(shapes) is half, shapes
-
-
-def test_operands_by_the_kernel_s_name():
-    cases = [
-        ("volta_h884gemm_128x128_nn", True),
-        ("bf16_gemm_kernel", True),
-        ("nvjet_tst_64x8", True),
-        ("nvjet_sss_64x8", False),
-        ("nvjet_sm90_tss_128x128_64x6_1x2_h_bz_NTT", True),
-        ("nvjet_sm90_qqtst_128x128_128x6_2x1_v_bz_TNT", True),
-        ("nvjet_sm90_sss_128x128_64x6_1x2_h_bz_NTT", False),
-        ("volta_sgemm_128x64_nn", False),
-        ("Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1", True),
-        ("Cijk_Ailk_Bljk_SB_MT128x128x8", False),
-        ("void tensorflow::Cast<Eigen::half, float>(…)", True),
-        ("ampere_sgemm_32x128_tn", False),
-    ]
-    for kernel, half in cases:
-        assert half_by_name(kernel) is half, kernel

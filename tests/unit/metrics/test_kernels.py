@@ -15,7 +15,6 @@ from pytest_tfperf.hlo.cost import module_costs
 from pytest_tfperf.metrics.copies import copy_values, is_host_transfer, kernel_launches
 from pytest_tfperf.metrics.kernels import (
     analyse,
-    half_share,
     is_kernel,
     kernel_table,
     kernels_of_gpus,
@@ -123,10 +122,7 @@ def test_tensor_core_time_is_of_the_time_that_could_be():
     ]
     value = tensor_core_time(find_kernels(*traced(gpu(0, *events))))
     assert value.number == pytest.approx(6 / 8)
-    assert (value.detail["without"], value.detail["half_share"]) == (
-        ["volta_sgemm_nn"],
-        pytest.approx(4 / 9),
-    )
+    assert value.detail["without"] == ["volta_sgemm_nn"]
 
 
 def program(dtype):
@@ -140,7 +136,7 @@ def program(dtype):
 
 
 def test_a_kernel_has_the_units_of_its_program():
-    """Of 4 ms, 3 are in 16 bits on tensor cores, by a kernel of the same name as the other's."""
+    """Of 4 ms, 3 are on tensor cores, by a kernel of the same name as the other's."""
     ran = [(1, 2, 5), (3, 5, 5), (6, 7, 9)]
     events = [
         at("gemm_fusion_dot_1", begin, end, hlo_op="f", hlo_module="jit_f", program_id=number)
@@ -152,7 +148,7 @@ def test_a_kernel_has_the_units_of_its_program():
         costs = {name: module_costs(made) for name, made in executables.items()}
         found = analyse(SimpleNamespace(trace=trace, steps=steps, costs=costs))
         value = found.values["tensor_core_time"]
-        assert (value.number, value.detail["half_share"]) == (pytest.approx(3 / 4),) * 2
+        assert value.number == pytest.approx(3 / 4)
         assert [row["launches"] for row in found.tables["kernels"].records()] == [2 / 2, 1 / 2]
 
 
@@ -192,16 +188,6 @@ def test_a_real_gpu_of_2016_has_no_tensor_cores_and_gets_no_advice_on_them():
 def test_without_eligible_time_tensor_core_time_is_unknown(events, why):
     value = tensor_core_time(find_kernels(*traced(gpu(0, *events))))
     assert (value.number, why in value.why) == (None, True)
-
-
-def test_shapes_decide_over_names_what_has_16_bits():
-    events = [
-        at("cast_half", 1, 2, shape="(float[2])"),
-        at("cast", 2, 5, shape="(half[2])"),
-        at("cast_half", 5, 6),
-    ]
-    assert half_share(find_kernels(*traced(gpu(0, *events)))) == pytest.approx(4 / 5)
-    assert half_share([]) is None
 
 
 def test_a_kernel_counts_in_the_step_that_launched_it():
@@ -460,7 +446,6 @@ def test_kernels_of_the_v100_trace_agree_with_xprof():
     ]
     assert (194, 7908.309, 38, "160,1,1", "1024,1,1") in found
     trace, _ = real("gpu_v100_tf_bert_multiworker")
-    assert half_share(find_kernels(trace, find_steps(trace))) == pytest.approx(0.3056, abs=1e-4)
     assert kernel_launches(trace, find_steps(trace)).number == 665
 
 

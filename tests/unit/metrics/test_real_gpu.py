@@ -196,16 +196,12 @@ def test_the_peak_of_memory_is_that_of_the_planned_allocation():
 
 def test_steps_of_keras_on_tensorflow():
     """Batches of 16 MiB are copied from the host within the step."""
-    cases = [("keras_graph", None, 0.69), ("keras_xla", 1, 0.5), ("keras_starved", None, 0)]
-    for name, launches, half_share in cases:
+    for name, launches in [("keras_graph", None), ("keras_xla", 1), ("keras_starved", None)]:
         found = profile(name)
         launched = found.value("xla_launches")
         assert launched.number == launches, name
         assert launches or "1 loaded executable: nothing says that one ran" in launched.why, name
         assert found.tensor_core_time == 1, name
-        assert found.value("tensor_core_time").detail["half_share"] == pytest.approx(
-            half_share, abs=0.01
-        ), name
         assert found.host_device_copies == 5, name
         assert found.host_device_bytes == pytest.approx(64 * 128 * 512 * 4, rel=1e-3), name
         assert (found.retraces, found.eager_ops) == (0, 0), name
