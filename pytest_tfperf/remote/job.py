@@ -61,7 +61,7 @@ def capture_job(
     workers: Sequence[Worker], plan: CapturePlan, logdir: Path, announce: Callable[[str], None]
 ) -> CapturedJob:
     """
-    Trace the workers at the same time into a new run of a logdir, which may raise CaptureError.
+    Trace the workers at the same time into a new run of a logdir, or raise CaptureError.
 
     A process has one profiler. So other captures of this user on this machine wait for this one.
     """

@@ -330,8 +330,8 @@ def value(found: Sequence[Finding], unseen: Unknown | None = None, n_ops: int = 
     """
     Return op_guide_findings: the number of findings that count.
 
-    If other rules are not checked, as `unseen` says, each of `n_ops` ops may break them: the number
-    without a finding is unknown then.
+    `unseen` is why other rules are not checked, which each of `n_ops` ops may break. The number is
+    unknown then without a finding.
     """
     counted = [one for one in found if one.level == ON]
     if unseen is not None and not counted:
