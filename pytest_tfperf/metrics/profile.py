@@ -35,6 +35,7 @@ from pytest_tfperf.metrics.evidence import Evidence, Findings
 from pytest_tfperf.metrics.step_advice import advise, by_saving
 from pytest_tfperf.metrics.validity import faults, remarks, remote_notes, valid, why_absent
 from pytest_tfperf.results import Profile
+from pytest_tfperf.text import plural
 from pytest_tfperf.values import MEMORY_CAUSES, TIME_CAUSES, Step, Table, Value
 
 NOT_COMPUTED = "not computed: no limit, report or baseline asks for it"
@@ -297,9 +298,8 @@ def _dropped(steps: Steps) -> tuple[str, ...]:
     """Say which events are not steps, and why; those that tf_profile marks are ends of epochs."""
     if not steps.n_dropped or steps.source == "tfperf":
         return ()
-    return (
-        f"{steps.n_dropped} other events from {steps.source} are no steps: {steps.why_dropped}",
-    )
+    events = plural(steps.n_dropped, "other event")
+    return (f"left out: {events} from {steps.source} ({steps.why_dropped})",)
 
 
 def _steps(steps: Steps, breakdown: Breakdown) -> tuple[Step, ...]:

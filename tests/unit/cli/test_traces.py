@@ -272,7 +272,7 @@ def test_what_was_dropped_is_said_with_its_reason(tmp_path, capsys):
     page = tmp_path / "page.html"
     assert main(["analyze", str(path), "-o", str(page)]) == 0
     out = capsys.readouterr().out
-    why = "1 other events from function are no steps: they are calls of other functions"
+    why = "left out: 1 other event from function (they are calls of other functions: g)"
     assert f"note: {why}" in out
     for shown in (out, page.read_text("utf-8")):
         assert why in shown
