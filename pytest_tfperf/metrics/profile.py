@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -108,33 +109,21 @@ class Demanded(Mapping[str, T]):
 
     def __init__(
         self,
-        known: Mapping[str, T],
+        known: MutableMapping[str, T],
         compute: Callable[[str | None], None],
-        more: Mapping[str, T] | None = None,
         named: bool = False,
     ) -> None:
-        """
-        Read from what is known.
-
-        Args:
-            known: Findings so far; `compute` adds to it.
-            compute: Runs the analysis that may find a name, or all with None.
-            more: Findings from elsewhere, which go before.
-            named: True if `known` has all names, so that reading names computes nothing.
-        """
-        self._known, self._compute, self._more = known, compute, more or {}
-        self._named = named
+        """Read what `compute` adds for a name, or all; `named` if all names are known already."""
+        self._known, self._compute, self._named = known, compute, named
 
     def __getitem__(self, name: str) -> T:
-        if name in self._more:
-            return self._more[name]
         self._compute(name)
         return self._known[name]
 
     def __contains__(self, name: object) -> bool:
-        if not self._named and name not in self.so_far() and isinstance(name, str):
+        if not self._named and name not in self._known and isinstance(name, str):
             self._compute(name)
-        return name in self.so_far()
+        return name in self._known
 
     def __iter__(self) -> Iterator[str]:
         if not self._named:
@@ -149,11 +138,11 @@ class Demanded(Mapping[str, T]):
 
     def so_far(self) -> dict[str, T]:
         """Return what is known, without computing anything."""
-        return {**self._known, **self._more}
+        return dict(self._known)
 
     def extended(self, more: Mapping[str, T]) -> Demanded[T]:
-        """Return these findings and more."""
-        return Demanded(self._known, self._compute, {**self._more, **more}, self._named)
+        """Return these findings and more, which no waiting analysis finds."""
+        return Demanded(ChainMap(dict(more), self._known), self._compute, self._named)
 
 
 def extended(found: Mapping[str, T], more: Mapping[str, T]) -> Mapping[str, T]:
