@@ -243,6 +243,11 @@ class Stage:
         return self.name in _READERS
 
     @property
+    def title(self) -> str:
+        """Its name, with the long name of its iterator."""
+        return self.name + (f" {self.node!r}" if self.node else "")
+
+    @property
     def on_device(self) -> bool:
         """True if it ends a pipeline on the accelerator, which takes the host's elements."""
         return self.path.endswith(_DEVICE_END)

@@ -280,6 +280,11 @@ class Waiting:
     """Those timed calls that hold most of the wait, if a few do."""
     pipeline: Pipeline = field(default_factory=lambda: Pipeline(stages=()))
 
+    @property
+    def slowest(self) -> list[Stage]:
+        """The stages that the slowest thread runs."""
+        return slowest_thread(self.pipeline.stages)[1]
+
     def work_s(self, stage: Stage) -> float:
         """
         Return a stage's seconds of work in a step: of its elements, and at least as seen while
@@ -294,7 +299,7 @@ def input_cause(evidence: Evidence, share: float) -> dict[str, str]:
     """Return `where` and `try` for steps of which a share waits for input."""
     if not evidence.stages:
         return no_stage_cause(evidence.framework)
-    return waiting_cause(_waiting(evidence, share))
+    return waiting_cause(waiting_of(evidence, share))
 
 
 def no_stage_cause(framework: str = TENSORFLOW) -> dict[str, str]:
@@ -304,7 +309,8 @@ def no_stage_cause(framework: str = TENSORFLOW) -> dict[str, str]:
     return {"where": where, "try": text_for(LOAD_AHEAD, framework)}
 
 
-def _waiting(evidence: Evidence, share: float) -> Waiting:
+def waiting_of(evidence: Evidence, share: float) -> Waiting:
+    """Return the wait of steps of which a share waits for input."""
     recording, (trace, steps) = evidence.recording, evidence.pipeline
     begun = float((steps.of(elements_taken(trace).start) >= 0).sum())
     traced_step_s = float(steps.period_ps.sum()) * 1e-12 / steps.n_steps
@@ -349,10 +355,10 @@ def waiting_cause(waiting: Waiting) -> dict[str, str]:
         return _row_by_row(rows, waiting)
     if waiting.work_s(stage) >= needed:
         return _of_step(stage, waiting)
-    thread = sorted(slowest_thread(stages)[1], key=waiting.work_s, reverse=True)
+    thread = sorted(waiting.slowest, key=waiting.work_s, reverse=True)
     together = min(sum(map(waiting.work_s, thread)), waiting.traced_step_s)
     if len(thread) > 1 and together >= needed:
-        shown = [f"{_titled(one)} ({_s(waiting.work_s(one))})" for one in thread[:_SHOWN]]
+        shown = [f"{one.title} ({_s(waiting.work_s(one))})" for one in thread[:_SHOWN]]
         found = remedies(thread[0], waiting.pipeline)
         return {
             "where": f"stages that work one after the other take {_of(together, waiting)}: "
@@ -363,7 +369,7 @@ def waiting_cause(waiting: Waiting) -> dict[str, str]:
         n_calls = stage.per_element * waiting.elements
         if n_calls * MOST_CALL_S >= needed:
             return {
-                "where": f"stage {_titled(stage)} runs a function of {_s(call_s)} for each of the "
+                "where": f"stage {stage.title} runs a function of {_s(call_s)} for each of the "
                 f"{n_calls:.0f} elements of a step, and each call costs about as much besides",
                 "try": "; ".join(remedies(stage, waiting.pipeline)),
             }
@@ -374,7 +380,7 @@ def waiting_cause(waiting: Waiting) -> dict[str, str]:
             "try": "let both do the same: more warm-up (warmup=), or windows of whole epochs "
             "(steps=, trace_steps=)",
         }
-    largest = f"stage {_titled(stage)}, works for {_s(waiting.work_s(stage))}"
+    largest = f"stage {stage.title}, works for {_s(waiting.work_s(stage))}"
     return {
         "where": f"a step waits for {_s(waiting.wait_s)}, and the slowest, {largest} a step: the "
         "trace does not show which stage takes it",
@@ -389,8 +395,8 @@ def _row_by_row(stages: Sequence[Stage], waiting: Waiting) -> dict[str, str]:
     n_rows = split.per_element * waiting.elements
     apart = split.path.count("::") - joined.path.count("::") > 1
     return {
-        "where": f"{_titled(split)} hands on the {n_rows:,.0f} rows of a step one by one, and "
-        f"{_titled(joined)} joins them again ({_of(work_s, waiting)} together)",
+        "where": f"{split.title} hands on the {n_rows:,.0f} rows of a step one by one, and "
+        f"{joined.title} joins them again ({_of(work_s, waiting)} together)",
         "try": "leave unbatch() out, and let the stages behind it take whole batches"
         if apart
         else "rebatch(n) in place of unbatch().batch(n): it cuts and joins whole batches",
@@ -426,7 +432,7 @@ def _cause(stage: Stage, pipeline: Pipeline, takes: str, n_calls: float) -> dict
         spread += f" in {_OPENERS[opener]}"
     kind = "runs Python" if stage.python else ""
     facts = ", ".join(filter(None, (calls, spread, kind)))
-    where = f"stage {_titled(stage)} ({takes}: {facts}) is the slowest"
+    where = f"stage {stage.title} ({takes}: {facts}) is the slowest"
     empty = not_full(stage, pipeline)
     if empty:
         return {"where": f"{where}; {empty[0]}", "try": empty[1]}
@@ -456,7 +462,7 @@ def _rare_cause(rare: RareWaits, waiting: Waiting) -> dict[str, str]:
         }
     stage = max(waiting.pipeline.stages, key=lambda one: one.runs.longest_s)
     if stage.runs.longest_s >= _EXPLAINS * rare.longest_s:
-        where += f"; stage {_titled(stage)} has runs of up to {_s(stage.runs.longest_s)}"
+        where += f"; stage {stage.title} has runs of up to {_s(stage.runs.longest_s)}"
     return {
         "where": where,
         "try": "look at what the elements of these steps do; a larger prefetch() bridges rare "
@@ -509,10 +515,6 @@ def with_keras_source(
         made, remedy = "Keras makes the batches of arrays", _FOR_ARRAYS_WITHOUT_TF_DATA
     where = f"{made}; {detail['where']}" if is_in_tf_data else made
     return {**detail, "where": where, "try": remedy}
-
-
-def _titled(stage: Stage) -> str:
-    return stage.name + (f" {stage.node!r}" if stage.node else "")
 
 
 def _s(seconds: float) -> str:

@@ -10,15 +10,15 @@ tensorflow/core/kernels/data).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from pytest_tfperf.advice import guides
 from pytest_tfperf.advice.changes import PARALLEL
-from pytest_tfperf.advice.input_remedies import Pipeline, is_drawn_anew
-from pytest_tfperf.advice.thresholds import THRESHOLDS, Thresholds
+from pytest_tfperf.advice.input_remedies import is_drawn_anew
+from pytest_tfperf.advice.thresholds import THRESHOLDS
 from pytest_tfperf.facts.stages import (
     Stage,
     nearest_above,
@@ -29,11 +29,10 @@ from pytest_tfperf.facts.stages import (
 )
 from pytest_tfperf.metrics.copies import copies_for_input
 from pytest_tfperf.metrics.evidence import Evidence, Findings
+from pytest_tfperf.metrics.pipeline import Waiting, waiting_of
 from pytest_tfperf.metrics.shares import host_values
-from pytest_tfperf.metrics.timing import mean_step
 from pytest_tfperf.metrics.validity import faults
 from pytest_tfperf.quantities import format_quantity
-from pytest_tfperf.recording import UNSEEN, PipelineStage
 from pytest_tfperf.text import plural
 from pytest_tfperf.trace.events import Events, parents
 from pytest_tfperf.trace.intervals import Spans, intersect, merge
@@ -54,81 +53,49 @@ _OPENERS = frozenset({"FlatMap", "Interleave"})
 """Stages that make an iterator for each file, on the thread of their caller."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitingPipeline:
-    """A pipeline that steps wait for."""
-
-    stages: tuple[Stage, ...]
-    """Stages on the host, the most expensive one first."""
-    fills: tuple[Fill, ...]
-    """Shuffle buffers that filled while a step waited."""
-    openings: Openings
-    """The opening of files."""
-    n_steps: int
-    """Number of steps."""
-    wait_s: float
-    """Seconds that a step waits."""
-    period_s: float
-    """Seconds of a step."""
-    recorded: tuple[PipelineStage, ...] | Unknown = UNSEEN
-    """The stages as the data define them."""
-
-    @property
-    def slowest(self) -> list[Stage]:
-        """The stages that the slowest thread runs."""
-        return slowest_thread(self.stages)[1]
-
-
 def analyse(evidence: Evidence) -> Findings:
-    """Find the advice on the input pipeline."""
-    pipeline = limiting_pipeline(evidence)
-    return Findings() if pipeline is None else Findings(advice=pipeline_advice(pipeline))
-
-
-def limiting_pipeline(evidence: Evidence) -> LimitingPipeline | None:
     """
-    Return the pipeline that the steps wait for.
+    Find the advice on a pipeline that the steps wait for.
 
-    It is None if they do not wait or wait for copies to a device, if the pipeline is unknown, or if
-    Keras made it: nobody can change its stages.
+    There is none if they wait for copies to a device, or if Keras made it: nobody can change its
+    stages.
     """
     if evidence.trace is None or faults(evidence.trace) or evidence.steps.why_untimed:
-        return None
+        return Findings()
     recorded = evidence.recording.pipeline
     if not isinstance(recorded, Unknown) and any(stage.by_keras for stage in recorded):
-        return None
+        return Findings()
     share = host_values(evidence, evidence.trace)["input_bound"].number
-    stages = tuple(stage for stage in evidence.stages if not stage.on_device)
+    stages = [stage for stage in evidence.stages if not stage.on_device]
     if not share or not stages or copies_for_input(evidence):
-        return None
-    steps, (trace, _) = evidence.steps, evidence.pipeline
-    traced_s = float(steps.period_ps.sum()) * 1e-12 / steps.n_steps
-    period_s = mean_step(evidence.recording).number or traced_s
-    return LimitingPipeline(
-        stages=stages,
-        fills=find_fills(trace, evidence.pipeline_waits),
-        openings=find_openings(trace, stages),
-        n_steps=steps.n_steps,
-        wait_s=share * period_s,
-        period_s=period_s,
-        recorded=recorded,
-    )
+        return Findings()
+    trace, _ = evidence.pipeline
+    fills, openings = find_fills(trace, evidence.pipeline_waits), find_openings(trace, stages)
+    return Findings(advice=pipeline_advice(waiting_of(evidence, share), fills, openings))
 
 
 def pipeline_advice(
-    pipeline: LimitingPipeline, thresholds: Thresholds = THRESHOLDS
+    waiting: Waiting, fills: Sequence[Fill], openings: Openings
 ) -> tuple[Advice, ...]:
     """Return the advice that could save a share of the step that is worth it."""
-    least_s = thresholds.input * pipeline.period_s
-    if pipeline.wait_s < least_s:
+    least_s = THRESHOLDS.input * waiting.step_s
+    if waiting.wait_s < least_s:
         return ()
-    found = (advice for rule in _RULES for advice in rule(pipeline, thresholds))
+    found = (
+        *_shuffle(waiting, fills),
+        *_vectorize(waiting),
+        *_prepare(waiting),
+        *_files(waiting, openings),
+        *_order(waiting),
+        *_threads(waiting),
+    )
     return tuple(advice for advice in found if (advice.win_s or 0.0) >= least_s)
 
 
-def _shuffle(pipeline: LimitingPipeline, _: Thresholds) -> Iterable[Advice]:
-    for fill in pipeline.fills:
-        below = {stage.name for stage in pipeline.stages if stage.path.startswith(f"{fill.path}::")}
+def _shuffle(waiting: Waiting, fills: Sequence[Fill]) -> Iterable[Advice]:
+    for fill in fills:
+        inner = f"{fill.path}::"
+        below = {one.name for one in waiting.pipeline.stages if one.path.startswith(inner)}
         if below & _BATCHES:
             what = "shuffle before batch: the buffer then holds elements and not batches"
         elif below & (_MAPS | {"Generator"}):
@@ -136,9 +103,9 @@ def _shuffle(pipeline: LimitingPipeline, _: Thresholds) -> Iterable[Advice]:
         else:
             what = "a smaller shuffle buffer, with the order of the files shuffled before it"
         size = f" of {plural(fill.buffer_size, 'element')}" if fill.buffer_size else ""
-        waited_s = fill.waited_s / pipeline.n_steps
+        waited_s = fill.waited_s / waiting.n_steps
         yield _advice(
-            pipeline,
+            waiting,
             what=what,
             because=(
                 f"stage {stage_type(fill.path)} fills its buffer{size} for "
@@ -149,64 +116,63 @@ def _shuffle(pipeline: LimitingPipeline, _: Thresholds) -> Iterable[Advice]:
         )
 
 
-def _vectorize(pipeline: LimitingPipeline, thresholds: Thresholds) -> Iterable[Advice]:
+def _vectorize(waiting: Waiting) -> Iterable[Advice]:
     """Advise to map batches; what a call costs beside its function is in no event of a stage."""
-    sizes = {other.path: other.batch_size for other in pipeline.stages if other.name in _BATCHES}
-    for stage in pipeline.slowest:
+    stages = waiting.pipeline.stages
+    sizes = {other.path: other.batch_size for other in stages if other.name in _BATCHES}
+    for stage in waiting.slowest:
         if stage.name not in _MAPS or stage.python or not stage.runs.n:
             continue
         size = _batched_by(stage, sizes)
-        if size > 1 and stage.runs.mean_s < thresholds.cheap_call_s:
+        if size > 1 and stage.runs.mean_s < THRESHOLDS.cheap_call_s:
             yield _advice(
-                pipeline,
+                waiting,
                 what="batch before map, so that one call of the function maps a whole batch",
                 because=(
-                    f"{_titled(stage)} runs a function of "
+                    f"stage {stage.title} runs a function of "
                     f"{format_quantity(stage.runs.mean_s, 's')} for each of the "
                     f"{size} elements of a batch, and a call costs as much besides"
                 ),
-                removes_s=pipeline.wait_s,
+                removes_s=waiting.wait_s,
                 read=guides.VECTORIZING,
             )
 
 
-def _prepare(pipeline: LimitingPipeline, thresholds: Thresholds) -> Iterable[Advice]:
-    total = sum(stage.cost_s for stage in pipeline.slowest)
-    known = Pipeline(stages=pipeline.stages, recorded=pipeline.recorded)
+def _prepare(waiting: Waiting) -> Iterable[Advice]:
+    total = sum(stage.cost_s for stage in waiting.slowest)
     stages = [
         stage
-        for stage in pipeline.slowest
+        for stage in waiting.slowest
         # nothing behind it keeps its results
-        if not nearest_above(stage.path, _KEEPS) and not is_drawn_anew(stage, known)
+        if not nearest_above(stage.path, _KEEPS) and not is_drawn_anew(stage, waiting.pipeline)
     ]
     repeated = [(stage, _prepared_share(stage)) for stage in stages if _prepared_share(stage)]
     cost = sum(stage.cost_s * share for stage, share in repeated)
-    if not cost or cost < thresholds.prepared * total:
+    if not cost or cost < THRESHOLDS.prepared * total:
         return
     largest, _ = max(repeated, key=lambda one: one[0].cost_s * one[1])
     yield _advice(
-        pipeline,
+        waiting,
         what=(
             "prepare the data once, but for random augmentation: Dataset.save behind this stage, "
             "then Dataset.load; or cache(FILE), or snapshot(PATH)"
         ),
         because=(
-            f"{_titled(largest)} {'runs Python' if largest.python else 'decodes'} in every epoch, "
-            f"{format_quantity(cost / total, '0..1')} of the slowest thread's work"
+            f"stage {largest.title} {'runs Python' if largest.python else 'decodes'} in every "
+            f"epoch, {format_quantity(cost / total, '0..1')} of the slowest thread's work"
         ),
-        removes_s=_share_up_to(largest, pipeline) * pipeline.period_s,
+        removes_s=_share_up_to(largest, waiting) * waiting.step_s,
         read=guides.SAVING,
     )
 
 
-def _files(pipeline: LimitingPipeline, _: Thresholds) -> Iterable[Advice]:
-    openings = pipeline.openings
-    if not openings.n_files or not any(stage.path in openings.paths for stage in pipeline.slowest):
+def _files(waiting: Waiting, openings: Openings) -> Iterable[Advice]:
+    if not openings.n_files or not any(stage.path in openings.paths for stage in waiting.slowest):
         return
-    opening_s = openings.opening_s / pipeline.n_steps
+    opening_s = openings.opening_s / waiting.n_steps
     records = openings.n_records / openings.n_files
     yield _advice(
-        pipeline,
+        waiting,
         what=(f"fewer and larger files, several open at once: interleave(..., {PARALLEL})"),
         because=(
             f"opening {plural(openings.n_files, 'file')} of {records:.0f} records takes "
@@ -217,30 +183,31 @@ def _files(pipeline: LimitingPipeline, _: Thresholds) -> Iterable[Advice]:
     )
 
 
-def _order(pipeline: LimitingPipeline, thresholds: Thresholds) -> Iterable[Advice]:
+def _order(waiting: Waiting) -> Iterable[Advice]:
     """Advise to give up the order, where results wait for a long run and workers for a place."""
-    for stage in pipeline.slowest:
+    for stage in waiting.slowest:
         runs = stage.runs
         if not stage.ordered or stage.parallelism < 2 or not runs.n:
             continue
-        if runs.longest_s >= thresholds.straggling * runs.mean_s:
-            busy_s = runs.n * runs.mean_s / stage.parallelism / pipeline.n_steps
+        if runs.longest_s >= THRESHOLDS.straggling * runs.mean_s:
+            busy_s = runs.n * runs.mean_s / stage.parallelism / waiting.n_steps
             yield _advice(
-                pipeline,
+                waiting,
                 what="options.deterministic = False, if the order of elements may change",
                 because=(
-                    f"{_titled(stage)} has runs of up to {format_quantity(runs.longest_s, 's')}, "
-                    f"of {format_quantity(runs.mean_s, 's')} in the mean, and results wait for "
-                    "those before them"
+                    f"stage {stage.title} has runs of up to "
+                    f"{format_quantity(runs.longest_s, 's')}, of "
+                    f"{format_quantity(runs.mean_s, 's')} in the mean, and results wait for those "
+                    "before them"
                 ),
-                removes_s=max(pipeline.period_s - busy_s, 0.0),
+                removes_s=max(waiting.step_s - busy_s, 0.0),
                 read=guides.SOURCES,
             )
 
 
-def _threads(pipeline: LimitingPipeline, _: Thresholds) -> Iterable[Advice]:
-    pool = [stage for stage in pipeline.stages if stage.pool_s]
-    slowest_s, _stages = slowest_thread(pipeline.stages)
+def _threads(waiting: Waiting) -> Iterable[Advice]:
+    pool = [stage for stage in waiting.pipeline.stages if stage.pool_s]
+    slowest_s, _stages = slowest_thread(waiting.pipeline.stages)
     threads = max((stage.threads for stage in pool), default=0)
     cores = max((stage.cores for stage in pool), default=0)
     limits = pool and sum(stage.pool_s for stage in pool) >= slowest_s
@@ -248,25 +215,23 @@ def _threads(pipeline: LimitingPipeline, _: Thresholds) -> Iterable[Advice]:
         return
     if sum(stage.parallel_calls for stage in pool) > threads:
         yield _advice(
-            pipeline,
+            waiting,
             what=f"options.threading.private_threadpool_size = {cores}",
             because=(
                 f"the functions of the pipeline share {plural(threads, 'thread')}, and "
                 f"{cores} cores are there"
             ),
-            removes_s=pipeline.period_s * (1 - threads / cores),
+            removes_s=waiting.step_s * (1 - threads / cores),
             read=guides.THREADS,
         )
 
 
-def _advice(
-    pipeline: LimitingPipeline, *, what: str, because: str, removes_s: float, read: str
-) -> Advice:
+def _advice(waiting: Waiting, *, what: str, because: str, removes_s: float, read: str) -> Advice:
     """Make a piece of advice."""
     return Advice(
         what=what,
         because=because,
-        win_s=min(removes_s, pipeline.wait_s),
+        win_s=min(removes_s, waiting.wait_s),
         look="the input pipeline's stages",
         read=read,
     )
@@ -292,24 +257,10 @@ def _prepared_share(stage: Stage) -> float:
     return stage.runs.decoding_s / work_s if work_s else 0.0
 
 
-def _share_up_to(last: Stage, pipeline: LimitingPipeline) -> float:
+def _share_up_to(last: Stage, waiting: Waiting) -> float:
     """Return the share of the slowest thread's work that a stage and those before it have."""
-    up_to = [stage for stage in pipeline.slowest if f"{stage.path}::".startswith(f"{last.path}::")]
-    return sum(stage.cost_s for stage in up_to) / sum(stage.cost_s for stage in pipeline.slowest)
-
-
-def _titled(stage: Stage) -> str:
-    return f"stage {stage.name}" + (f" {stage.node!r}" if stage.node else "")
-
-
-_RULES: tuple[Callable[[LimitingPipeline, Thresholds], Iterable[Advice]], ...] = (
-    _shuffle,
-    _vectorize,
-    _prepare,
-    _files,
-    _order,
-    _threads,
-)
+    up_to = [stage for stage in waiting.slowest if f"{stage.path}::".startswith(f"{last.path}::")]
+    return sum(stage.cost_s for stage in up_to) / sum(stage.cost_s for stage in waiting.slowest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from pytest_tfperf.advice import guides
-from pytest_tfperf.advice.thresholds import THRESHOLDS
+from pytest_tfperf.advice.input_remedies import Pipeline
 from pytest_tfperf.facts.stages import FunctionRuns, Stage
-from pytest_tfperf.metrics.pipeline_advice import Fill, LimitingPipeline, Openings, pipeline_advice
+from pytest_tfperf.metrics.pipeline import Waiting
+from pytest_tfperf.metrics.pipeline_advice import Fill, Openings, pipeline_advice
 
 ROOT = "Iterator::Root::Prefetch"
 NO_FILES = Openings(paths=frozenset(), n_files=0, n_records=0, opening_s=0.0)
@@ -18,14 +19,11 @@ def stage(path, cost_s=1e-3, **fields):
     return Stage(path=f"{ROOT}::{path}", name=name, cost_s=cost_s, self_s=10 * cost_s, **fields)
 
 
-def limiting(*stages, wait_s=5e-3, fills=(), openings=NO_FILES, **fields):
-    """Ten steps of 10 ms, half of which wait for input unless a test says otherwise."""
-    given = {"n_steps": 10, "period_s": 10e-3, **fields}
-    return LimitingPipeline(stages=stages, fills=fills, openings=openings, wait_s=wait_s, **given)
-
-
-def advised(*stages, thresholds=THRESHOLDS, **fields):
-    return {one.read: one for one in pipeline_advice(limiting(*stages, **fields), thresholds)}
+def advised(*stages, wait_s=5e-3, fills=(), openings=NO_FILES):
+    """Advise on ten steps of 10 ms, half of which wait for input unless a test says otherwise."""
+    times = {"step_s": 10e-3, "traced_step_s": 10e-3, "wait_s": wait_s, "traced_wait_s": wait_s}
+    waiting = Waiting(**times, n_steps=10, pipeline=Pipeline(stages=stages))
+    return {one.read: one for one in pipeline_advice(waiting, fills, openings)}
 
 
 def fill(waited_s, path="Shuffle", size=500):
@@ -234,8 +232,3 @@ def test_a_saving_of_less_than_five_per_cent_is_not_worth_it(waited_s, speaks):
 def test_steps_that_wait_for_less_get_no_advice(wait_s, speaks):
     found = advised(stage("Map", 6e-3, python=True), wait_s=wait_s)
     assert bool(found) is speaks
-
-
-def test_the_thresholds_can_be_given():
-    strict = replace(THRESHOLDS, cheap_call_s=1e-6)
-    assert guides.VECTORIZING not in advised(*mapped(4e-6), thresholds=strict)
