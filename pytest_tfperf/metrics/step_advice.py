@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 from pytest_tfperf.advice import guides
 from pytest_tfperf.advice.by_framework import (
@@ -211,32 +212,21 @@ def _eager(case: _Case) -> Iterable[Advice]:
         )
 
 
-def _again(metric: str) -> _Rule:
+def _told(metric: str, read: str, below: float = inf) -> _Rule:
+    """Make the rule of a metric that tells place and remedy, between 0 and `below`."""
+
     def rule(case: _Case) -> Iterable[Advice]:
         value = case.value(metric)
-        if value.number:
+        if value.number and value.number < below:
             yield Advice(
                 what=value.detail.get("try", ""),
                 because=case.said(metric),
                 win_s=None,
                 look=value.detail.get("where", ""),
-                read=guides.FUNCTIONS,
+                read=read,
             )
 
     return rule
-
-
-def _partly_compiled(case: _Case) -> Iterable[Advice]:
-    """Advise on steps that XLA compiles in part; without any cluster a gain is unknown."""
-    covered = case.value("xla_coverage")
-    if covered.number and covered.number < 1:
-        yield Advice(
-            what=covered.detail.get("try", ""),
-            because=case.said("xla_coverage"),
-            win_s=None,
-            look=covered.detail.get("where", ""),
-            read=guides.XLA,
-        )
 
 
 def _functions(case: _Case) -> Iterable[Advice]:
@@ -315,9 +305,9 @@ _RULES: tuple[_Rule, ...] = (
     _tensor_cores,
     _awaiting,
     _eager,
-    _again("retraces"),
-    _again("xla_compiles"),
-    _partly_compiled,
+    _told("retraces", guides.FUNCTIONS),
+    _told("xla_compiles", guides.FUNCTIONS),
+    _told("xla_coverage", guides.XLA, below=1.0),  # without any cluster a gain is unknown
     _functions,
     _skew,
     _memory,
