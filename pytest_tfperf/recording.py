@@ -337,3 +337,8 @@ class Recording:
     def programs(self, _: str) -> Unknown:
         """Return that a recording holds no program of JAX."""
         return UNSEEN
+
+    @property
+    def called(self) -> tuple[PythonFunction, ...]:
+        """The functions among `python_calls`, none where these are unknown."""
+        return () if isinstance(self.python_calls, Unknown) else self.python_calls.functions

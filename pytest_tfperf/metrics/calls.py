@@ -172,9 +172,8 @@ def _eager_ops(evidence: Evidence, trace: Trace) -> Value:
     cause = {}
     if types:
         recording = evidence.recording
-        n_steps, calls = evidence.launched.n_steps, recording.python_calls
-        functions = () if isinstance(calls, Unknown) else calls.functions
-        n_reads = sum(one.calls for one in functions if _READS.match(one.name))
+        n_steps = evidence.launched.n_steps
+        n_reads = sum(one.calls for one in recording.called if _READS.match(one.name))
         remedy = eager_remedies(types, n_steps, _into_a_function(evidence), n_reads)
         cause = eager_cause(types, recording.eager, recording.callbacks, remedy, n_steps)
     detail |= counted_by(types)
@@ -311,16 +310,14 @@ def _dispatched(evidence: Evidence, called: Counter[str], n_calls: int) -> dict[
         remedy = "move them into the jax.jit function that the step calls"
     if evidence.launched.in_keras:
         remedy = "compile the model with jit_compile=True, and run_eagerly=False"
-    calls = recording.python_calls
-    functions = () if isinstance(calls, Unknown) else calls.functions
-    arrays_s = sum(one.self_s for one in functions if ARRAYS.match(one.name))
-    makes_arrays = arrays_s > sum(one.self_s for one in functions) / 2
+    arrays_s = sum(one.self_s for one in recording.called if ARRAYS.match(one.name))
+    makes_arrays = arrays_s > sum(one.self_s for one in recording.called) / 2
     remedies = eager_remedies(called, n_steps, remedy, reads_in_a_step(evidence), makes_arrays)
     samples = op_samples(recording.stacks, called.total() / n_steps, n_calls / n_steps, JAX)
     if makes_arrays:
         samples += [one for one in recording.stacks if ARRAYS.match(one.called)]
     lines = lines_of(samples)
-    callers = f", called{lines}" if lines else _users(functions)
+    callers = f", called{lines}" if lines else _users(recording.called)
     where = f"outside jax.jit: {tally(called, n_steps)}{callers}"
     return {"where": where, "try": remedies}
 
@@ -379,7 +376,7 @@ def by_line(python: Sequence[StackTime], evidence: Evidence) -> Iterator[Cause]:
         key = one.callback, one.line, called.partition(":")[0]
         groups.setdefault(_EAGER if one in eager else key, []).append(one)
     ordered = sorted(groups.items(), key=lambda item: -sum(one.seconds for one in item[1]))
-    trees, are_most = _of_trees(_counted(evidence))
+    trees, are_most = _of_trees(evidence.recording.called)
     names = {one.name for one in trees}
     for key, group in ordered[:_MOST]:
         first, share = group[0], sum(one.seconds for one in group) / total
@@ -398,7 +395,7 @@ def by_line(python: Sequence[StackTime], evidence: Evidence) -> Iterator[Cause]:
             where += f", in a step in which JAX takes a pytree apart: {_named(trees)}"
             remedy = FLATTEN_ONCE
         elif not first.line:
-            where, remedy = _of_libraries(_counted(evidence), own_time, evidence)
+            where, remedy = _of_libraries(evidence.recording.called, own_time, evidence)
         elif first.called.startswith(CALL_OF_TENSORFLOW) and n_calls == 1:
             where = f"{where.partition(' in ')[0]}, which calls a tf.function"
             remedy = overhead_remedy(evidence.framework, is_function=not n_eager)
@@ -412,7 +409,7 @@ def by_line(python: Sequence[StackTime], evidence: Evidence) -> Iterator[Cause]:
 
 def by_function(weight: Callable[[PythonFunction], float], evidence: Evidence) -> Iterator[Cause]:
     """Name the groups of a step's functions, the largest first; `weight` is calls or own time."""
-    functions = sorted(_counted(evidence), key=lambda one: -weight(one))
+    functions = sorted(evidence.recording.called, key=lambda one: -weight(one))
     total = sum(map(weight, functions))
     trees, are_most = _of_trees(functions)
     own = [one for one in functions if one.place and not one.of_trees]
@@ -529,11 +526,6 @@ def _in_keras(evidence: Evidence) -> bool:
     return evidence.trace is not None and evidence.launched.in_keras
 
 
-def _counted(evidence: Evidence) -> tuple[PythonFunction, ...]:
-    calls = evidence.recording.python_calls
-    return () if isinstance(calls, Unknown) else calls.functions
-
-
 def called_from(stacks: Iterable[StackTime]) -> str:
     """Return the line of the user that most of the time is called from."""
     lines = Counter[str]()
@@ -553,7 +545,7 @@ def described_python(group: Sequence[StackTime], evidence: Evidence) -> str:
     most = ""
     package = first.called.partition("/")[0]
     inside = next(
-        (one for one in _counted(evidence) if one.name.partition("/")[0] == package), None
+        (one for one in evidence.recording.called if one.name.partition("/")[0] == package), None
     )
     if first.called and inside is not None and inside.calls >= _MANY_CALLS:
         most = f"; called most there: {inside.name} ×{format_quantity(inside.calls, COUNT)}"

@@ -139,9 +139,7 @@ def _cause(samples: MemorySamples, recording: Recording, growth: float) -> dict[
 
 def _models_made(recording: Recording) -> str:
     """Return the function that makes a model of Keras in half of the steps or more, or nothing."""
-    calls = recording.python_calls
-    functions = () if isinstance(calls, Unknown) else calls.functions
-    names = [one.name for one in functions if one.calls >= 0.5]
+    names = [one.name for one in recording.called if one.calls >= 0.5]
     return next((name for name in names if _MAKES_MODELS.match(name)), "").partition(":")[2]
 
 
