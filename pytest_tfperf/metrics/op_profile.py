@@ -146,10 +146,8 @@ class Rate(NamedTuple):
 
 def rate_of(ops: Sequence[OpTime], spec: DeviceSpec | None) -> Rate:
     """
-    Rate the ops of devices of one kind, by their self time.
-
-    Ops around others count with their time only, since the inner ops have the cost. Ops that start
-    or await asynchronous work do not count, since that work takes another time. XProf rates both.
+    Rate the ops of devices of one kind, by their self time; ops around others have no own cost, and
+    asynchronous ones, whose work takes another time, do not count. XProf rates both.
     """
     counted = [op for op in ops if not is_async(op)]
     time = sum(op.self_s for op in counted)

@@ -223,9 +223,8 @@ def analyse(evidence: Evidence) -> Findings:
 
 def _in_trace(stages: Sequence[Stage], framework: str) -> Findings:
     """
-    Count the stages of a trace that ran Python.
-
-    A zero needs the whole pipeline, down to its source: a cache or a full buffer hides the rest.
+    Count a trace's stages that ran Python; a zero needs the whole pipeline down to its source,
+    since a cache or a full buffer hides the rest.
     """
     host = [stage for stage in stages if not stage.on_device]
     shown = [

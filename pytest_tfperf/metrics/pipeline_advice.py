@@ -238,11 +238,7 @@ def _advice(waiting: Waiting, *, what: str, because: str, removes_s: float, read
 
 
 def _batched_by(stage: Stage, sizes: Mapping[str, int]) -> int:
-    """
-    Return the size of the batches that the stage's elements become, 0 if they become none.
-
-    `sizes` are those of the stages that make batches.
-    """
+    """Return the size of the batches that a stage's elements become, of `sizes` by path, or 0."""
     path = stage.path
     while path and path not in sizes:
         path = nearest_above(path, _BATCHES)

@@ -75,11 +75,7 @@ _Rule = Callable[[_Case], Iterable[Advice]]
 def advise(
     profile: Profile, framework: str = TENSORFLOW, thresholds: Thresholds = THRESHOLDS
 ) -> tuple[Advice, ...]:
-    """
-    Return advice about the profile of traced steps, the largest possible saving first.
-
-    It names the means of the framework that ran the steps.
-    """
+    """Return advice on traced steps, by saving, with the means of the framework that ran them."""
     if not profile.steps:
         return ()
     case = _Case(profile, framework, thresholds)

@@ -59,12 +59,7 @@ class ProfiledAlone:
     """Plugin of a worker: while it runs a profiled test, the other workers run no test."""
 
     def __init__(self, lock: ReadersWriterLock) -> None:
-        """
-        Run tests under a lock.
-
-        Args:
-            lock: The lock of all workers of the run on this machine.
-        """
+        """Run tests under the lock of all workers of the run on this machine."""
         self._lock = lock
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
