@@ -34,11 +34,11 @@ def images(size):
     return data.map(lambda image: tf.cast(image, tf.float32)).batch(4).prefetch(2)
 
 
-@pytest.mark.tfperf(max_input_bound="35%")
+@pytest.mark.tfperf(max_input_bound="20%")
 def test_broken(tf_profile):
     tf_profile(step, images(800))
 
 
-@pytest.mark.tfperf(max_input_bound="35%")
+@pytest.mark.tfperf(max_input_bound="20%")
 def test_fixed(tf_profile):
     tf_profile(step, images(150))

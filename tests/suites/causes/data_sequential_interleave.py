@@ -39,13 +39,13 @@ def read(path):
     return tf.data.TFRecordDataset(path).apply(sleep(3000))
 
 
-@pytest.mark.tfperf(max_input_bound="60%")
+@pytest.mark.tfperf(max_input_bound="40%")
 def test_broken(tf_profile, tmp_path):
     data = files(tmp_path).interleave(read, cycle_length=16)
     tf_profile(step, data.batch(16).repeat().prefetch(2))
 
 
-@pytest.mark.tfperf(max_input_bound="60%")
+@pytest.mark.tfperf(max_input_bound="40%")
 def test_fixed(tf_profile, tmp_path):
     data = files(tmp_path).interleave(read, cycle_length=16, num_parallel_calls=16)
     tf_profile(step, data.batch(16).repeat().prefetch(2))

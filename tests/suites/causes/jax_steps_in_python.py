@@ -12,7 +12,7 @@ import pytest
 
 EXPECTED = {
     "metric": "step_time",
-    "where": r"(?is)(2000.*(launch|execution|call|times)|(launch|execution|call|×).*2000).*|langevin.*2000",
+    "where": r"(?is)(2,?000.*(launch|execution|call|times)|(launch|execution|call|×).*2,?000).*|langevin.*2,?000",
     "try": r"(?i)lax\.scan|fori_loop|loop (inside|in|into)|one (executable|call|jax\.jit)",
     "never": r"(?i)larger batch|unroll the",
 }
