@@ -123,7 +123,7 @@ def workflows():
 
 @pytest.mark.full
 def test_the_job_that_comments_on_forks_runs_nothing_of_theirs():
-    _action, measures, comments = workflows()
+    _action, measures, comments, _record = workflows()
     assert measures["permissions"] == {"contents": "read"}
     [job] = comments["jobs"].values()
     assert comments[True] == {  # on
