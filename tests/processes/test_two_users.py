@@ -51,7 +51,7 @@ def of(user):
 @pytest.fixture
 def folder():
     """A folder that all users can enter, as none of pytest's is, with one for their temporary files."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)
         (folder / "tmp").mkdir()
