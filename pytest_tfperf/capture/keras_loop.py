@@ -205,6 +205,7 @@ class _Loop:
         self._has_own_iterators = bool(epoch_iterators())
         self._per_execution = 1
         self._in_batch = self._in_end = False
+        self._first = 0  # step of an execution; at its end, Keras 3.10 names it, and 3.15 the last
         self._epoch_work = EpochWorkTimer(call.model, call.library)
 
     def n_steps(self) -> int:
@@ -288,27 +289,27 @@ class _Loop:
             windows.end_epoch()
         if batch == 0:
             self._epoch_work.end_epoch(windows.observations.epoch_work)
-        self._in_batch = True
+        self._in_batch, self._first = True, batch
         windows.begin(self._batches_from(batch))
 
-    def _end_batch(self, _: Any, batch: int, *__: Any) -> None:
+    def _end_batch(self, *_: Any) -> None:
         windows = self._open_windows()
         if windows is None:
             return
         self._in_batch = self._in_end = False
         windows.end()
-        if self._compiles_behind(batch, windows):
+        if self._compiles_behind(windows):
             windows.leave_steps()
         if windows.done and self._stop:
             setattr(self._model, _STOP[self._method], True)
 
-    def _compiles_behind(self, batch: int, windows: Windows) -> bool:
+    def _compiles_behind(self, windows: Windows) -> bool:
         """
         Return whether Keras may compile now for the end of its first epoch.
 
         On JAX it computes the metrics of an epoch by small functions of their own.
         """
-        is_last = batch + 1 >= self._n_batches > 0
+        is_last = self._first + self._batches_from(self._first) >= self._n_batches > 0
         return self._has_own_iterators and is_last and not windows.epochs.n_ended
 
     def _begin_batch_end(self, *_: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from pytest_tfperf.capture.keras_data import KerasCall
+from pytest_tfperf.capture.keras_data import KerasCall, steps_per_execution
 from pytest_tfperf.frameworks.framework import TENSORFLOW
 from pytest_tfperf.frameworks.in_use import synchronise
 from pytest_tfperf.frameworks.tensorflow import loaded_tensorflow
@@ -50,32 +51,39 @@ class KerasTurns(Turns):
 
     def first_outputs(self, n: int) -> list[Any]:
         """Run the first steps, as many as remedies run together, and return what Keras does."""
-        returned = self._loop(_TOGETHER * math.ceil(n / _TOGETHER), [])
+        size = math.lcm(_TOGETHER, steps_per_execution(self._keras.model))
+        returned = self._loop(size * math.ceil(n / size), [])
         return [getattr(returned, "history", returned)]
 
     def python_work(self) -> frozenset[str]:
         """Return what Python of the model does in some steps."""
-        size = int(self._call.settings.get("steps_per_execution", 1))
-        n = size * math.ceil(WATCHED / size)
+        n = self._together * math.ceil(WATCHED / self._together)
         return work_of(self._keras.model, lambda: self._loop(n, []))
 
     def turn(self) -> float:
         """Run a turn, and return the seconds of a step in it."""
-        size = int(self._call.settings.get("steps_per_execution", 1))
-        untimed = self.untimed + self._chance.randrange(self.untimed)
-        untimed, timed = (size * math.ceil(n / size) for n in (untimed, self.timed))
-        times: list[float] = []
+        together = self._together
+        steps = self.untimed + self._chance.randrange(self.untimed), self.timed
+        untimed, timed = (math.ceil(n / together) for n in steps)
+        ended, times = itertools.count(1), list[float]()
 
-        def ended(_: Any, batch: int, logs: Any = None) -> None:  # noqa: ARG001 - Keras names it
-            if (batch + 1 >= untimed and not times) or batch + 1 >= untimed + timed:
+        def end(_: Any, batch: int, logs: Any = None) -> None:  # noqa: ARG001 - Keras names them
+            # `batch` is the first of the steps in Keras 3.5 and 3.10, and the last one in 3.15
+            if next(ended) in (untimed, untimed + timed):
                 synchronise()
                 times.append(perf_counter())
 
         keras = self._keras.library
         hook = f"on_{_HOOKS[self._keras.method]}_batch_end"
-        timer = type("Timer", (keras.callbacks.Callback,), {hook: ended})
-        self._loop(untimed + timed, [timer()])
-        return (times[-1] - times[0]) / timed
+        timer = type("Timer", (keras.callbacks.Callback,), {hook: end})
+        self._loop(together * (untimed + timed), [timer()])
+        return (times[1] - times[0]) / (together * timed)
+
+    @property
+    def _together(self) -> int:
+        """Steps in each call of Keras' function, and of the callback."""
+        own = steps_per_execution(self._keras.model)
+        return int(self._call.settings.get("steps_per_execution", own))
 
     @property
     def _keras(self) -> KerasCall:

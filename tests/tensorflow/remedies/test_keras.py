@@ -69,6 +69,38 @@ def test_a_loop_of_keras_is_tried_and_left_as_it_was(method):
     assert model.history is history
 
 
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_steps_that_run_together_are_counted_by_calls_of_the_callback(place, monkeypatch):
+    """Keras 3.10 passes the first step of a call to callbacks, and 3.15 the last one."""
+    import keras
+
+    ended = keras.callbacks.CallbackList.on_train_batch_end
+    sizes = []
+
+    class Counted(of_keras.KerasTurns):
+        def _loop(self, n, callbacks):
+            sizes.append(n)
+            return super()._loop(n, callbacks)
+
+    def on_train_batch_end(self, batch, logs=None):
+        ended(self, batch - (model.steps_per_execution - 1 if place == "first" else 0), logs)
+
+    monkeypatch.setattr(keras.callbacks.CallbackList, "on_train_batch_end", on_train_batch_end)
+    for own, size in ((1, 1), (1, 8), (5, 5), (5, 8)):
+        model, data = model_and_data()
+        model.steps_per_execution = own
+        call = call_of(model, "fit", data)
+        if size != own:
+            call = of_keras.Together().apply(call)
+        turns = Counted(call)
+        turns.timed, turns.untimed = 11, 3
+        assert turns.turn() > 0
+        assert sizes[-1] % size == 0
+        assert sizes[-1] >= 14
+        turns.first_outputs(3)
+        assert sizes[-1] == {1: 8, 5: 40}[own]
+
+
 def test_arrays_and_other_backends_are_not_tried():
     model, _ = model_and_data()
     call = KerasCall.of(model, "fit", (np.zeros((4, 4)), np.zeros((4, 2))), {})
