@@ -66,13 +66,19 @@ class JitCompile(Remedy):
         """Return the call with compiled functions."""
         tf: Any = loaded_tensorflow()
         try:
-            return with_functions(call, is_function, lambda one: rewrapped(one, jit_compile=True))
+            called = used(call, is_function, lambda _: True)
         except NotTried:
             return replace(call, step=like(call.step, tf.function(call.step, jit_compile=True)))
 
+        def compiled(function: Any) -> Any:
+            return rewrapped(function, jit_compile=True) if id(function) in called else function
+
+        return with_functions(call, is_function, compiled)
+
     def write(self, call: Call) -> str:
-        """Return the decorator."""
-        return f"{where(call.step)}@tf.function(jit_compile=True)"
+        """Return the decorator of each function, or of the step if it calls none."""
+        found = [use.function for use in uses_of(call, is_function)] or [call.step]
+        return "; ".join(f"{where(one)}@tf.function(jit_compile=True)" for one in found)
 
 
 class _OfRetraces(Remedy):

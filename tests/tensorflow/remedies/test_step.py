@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from pytest_tfperf.frameworks.framework import TENSORFLOW
 from pytest_tfperf.remedies import step as of_step
+from pytest_tfperf.remedies.functions import where
 from pytest_tfperf.remedies.remedy import Call, DoesNotApply
 from pytest_tfperf.remedies.trial import try_remedies
 from pytest_tfperf.results import Profile
@@ -31,6 +32,25 @@ def batches():
 class Batches:
     def __iter__(self):
         return batches()
+
+
+def test_xla_is_written_at_the_functions_that_it_compiles():
+    inner, unused = (tf.function(lambda x: x + 1) for _ in range(2))
+
+    def logs(x):
+        return float(inner(x)) if x is not None else unused(x)
+
+    def bare(x):
+        return x + 1
+
+    for step, functions in ((logs, [inner]), (bare, [bare]), (inner, [inner])):
+        call = call_of(step, [tf.constant(1.0)] * 8)
+        written = of_step.JitCompile().write(call)
+        assert written == "; ".join(
+            f"{where(one)}@tf.function(jit_compile=True)" for one in functions
+        )
+        with (changed := of_step.JitCompile().apply(call)).during():
+            assert float(changed.step(tf.constant(1.0))) == 2.0
 
 
 @pytest.fixture
