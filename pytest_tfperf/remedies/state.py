@@ -186,14 +186,15 @@ def _undo_container(container: Any) -> Undo:
     """Return what puts the items of a list or dict back."""
     is_dict = isinstance(container, dict)
     items = dict(container if is_dict else enumerate(container))
-    saved = with_copies(items)
+    saved = {name: with_copies(one) for name, one in items.items()}
 
     def undo() -> None:
         before = _kept(items, saved)
         if is_dict:
             for name in container.keys() - before.keys():
                 del container[name]
-            container.update(before)
+            for name, one in before.items():
+                container[name] = one  # `update` of a Counter would add it
         else:
             container[:] = before.values()
 
@@ -212,7 +213,7 @@ def _is_donated(value: Any) -> bool:
     jax = loaded_jax()
     if jax is None:
         return False
-    arrays = [one for one in jax.tree_util.tree_leaves(value) if isinstance(one, jax.Array)]
+    arrays = [one for one in _flat(value)[0] if isinstance(one, jax.Array)]
     return any(one.is_deleted() for one in arrays if not isinstance(one, jax.core.Tracer))
 
 
@@ -221,8 +222,17 @@ def with_copies(value: Any) -> Any:
     jax = loaded_jax()
     if jax is None:
         return value
-    leaves, tree = jax.tree_util.tree_flatten(value)
+    leaves, tree = _flat(value)
     if not any(isinstance(leaf, jax.Array) for leaf in leaves):
         return value
     copies = [leaf.copy() if isinstance(leaf, jax.Array) else leaf for leaf in leaves]
     return jax.tree_util.tree_unflatten(tree, copies)
+
+
+def _flat(value: Any) -> Any:
+    """Return the leaves and the structure that JAX sees in a value."""
+    tree: Any = loaded_jax().tree_util  # type: ignore[union-attr]
+    try:
+        return tree.tree_flatten(value)
+    except (TypeError, ValueError):  # keys of a dict that have no order
+        return tree.tree_flatten(value, is_leaf=lambda _: True)

@@ -1,5 +1,6 @@
 """State that remedies put back: after each, after errors in the middle of a step, and after arrays were donated."""
 
+import collections
 import functools
 
 import numpy as np
@@ -56,17 +57,37 @@ def test_a_step_that_trains_and_raises_in_the_middle_leaves_nothing():
     assert log == [[0.0]]
 
 
+def test_containers_of_any_class_and_with_any_keys_are_put_back():
+    counter, ordered = collections.Counter(a=3), collections.OrderedDict(x=1, y=2)
+    mixed = {1: 0, "one": 0, None: {2: 0, "two": 0}}
+
+    def step():
+        counter.update("ab")
+        ordered.pop("x")
+        ordered["z"] = 3
+        mixed["one"] += 1
+        mixed[None]["two"] += 1
+
+    with kept_state(step, None) as restore:
+        for _ in range(2):
+            step()
+            restore()
+            assert counter == {"a": 3}
+            assert set(ordered.items()) == {("x", 1), ("y", 2)}
+            assert mixed == {1: 0, "one": 0, None: {2: 0, "two": 0}}
+
+
 @pytest.mark.imports("jax")
 def test_arrays_of_jax_live_on_after_they_were_donated():
     jax = pytest.importorskip("jax")
-    scope = {"params": (jax.numpy.ones(3), {"bias": jax.numpy.zeros(2)})}
+    scope = {"params": (jax.numpy.ones(3), {"bias": jax.numpy.zeros(2)}), "names": {1: 2, "x": 3}}
 
     @functools.partial(jax.jit, donate_argnums=0)
     def update(params):
         return jax.tree.map(lambda leaf: leaf + 1, params)
 
     scope["update"] = update
-    code = "def step():\n    global params\n    params = update(params)\n    return params"
+    code = "def step():\n    global params\n    params = update(params)\n    return params, names"
     exec(code, scope)  # a module of its own
     for _ in range(2):
         with kept_state(scope["step"], None) as restore:
