@@ -222,7 +222,7 @@ def may_wait(dataset: Any) -> bool:
     return False
 
 
-def _moved(graph: Any, node: Any, functions: Mapping[str, Any]) -> bool:
+def _moved(graph: Any, node: Any, functions: dict[str, Any]) -> bool:
     """Let a stage change places with the map in front of it, if it may; return whether."""
     if not _may_move(graph, node, functions):
         return False
@@ -233,6 +233,7 @@ def _moved(graph: Any, node: Any, functions: Mapping[str, Any]) -> bool:
         predicate = functions[node.attr["predicate"].func.name]
         own = _on_source(predicate, functions[upper.attr["f"].func.name], _n_parts(upper), source)
         graph.library.function.append(own)
+        functions[own.signature.name] = own
         node.attr["predicate"].func.name = own.signature.name
     for one in graph.node:
         if one is not node:

@@ -53,6 +53,10 @@ def both(x, y):
     return x * 2, tf.tanh(y)
 
 
+def tail_tanh(x, y):
+    return x, tf.tanh(y)
+
+
 def moved():
     """Pipelines with a stage that moves, and which."""
     return (
@@ -63,6 +67,7 @@ def moved():
         (NUMBERS.map(halved, num_parallel_calls=2).batch(5).repeat(2), "batch"),
         (NUMBERS.map(as_dict).filter(lambda x: x["number"] % 3 == 0).batch(2), "filter"),
         (NUMBERS.map(python).map(as_pair).shard(2, 0), "shard"),
+        (NUMBERS.map(as_pair).map(tail_tanh).filter(lambda x, _: x % 3 == 0), "filter"),
     )
 
 
