@@ -100,14 +100,17 @@ _TO_ONE_SIZE = {
 }
 
 
-def recompilations(trace: Trace, compiled: Sequence[str]) -> list[Change]:
-    """Compare executables compiled after the first step, by name or module, with older ones."""
+def recompilations(trace: Trace, compiled: Sequence[str]) -> dict[str, Change]:
+    """
+    Compare executables compiled after the first step, by name or module, with older ones; return
+    what changed, by their names, of those that are not gone again.
+    """
     alive = live_modules(trace)
     found = full_names([name for name in compiled if name not in alive], alive)
     names = sorted({name for name in (*compiled, *found) if name in alive}, key=program_id)
     before = {name: _before(name, names, alive) for name in names[:_COMPARED]}
     shapes = argument_shapes(trace, {*before, *filter(None, before.values())})
-    return [_describe(name, older, shapes) for name, older in before.items()]
+    return {name: _describe(name, older, shapes) for name, older in before.items()}
 
 
 def _before(name: str, compiled: Sequence[str], alive: frozenset[str]) -> str | None:
@@ -242,9 +245,9 @@ def _compile_cause(compiled: Sequence[str], evidence: Evidence) -> dict[str, str
     recording = evidence.recording
     own = recording.own_functions or ()
     traced, left = explained_by_traces(compiled, evidence.late.traced or (), own)
-    changes = recompilations(evidence.trace, left) if evidence.trace is not None and left else []
-    named = [short_module(name) for name in left[len(changes) :]]
-    changes += [Change(UNKNOWN, name) for name in named]
+    known = recompilations(evidence.trace, left) if evidence.trace is not None and left else {}
+    others = Counter(map(short_module, left)) - Counter(map(short_module, known))
+    changes = [*known.values(), *(Change(UNKNOWN, name) for name in others.elements())]
     is_shape = any(change.kind == SHAPE for change in changes)
     origin = _origin(evidence) if is_shape and recording.framework == TENSORFLOW else None
     return compile_cause(traced, changes, recording.framework, origin)

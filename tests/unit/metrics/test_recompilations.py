@@ -42,7 +42,7 @@ def trace_of(executables, *events):
 
 
 def changes(executables, *compiled):
-    return [change.text for change in recompilations(trace_of(executables), compiled)]
+    return [change.text for change in recompilations(trace_of(executables), compiled).values()]
 
 
 STEP = "a_inference_step_7__.2"
@@ -133,7 +133,7 @@ def test_events_name_modules_without_the_program_s_number():
 def test_what_the_trace_does_not_hold_is_not_described():
     for compiled in [("executable",), (f"{STEP}(99)",), ("no such module", "step")]:
         assert changes({f"{STEP}(3)": ("f32[8]",)}, *compiled) == [], compiled
-        assert recompilations(decode_trace(space(plane("/host:CPU"))), compiled) == [], compiled
+        assert recompilations(decode_trace(space(plane("/host:CPU"))), compiled) == {}, compiled
 
 
 def compiled_late(executables, *names):
@@ -158,6 +158,14 @@ def test_without_their_hlo_they_are_named():
     )
     recording = Recording(name="", trace=None, workload={}, compiled=(f"{STEP}(3)",), n_steps=9)
     assert compiles(Evidence(recording)).detail["where"] == "compiled: step"
+
+
+def test_what_is_gone_again_is_named_beside_what_is_described():
+    alive = {"jit_b(3)": ("f32[8]",), "jit_b(7)": ("f32[5]",)}
+    for compiled in (("jit_a(5)", "jit_b(7)"), ("jit_b(7)", "jit_a(5)")):
+        assert compiled_late(alive, *compiled).detail["where"] == (
+            "compiled: jit_b: argument 0 f32[8] → f32[5]; jit_a"
+        ), compiled
 
 
 def test_a_trace_alone_tells_it_too():
