@@ -87,7 +87,10 @@ def read_rules(path: Path) -> LimitRules:
     """Read a file of limits, or raise LimitError if it has something else or none."""
     try:
         with open_regular(path) as file:
-            content = tomllib.loads(file.read(_MOST_BYTES).decode("utf-8"))
+            text = file.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES:
+            raise LimitError(f"{path}: at most {_MOST_BYTES / 1e6:.0f} MB are read")
+        content = tomllib.loads(text.decode("utf-8"))
     except OSError as error:
         raise LimitError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError, TOMLDecodeError
