@@ -128,7 +128,8 @@ class PostgresStore:
         runs = sa.select(_ROW_TABLE)
         if project:
             runs = runs.where(_ROW_TABLE.c.project == project)
-        table = runs.compile(self._engine, compile_kwargs={"literal_binds": True})
+        table = str(runs.compile(self._engine, compile_kwargs={"literal_binds": True}))
+        table = table.replace("%%", "%")  # doubled for a driver that is given parameters
         # a query that is prepared is a single statement, which cannot end the transaction
         asked = f"WITH runs AS ({table}) SELECT * FROM ({query.strip().rstrip(';')}\n) AS answer"  # noqa: S608  # the user's own
         with self._blaming("SQL"), self._reading() as connection:

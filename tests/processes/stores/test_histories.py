@@ -180,7 +180,9 @@ def test_pruning_ends_at_the_exact_time(store):
 
 def test_names_of_projects(store):
     store_of(run_at(1), store=store, project="x")
-    for name in ("a/b", "..", "a=b*[c]?", "100 %", "ü", "it's"):
+    for name in ("a/b", "..", "a=b*[c]?", "100 %", "50%% of %s", "ü", "it's"):
         store_of(run_at(0), store=store, project=name)
         (row,) = store.rows(Selection(project=name, metrics=("step_time",)))
         assert row.project == name
+        query = "SELECT DISTINCT project FROM runs WHERE metric LIKE 'step%'"
+        assert store.sql(query, name).rows == ((name,),)
