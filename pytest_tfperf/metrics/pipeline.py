@@ -129,22 +129,27 @@ def analyse_capacity(evidence: Evidence) -> Findings:
         return evidence.untraced(*names)
     stages, (trace, steps) = evidence.stages, evidence.pipeline
     tables = {"stages": stage_table(stages, steps.n_steps)} if stages else {}
-    capacity = input_capacity(stages)
-    cut_off = next((stage.name for stage in stages if stage.calls == 0 == stage.runs.n), None)
-    if capacity is None or cut_off is not None:
-        why = (
-            "no tf.data stage made an element while the steps were traced, so what the pipeline "
-            "costs is not known"
-            if capacity is None
-            else f"no call of stage {cut_off} began and ended while the steps were traced, so what "
-            "an element costs is not known; trace more steps"
-        )
-        unknown = {name: Value.unknown(name, why) for name in names}
-        return Findings(values=unknown, tables=tables)
     taken = elements_taken(trace)
     begun = steps.of(taken.start) >= 0
     n_waited_for = int((begun | (steps.of(taken.end - 1) >= 0)).sum())
     waited_s = float(np.subtract(*evidence.pipeline_waits[::-1]).sum()) * 1e-12
+    capacity, why = input_capacity(stages), ""
+    cut_off = next((stage.name for stage in stages if stage.calls == 0 == stage.runs.n), None)
+    if capacity is None:
+        why = (
+            "no tf.data stage made an element while the steps were traced, so what the pipeline "
+            "costs is not known"
+        )
+    elif cut_off is not None:
+        why = (
+            f"no call of stage {cut_off} began and ended while the steps were traced, so what an "
+            "element costs is not known; trace more steps"
+        )
+    elif waited_s and not n_waited_for:
+        why = "the traced steps lie within the wait for one element; trace more steps"
+    if capacity is None or why:
+        unknown = {name: Value.unknown(name, why) for name in names}
+        return Findings(values=unknown, tables=tables)
     capacity = min(capacity, n_waited_for / waited_s if waited_s else math.inf)
     recorded = evidence.recording.pipeline
     slowest = max(stages, key=lambda stage: stage.cost_s)

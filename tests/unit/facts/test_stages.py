@@ -372,9 +372,9 @@ def test_without_the_stat_results_keep_no_order():
     assert not stages_of(trace_of(thread))["ParallelMap"].ordered
 
 
-def waiting(*lines):
-    """The capacity that a trace of one step shows, which waits 100 ms for its element."""
-    step, wait = at("train", 0, 100, step_num=0, _r=1), at("IteratorGetNextOp::DoCompute", 0, 100)
+def waiting(*lines, step=(0, 100)):
+    """The capacity that a trace of one step shows, while a wait of 100 ms for its element goes on."""
+    step, wait = at("train", *step, step_num=0, _r=1), at("IteratorGetNextOp::DoCompute", 0, 100)
     consumer = line("input", wait, at("Iterator::Root::Prefetch", 0, 100))
     trace = trace_of(line("python", step), consumer, *lines)
     return analyse_trace(trace).profile.value("input_capacity")
@@ -395,6 +395,13 @@ def test_without_a_whole_call_of_a_stage_the_capacity_is_unknown():
     assert value.why.startswith(
         "no call of stage Batch began and ended while the steps were traced"
     )
+
+
+def test_a_step_within_the_wait_for_one_element_tells_no_capacity():
+    calls = [at("Iterator::Root::Prefetch::TFRecord", begin, begin + 5) for begin in (80, 90)]
+    value = waiting(line("tf_data_iterator_resource/1", *calls), step=(10, 99))
+    assert value.number is None
+    assert value.why == "the traced steps lie within the wait for one element; trace more steps"
 
 
 def test_a_batch_that_was_begun_before_a_real_trace_tells_no_capacity():
