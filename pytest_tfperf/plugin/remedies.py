@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 
 import pytest
 
@@ -64,7 +65,7 @@ def _found(test: ProfiledItem, name: str, call: Call, seconds: float) -> Remedie
     if isinstance(test.trials, Replay):
         answer = test.trials.earlier({test.trials.part.name: name})
         if answer is not None:
-            return remedies_of(answer)
+            return remedies_of(answer.found)
     why = _why_here(test)
     if why:
         found = try_remedies(call, seconds, test.announce, test.exclusive)
@@ -121,9 +122,11 @@ def _told(test: ProfiledItem, name: str, spent: list[float]) -> list[str]:
     seconds = min(test.options.try_seconds, _OF_RUN * test.options.try_seconds - spent[0])
     if seconds <= 0:
         return ["remedies were not tried: those of other tests took all the time of the run"]
+    began = perf_counter()
     try:
         remedies = tried(test, name, seconds)
     except Exception as error:  # of the user's step or data: the test's verdict stands
+        spent[0] += perf_counter() - began
         return [f"remedies could not be tried: {' '.join(str(error).split())}"]
     spent[0] += remedies.seconds
     return remedies.lines()

@@ -91,12 +91,12 @@ class TrialProcesses:
         def found() -> Answer:  # its time begins when no other process measures
             return Answer(profiles={}, found=_Apart(self._calls, call, name, seconds).run())
 
-        return remedies_of(self._calls.answered(found))
+        return remedies_of(self._calls.answered(found).found)
 
 
-def remedies_of(answer: Answer) -> Remedies:
+def remedies_of(sent: Any) -> Remedies:
     """Return the remedies that a process has sent."""
-    found: Remedies = msgspec.convert(msgspec.to_builtins(answer.found), Remedies)
+    found: Remedies = msgspec.convert(msgspec.to_builtins(sent), Remedies)
     return found
 
 
@@ -117,8 +117,8 @@ def try_here(server: CoordinatedServer, call: Call) -> NoReturn:
         nonlocal text
         text = said
 
-    def runs(remedy: str) -> None:
-        server.send(Doing(remedy=remedy, text=text, seconds=limit_s))
+    def runs(remedy: str, found: Remedies) -> None:
+        server.send(Doing(remedy=remedy, text=text, seconds=limit_s, found=found))
 
     own = replace(call, profile=task.profile, framework=task.framework)
     with of_trial.trial_of(own, task.seconds, announce, runs) as trial:
@@ -143,9 +143,11 @@ def try_here(server: CoordinatedServer, call: Call) -> NoReturn:
 class _Stopped(Exception):
     """A remedy ended its process, or was stopped with it; the message says how."""
 
-    def __init__(self, remedy: str, how: str) -> None:
+    def __init__(self, remedy: str, how: str, found: Remedies) -> None:
         super().__init__(how)
         self.remedy = remedy
+        self.found = found
+        """What the process had measured before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,8 @@ class _Apart:
         self._start_s = 0.0
         self._least_free = max(_LEAST_FREE, _FREE_SHARE * (available_bytes() or 0))
         self._stopped: list[Tried] = []
+        self._kept = Remedies(tried=(), unchanged_s=None, seconds=0.0)
+        """What processes had measured that were stopped."""
         self._again: Found | None = None
 
     def run(self) -> Remedies:
@@ -184,6 +188,7 @@ class _Apart:
                 found = self._attempt()
             except _Stopped as error:
                 self._stopped.append(Tried(remedy=error.remedy, why=str(error)))
+                self._kept = self._with_kept(error.found)
                 if self._left_s < self._start_s:
                     return self._late()
                 continue
@@ -201,12 +206,23 @@ class _Apart:
         """Try what was not stopped so far. Raises: _Stopped."""
         with ExitStack() as stack:
             own = self._player(stack, "the remedies", {}, is_unchanged=False)
-            found = remedies_of(Answer(profiles={}, found=own.found.remedies))
+            found = self._with_kept(remedies_of(own.found.remedies))
             return self._with_process(stack, own, found)
 
+    def _with_kept(self, found: Remedies) -> Remedies:
+        """Return remedies with those that earlier processes had measured."""
+        kept = self._kept
+        return replace(
+            found,
+            tried=(*kept.tried, *found.tried),
+            unchanged_s=found.unchanged_s or kept.unchanged_s,
+            notes=tuple(dict.fromkeys((*kept.notes, *found.notes))),
+        )
+
     def _late(self) -> Remedies:
-        """Return that all but what was stopped had no time."""
-        stopped = {one.remedy for one in self._stopped}
+        """Return what was measured, and that all else had no time but what was stopped."""
+        known = (*self._kept.tried, *self._stopped)
+        names = {one.remedy for one in known}
         wanted = [
             one.name
             for one in (
@@ -214,12 +230,9 @@ class _Apart:
                 *of_trial.suggested(self._call, of_process.REMEDIES),
             )
         ]
-        late = (Tried(remedy=name, why=LATE) for name in wanted if name not in stopped)
-        return Remedies(
-            tried=(*self._stopped, *late),
-            unchanged_s=None,
-            seconds=perf_counter() - self._began,
-        )
+        late = (Tried(remedy=name, why=LATE) for name in wanted if name not in names)
+        seconds = perf_counter() - self._began
+        return replace(self._kept, tried=(*known, *late), seconds=seconds)
 
     def _player(
         self,
@@ -252,7 +265,7 @@ class _Apart:
                 profile=replace(self._call.profile, result=None),
                 framework=self._call.framework,
                 seconds=max(self._left_s, 0.0),
-                without=tuple(one.remedy for one in self._stopped),
+                without=tuple(one.remedy for one in (*self._kept.tried, *self._stopped)),
                 is_unchanged=is_unchanged,
                 environment=environment,
                 limit_s=self._limit_s,
@@ -281,10 +294,10 @@ class _Apart:
         except ProcessLost as error:
             how = f"ended its process with {error.status}"
         child.kill()
-        remedy = child.doing.remedy
-        if remedy == UNCHANGED:
+        doing = child.doing
+        if doing.remedy in ("", UNCHANGED):  # as where the devices do not start
             raise CaptureError(f"the unchanged step {how}, in {child.label}")
-        raise _Stopped(remedy, how)
+        raise _Stopped(doing.remedy, how, remedies_of(doing.found))
 
     def _with_process(self, stack: ExitStack, own: _Player, found: Remedies) -> Remedies:
         """Try the remedies of the process, and add what they gave."""
@@ -300,10 +313,9 @@ class _Apart:
                 continue
             try:
                 environment = remedy.environment()
-                players[name] = self._player(
-                    stack, name, environment, frees_threads=remedy.frees_threads
-                )
-                outputs[name] = self._outputs(own, players[name])
+                player = self._player(stack, name, environment, frees_threads=remedy.frees_threads)
+                outputs[name] = self._outputs(own, player)
+                players[name] = player
             except (CaptureError, PairedError, OSError) as error:
                 others.append(Tried(remedy=name, why=_could_not(error)))
         measured, notes = self._measured(own, players, others)
@@ -354,9 +366,8 @@ class _Apart:
                     perf_counter(),
                 )
             except PairedError as error:
-                lost = [name for name, one in players.items() if one.child.has_ended]
-                if not lost:
-                    raise
+                # without that of the unchanged step, none of them has turns
+                lost = [name for name, one in players.items() if one.child.has_ended] or players
                 others += [Tried(remedy=name, why=_could_not(error)) for name in lost]
                 players = {name: one for name, one in players.items() if name not in lost}
                 continue

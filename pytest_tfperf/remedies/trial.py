@@ -130,7 +130,7 @@ def trial_of(
     call: Call,
     seconds: float,
     announce: Callable[[str], None] = lambda _: None,
-    runs: Callable[[str], None] = lambda _: None,
+    runs: Callable[[str, Remedies], None] = lambda *_: None,
 ) -> Iterator[Trial]:
     """Make a trial of a step, whose state is put back at the end."""
     start_devices()
@@ -172,6 +172,11 @@ def _referred(step: Any) -> list[Any]:
     function = inspect.unwrap(getattr(step, "python_function", step))
     is_function = isinstance(function, types.FunctionType)
     return [value for _, value, _ in references(function)] if is_function else []
+
+
+def _n_elements(shape: Any) -> int:
+    """Return the numbers in a variable, 0 if TensorFlow does not know; JAX has tuples."""
+    return (shape.num_elements() or 0) if hasattr(shape, "num_elements") else math.prod(shape)
 
 
 def distances(expected: Leaves, found: Leaves) -> dict[str, float]:
@@ -228,7 +233,7 @@ class Trial:
         call: Call,
         seconds: float,
         announce: Callable[[str], None],
-        runs: Callable[[str], None],
+        runs: Callable[[str, Remedies], None],
         restore: Callable[[], None],
         sweep: Callable[[], object],
     ) -> None:
@@ -254,7 +259,7 @@ class Trial:
 
     def begin(self) -> None:
         """Run the unchanged step."""
-        self._runs(UNCHANGED)
+        self._runs(UNCHANGED, self.found())
         self.expected = self._first(self.unchanged)
         self.is_random = not keeps(compared(self.expected, self._first(self.unchanged)))
         for shift in range(_SEEDS):
@@ -279,9 +284,10 @@ class Trial:
     def run(self, remedies: Sequence[Remedy]) -> None:
         """Try remedies, and then the best of each kind together."""
         found: list[_Candidate] = []
-        for remedy in remedies:
+        for n, remedy in enumerate(remedies):
             likely = sorted(found, key=self._unlikely)[:_LIKELY]
-            if found and perf_counter() + self._needed_s(likely) > self._deadline:
+            needed_s = self._needed_s(likely) if found else 0.0
+            if n and perf_counter() + needed_s > self._deadline:
                 self._leave(remedy.name, LATE)
                 continue
             found += self._candidate(remedy, self._call)
@@ -317,7 +323,7 @@ class Trial:
         """Return a remedy that works, alone in a list; note why one does not."""
         name = name or remedy.name
         self._announce(f"trying {name}")
-        self._runs(name)
+        self._runs(name, self.found())
         try:
             changed = remedy.apply(call)
             write = write or remedy.write(call)
@@ -357,7 +363,7 @@ class Trial:
                 for path, leaf in leaves_of(output).items()
             }
             variables = variables_of(turns.step)
-            sizes = [one.shape.num_elements() or 0 for one in variables if hasattr(one, "value")]
+            sizes = [_n_elements(one.shape) for one in variables if hasattr(one, "value")]
             if 8 * sum(sizes) <= _MOST_STATE:
                 for index, one in enumerate(variables):
                     found |= {f"variable {index}": leaf for leaf in leaves_of(one).values()}
@@ -407,7 +413,7 @@ class Trial:
             )
 
     def _turn(self, name: str, turn: Callable[[], float]) -> float:
-        self._runs(name)
+        self._runs(name, self.found())
         return turn()
 
     def _doubt(self) -> list[str]:

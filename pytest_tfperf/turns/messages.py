@@ -195,6 +195,8 @@ class Doing(Message):
     text: str = ""
     seconds: float = 0.0
     """Time that it may take until the next message."""
+    found: Any = None
+    """What remedies gave so far, which stays if this one ends the process."""
 
 
 class Found(Message):

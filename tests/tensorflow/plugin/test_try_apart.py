@@ -105,6 +105,41 @@ def test_what_does_not_end_is_stopped_and_the_rest_goes_on(suite, short_limit, r
     assert rows["good"]["speedup"] > 0
 
 
+def test_what_was_measured_stays_where_remedies_hang_together(suite, short_limit):
+    suite.write(
+        PLANTED
+        + """
+y = tf.ones((300, 300))
+
+class OfInput(Planted):
+    kind = "input"
+
+class OfStep(Planted):
+    def apply(self, call):
+        return Call(step=hangs if call.step is half else self._run, data=call.data)
+
+def slow(*_):
+    [y @ y for _ in range(20)]
+    return x
+
+def half(*_):
+    [y @ y for _ in range(10)]
+    return x
+
+trial.REMEDIES = OfInput("half", half), OfStep("quick", lambda *_: x)
+
+@pytest.mark.tfperf(max_step_time="1 ns")
+def test_step(tf_profile):
+    tf_profile(slow, warmup=2, steps=5, trace_steps=5)
+"""
+    )
+    suite("--tfperf-try", "-o", "tfperf_try_seconds=600", "--tfperf-report=run.json")
+    rows = rows_of(suite)
+    assert list(rows) == ["quick", "half", "half and quick"]
+    assert rows["half and quick"]["why"] == "was stopped after 10 s"
+    assert rows["quick"]["low"] > rows["half"]["low"] > 1
+
+
 def test_an_unchanged_step_that_hangs_there_leaves_the_verdict_as_it_is(suite):
     hangs_there = """
 import sys

@@ -271,6 +271,17 @@ def test_what_no_time_is_left_for_is_named():
     assert found
 
 
+def test_behind_the_end_only_the_first_is_tried():
+    def fails(call):
+        raise ValueError("no")
+
+    _, remedies = tried(lambda: None, remedies=[Faulty(fails), Faulty(fails)], seconds=0.0)
+    assert [one.why for one in remedies] == [
+        "could not be tried: ValueError: no",
+        "no time was left",
+    ]
+
+
 def test_data_that_cannot_begin_again_are_refused():
     with pytest.raises(CaptureError, match="begin again"):
         tried(lambda x: x, iter([1, 2]), of_input.REMEDIES)
