@@ -1,10 +1,10 @@
 """
 Prediction of the arrays of a step in a TPU's memory, from HLO without layouts.
 
-Arrays that are surely in memory count: parameters, results, and operands and results of matrix
-multiplications, convolutions, reductions and custom calls. Elementwise ops fuse into them, updated
-variables keep their place, and arrays of at most one tile are left out. Layouts are estimates: each
-array has a smallest, a likely and a largest size.
+Arrays that are surely in memory count: parameters, results, operands of matrix multiplications and
+convolutions, and results of these, of reductions and of custom calls. Elementwise ops fuse into
+them, updated variables keep their place, and arrays of at most one tile are left out. Layouts are
+estimates: each array has a smallest, a likely and a largest size.
 """
 
 from __future__ import annotations
