@@ -30,8 +30,8 @@ Each metric is an attribute of a profile (`profile.step_time`), and has the limi
 - *Scope*: where a value holds. *program*: on every machine. *platform*: for a device kind and a version of the framework. *machine*: for one class of
   machines (times).
 - *TensorFlow*, *JAX*, *PyTorch*: the devices on which a step in pytest makes the metric known, also under Keras. *yes* is every device, a CPU too.
-  *tf.data*: if a `tf.data.Dataset` feeds the step. *latency*: with `latency=True`. –: the metric is UNKNOWN, and a limit on it fails. Steps of PyTorch
-  are timed and not traced.
+  *tf.data*: if a `tf.data.Dataset` feeds the step. *latency*: with `latency=True`. –: the metric is UNKNOWN, and a limit on it fails. Keras on
+  PyTorch is timed and not traced.
 - °: experimental on GPUs. These values are held to stored traces, of an [H200](../evidence/index.md#a-gpu) too.
 - `padding_overhead`, `mxu_padding_overhead` and `op_guide_findings` are about TPUs. They are computed, recorded and compared only if `tpu=` or
   `tfperf_tpu` is set, a limit asks for them, or the step ran on a TPU.
@@ -130,6 +130,8 @@ tfperf_limits = ["max_input_bound = 5%", "max_retraces = 0"]
 - Write a path outside of the project with an equals sign: `--tfperf-report=/tmp/perf.html`. Behind a blank, pytest takes a path that exists for one of
   tests, and looks for the project's ini file there. Such a run ends with exit status 4.
 - A name or value that cannot be understood ends the run with exit status 4, too. The message names the option.
+- `--tfperf-only structural` checks metrics of [scope](metrics.md) program and platform. `timing` checks those of scope machine: times, rates, shares
+  of a step, `memory_growth`.
 
 `--tfperf-history` needs packages besides, in the environment that runs pytest, and in that of `tfperf history`:
 

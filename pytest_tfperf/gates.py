@@ -120,9 +120,15 @@ _GATES = {
     "padding_overhead": Gate(NEVER, "the ratio rises where arrays without padding go"),
     "mxu_padding_overhead": Gate(NEVER, "the ratio rises where products without padding go"),
     "input_python_stages": Gate(WORSE, "Python runs one call at a time"),
-    "batch_padding": Gate(WORSE, "padding is wasted work, and the batches have the same shapes"),
+    "batch_padding": Gate(
+        WORSE,
+        "padding is wasted work, and the batches have the same shapes; 4 standard errors are "
+        "tolerated",
+    ),
     "op_guide_findings": Gate(WORSE, "each is a rule that the step did not break before"),
-    "peak_memory": Gate(WORSE, "memory is a cost of its own"),
+    "peak_memory": Gate(
+        WORSE, "memory is a cost of its own; where allocators report it, 10 % are tolerated"
+    ),
     "memory_growth": Gate(NEVER, "it varies from run to run; a limit decides it"),
     "half_precision": Gate(NEVER, "it falls where products in 16 bits go, and others stay"),
     "flops": Gate(RISE, "more FLOPs are more work; fewer are usually wanted", beyond=(0.001, 0)),

@@ -116,7 +116,8 @@ EVIDENCE: dict[str, Known] = {
     ),
     "step_skew": Known(
         PARTS,
-        f"the same of two devices; {_CATEGORY}. For several hosts, their traces",
+        f"the same of two devices; {_CATEGORY}. For several hosts, their traces; for workers of "
+        "`tf_profile.workers`, their traces with collectives, on CPUs too",
         devices=ON_ACCELERATORS,
     ),
     "xla_clusters": Known(RUNS, _RAN),
@@ -147,7 +148,8 @@ EVIDENCE: dict[str, Known] = {
     "python_calls": Known(
         PYTHON,
         "three more steps of equal counts that `tf_profile` or a Keras loop ran, in a thread "
-        "without a profiler of its own",
+        "without a profiler of its own. Of steps above 1 s (a thirtieth of `tfperf_max_seconds`) "
+        "only if a limit on it, a report or a comparison asks",
     ),
     "graph_ops": Known(CODE, f"the graphs of {_CODE}", in_jax=NOWHERE),
     "graph_reduction": Known(CODE, f"the graphs of {_CODE}", in_jax=NOWHERE),

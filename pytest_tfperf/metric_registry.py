@@ -65,7 +65,8 @@ _ROWS = (
         SHARE,
         LOWER,
         MACHINE,
-        "share of the CPU cores that other processes had while steps were timed",
+        "share of the CPU cores that other processes, other virtual machines or a CPU quota took "
+        "while steps were timed",
     ),
     Metric("step_time_p90", SECONDS, LOWER, MACHINE, "90th percentile of the single steps"),
     Metric("step_time_p99", SECONDS, LOWER, MACHINE, "99th percentile of 300 single steps or more"),
@@ -95,7 +96,8 @@ _ROWS = (
         SHARE,
         LOWER,
         MACHINE,
-        "share of the step period that waits for input with nothing else running",
+        "share of the step period that waits for input while no device is busy (on CPUs: no op of "
+        "the model runs)",
     ),
     Metric("input_wait", SECONDS, LOWER, MACHINE, "time a step waits for input, on average"),
     Metric(
@@ -143,7 +145,13 @@ _ROWS = (
         MACHINE,
         "share of the step period in collectives that nothing hides",
     ),
-    Metric("step_skew", RATIO, LOWER, MACHINE, "slowest ÷ median over devices or hosts − 1"),
+    Metric(
+        "step_skew",
+        RATIO,
+        LOWER,
+        MACHINE,
+        "own work of the slowest device, host or worker ÷ the median − 1",
+    ),
     Metric("xla_clusters", COUNT, None, PLATFORM, "distinct XLA executables run in a step"),
     Metric("xla_launches", COUNT, LOWER, PLATFORM, "executions of XLA executables in a step"),
     Metric(
