@@ -327,7 +327,7 @@ class Options:
         SECONDS,
         60.0,
         ini="tfperf_try_seconds",
-        help="seconds in which remedies of a test are tried; those of a run take ten times as "
+        help="seconds in which remedies of a profile are tried; those of a run take ten times as "
         "many at most",
         shown="60",
     )
