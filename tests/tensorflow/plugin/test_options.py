@@ -1,7 +1,6 @@
-"""Options and ini values, in every form in which a user can set them."""
+"""Options and ini values: what they change in a run."""
 
 import json
-import shutil
 
 import pytest
 
@@ -17,54 +16,13 @@ def test_step(tf_profile):
 INIS = {"tfperf_warmup": "3", "tfperf_steps": "7", "tfperf_trace_steps": "4"}
 
 
-def as_pytest_ini(path, values):
-    lines = [f"{name} = {value}" for name, value in values.items()]
-    (path / "pytest.ini").write_text("\n".join(["[pytest]", *lines]) + "\n")
-    return []
-
-
-def as_pyproject(path, values):
-    lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
-    (path / "pyproject.toml").write_text("\n".join(["[tool.pytest.ini_options]", *lines]) + "\n")
-    return []
-
-
-def as_native_pyproject(path, values):
-    lines = [
-        f"{name} = {json.dumps([value] if name == 'tfperf_limits' else value)}"
-        for name, value in values.items()
-    ]
-    (path / "pyproject.toml").write_text("\n".join(["[tool.pytest]", *lines]) + "\n")
-    return []
-
-
-def as_override(path, values):
+def as_override(values):
     return [argument for name, value in values.items() for argument in ("-o", f"{name}={value}")]
 
 
-native = pytest.param(
-    as_native_pyproject,
-    marks=[
-        pytest.mark.full,
-        pytest.mark.skipif(
-            pytest.version_tuple < (9,), reason="pytest reads [tool.pytest] from version 9 on"
-        ),
-    ],
-)
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        as_pyproject,
-        pytest.param(as_pytest_ini, marks=pytest.mark.full),
-        native,
-        pytest.param(as_override, marks=pytest.mark.full),
-    ],
-)
-def test_windows_come_from_the_ini(suite, form):
+def test_windows_come_from_the_ini(suite):
     suite.write(STEP)
-    result = suite("-rP", *form(suite.path, INIS))
+    result = suite("-rP", *as_override(INIS))
     result.stdout.fnmatch_lines(["windows [[]7, 4, 18[]]"])
 
 
@@ -74,9 +32,7 @@ def test_limits_come_from_the_ini_and_the_marker_overrides_them(suite):
     )
     result = suite(
         "-rP",
-        *as_override(
-            suite.path, INIS | {"tfperf_limits": "max_eager_ops = 0, max_step_time = 1 ns"}
-        ),
+        *as_override(INIS | {"tfperf_limits": "max_eager_ops = 0, max_step_time = 1 ns"}),
     )
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(
@@ -98,18 +54,9 @@ def test_step(tf_profile):
         print(note)
 """
     )
-    result = suite("-rP", *as_override(suite.path, {"tfperf_max_seconds": "1 s"}))
+    result = suite("-rP", *as_override({"tfperf_max_seconds": "1 s"}))
     result.stdout.fnmatch_lines(
         ["timed window: * of 50 steps, cut by 1 s a profile (tfperf_max_seconds)*"]
-    )
-
-
-def test_min_checks_come_from_the_ini(suite):
-    suite.write("\n@pytest.mark.tfperf(max_eager_ops=0)\n" + STEP)
-    result = suite(*as_override(suite.path, INIS | {"tfperf_min_checks": "2"}))
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(
-        ["tfperf: 1 check was decided, fewer than the 2 that --tfperf-min-checks asks for"]
     )
 
 
@@ -122,7 +69,7 @@ def test_what_is_written_and_what_is_tolerated_come_from_the_ini(suite, processe
         "tfperf_max_regression": "7%",
     }
     options = ("--tfperf-update", "--tfperf-report=run.json")
-    suite(*options, *as_override(suite.path, INIS | others)).assert_outcomes(passed=1)
+    suite(*options, *as_override(INIS | others)).assert_outcomes(passed=1)
     assert (suite.path / "kept" / "test_suite.json").is_file()
     traces = "test_suite.py__test_step/plugins/profile/*/*.xplane.pb"
     assert len(list((suite.path / "traces").glob(traces))) == 1
@@ -133,21 +80,6 @@ def test_what_is_written_and_what_is_tolerated_come_from_the_ini(suite, processe
 def test_an_option_that_cannot_be_understood_is_a_usage_error(suite):
     suite.write(STEP)
     for arguments, said in (
-        (["-o", "tfperf_steps=many"], "*tfperf_steps: 'many' is not a whole number*"),
-        (["-o", "tfperf_steps=0"], "*tfperf_steps: '0' is not a positive whole number*"),
-        (["-o", "tfperf_max_seconds=5%"], "*tfperf_max_seconds: '5%' is not a quantity*"),
-        (
-            ["-o", "tfperf_limits=max_inputbound=5%"],
-            "*unknown argument 'max_inputbound'; did you mean 'max_input_bound'?*",
-        ),
-        (
-            ["-o", "tfperf_limits=max_input_bound"],
-            "*ini tfperf_limits: 'max_input_bound' is not of the form max_input_bound = 5%*",
-        ),
-        (
-            ["-o", "tfperf_missing=perhaps"],
-            "*ini tfperf_missing: 'perhaps' is neither fail nor allow*",
-        ),
         (["--tfperf-min-checks=x"], "*--tfperf-min-checks: 'x' is not a whole number*"),
         (
             ["--tfperf-report=run.pdf"],
@@ -167,7 +99,7 @@ def test_min_checks_fails_a_run_without_any_profiled_test_unless_it_only_collect
 
 def test_a_run_file_is_written_and_shown_again(suite, processes, capsys):
     suite.write("\n@pytest.mark.tfperf(max_eager_ops=0)\n" + STEP)
-    enough = as_override(suite.path, INIS | {"tfperf_min_checks": "1"})
+    enough = as_override(INIS | {"tfperf_min_checks": "1"})
     assert suite("--tfperf-report=out/run.json", *enough).ret == 0
     capsys.readouterr()
     assert main(["show", str(suite.path / "out" / "run.json")]) == 0
@@ -211,33 +143,10 @@ def test_each_ran_once():
     )
 
 
-def test_missing_comes_from_the_ini_and_the_command_line_wins_over_it(suite):
-    suite.write(STEP)
-    inis = {"tfperf_missing": "allow", "tfperf_trace_dir": "from_ini"}
-    suite("--tfperf-baseline", *as_override(suite.path, INIS | inis)).assert_outcomes(passed=1)
-    shutil.rmtree(suite.path / "from_ini")
-    as_pytest_ini(suite.path, INIS | inis)
-    options = ("--tfperf-missing=fail", "--tfperf-trace-dir=from_option")
-    suite("--tfperf-baseline", *options).assert_outcomes(failed=1)
-    assert (suite.path / "from_option").is_dir()
-    assert not (suite.path / "from_ini").exists()
-
-
-def test_help_and_markers_explain_themselves(suite):
-    suite("--help").stdout.fnmatch_lines(
-        [
-            "*--tfperf-baseline*compare with the stored baseline*",
-            "*tfperf_limits (linelist):",
-            "*limits for every profiled test*",
-        ]
-    )
-    suite("--markers").stdout.fnmatch_lines(["@pytest.mark.tfperf(max_<metric>*"])
-
-
 def test_a_trace_folder_that_cannot_be_written_fails_the_test_and_says_so(suite):
     suite.write(STEP)
     (suite.path / "file").write_text("")
-    result = suite("--tfperf-trace-dir=file/below", *as_override(suite.path, INIS))
+    result = suite("--tfperf-trace-dir=file/below", *as_override(INIS))
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         ["*CaptureError: the trace cannot be kept in *file/below*see --tfperf-trace-dir"]

@@ -500,6 +500,13 @@ def test_no_checks_at_all_are_too_few():
     assert concluded(Options(min_checks=1))[1] is False
 
 
+def test_one_decided_check_is_said_as_one():
+    assert concluded(Options(min_checks=2), record_of(checks=[check("PASS")])) == (
+        ["tfperf: 1 check was decided, fewer than the 2 that --tfperf-min-checks asks for"],
+        False,
+    )
+
+
 def test_the_summary_is_what_the_terminal_shows():
     lines = summary(
         [record_of(profile(step_time=0.1), checks=[check("PASS")])], 80, 0, True, "utf-8"

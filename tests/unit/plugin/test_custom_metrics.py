@@ -482,4 +482,5 @@ def test_one_of_a_folder_that_cannot_be_added_is_an_error_of_that_folder(project
 
 def test_markers_tell_the_name(project):
     done = project("--markers")
+    done.stdout.fnmatch_lines(["@pytest.mark.tfperf(max_<metric>*"])
     assert "Custom metrics: tokens." in " ".join(done.stdout.str().split())
