@@ -140,11 +140,6 @@ def test_runs_of_another_workload_than_the_newest_are_left_out(project):
     ]
 
 
-def test_a_step_that_takes_no_time_is_no_run(project):
-    accepted(project, run_of(a_test(time=0.0, retraces=0)))
-    assert times_of(project) == []
-
-
 @pytest.mark.parametrize("name", ["test_b", f"{FILE}::test_b"])
 def test_only_the_tests_that_are_named_are_taken(project, name):
     accepted(project, run_of(a_test("test_a"), a_test("test_b")), names=[name])
@@ -190,11 +185,6 @@ def test_a_run_that_does_not_say_where_it_ran_is_refused(new_project):
         assert text in said, name
 
 
-def test_a_baseline_folder_mirrors_the_tests(project):
-    accepted(project, run_of(a_test()), baseline_dir=project / "kept")
-    assert (project / "kept" / "tests" / "test_model.json").is_file()
-
-
 def test_a_damaged_file_of_one_folder_leaves_those_of_all_as_they_were(project):
     (project / "other").mkdir()
     (project / "other" / "test_it.py").write_text("")
@@ -204,16 +194,6 @@ def test_a_damaged_file_of_one_folder_leaves_those_of_all_as_they_were(project):
     with pytest.raises(BaselineError, match="has conflict marks of a merge"):
         accepted(project, run_of(a_test(), a_test(file="other/test_it.py")))
     assert list(project.rglob("*.json")) == [damaged]
-
-
-def test_test_files_of_one_folder_share_their_timing_file(project):
-    (project / "tests" / "test_other.py").write_text("")
-    accepted(project, run_of(a_test(time=0.1), a_test(time=0.2, file="tests/test_other.py")))
-    entries = read_times(place(project).timing_file(LAPTOP["machine"]))
-    assert {name: entry["runs"][0]["step_time"] for name, entry in entries.items()} == {
-        "test_model.py::test_step": 0.1,
-        "test_other.py::test_step": 0.2,
-    }
 
 
 def test_drift_is_accepted_at_the_tolerance_of_the_test(project):

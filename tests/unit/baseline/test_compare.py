@@ -415,7 +415,7 @@ def test_five_runs_decide_times(new_place):
 def test_a_slower_step_says_how_much_since_when_where_and_what_changed_besides(place):
     store(place, profile(step_time=0.010), times=10)
     environment = {**LAPTOP, "setting": {"tensorflow": "2.21.1", "precision": "float32"}}
-    now = value("step_time", 0.012, settled=True, where="Map")
+    now = value("step_time", 0.012, settled=True, where="Map", **{"try": "prefetch"})
     found = timing(place, profile(step_time=now), environment)
     assert found.message.splitlines() == [
         "step_time is 20 % slower than the baseline: 10 ms to 12 ms, limit 5 %",
@@ -423,6 +423,7 @@ def test_a_slower_step_says_how_much_since_when_where_and_what_changed_besides(p
         "  changed besides: tensorflow 2.21.0 → 2.21.1",
         "  measured: 18 to 22 % slower (99.5 % interval), against the last 10 runs",
         "  newest recorded: commit abc123",
+        "  try: prefetch",
         "  if intended: pytest --tfperf-update",
     ]
 
@@ -461,24 +462,6 @@ def test_a_time_without_stored_ones_is_asked_for_where_it_is_limited_or_stored_e
             store(place, profile(retraces=0, step_time=0.010), environment)
         found = compare(place, now, only=None, max_regression=max_regression)[-1]
         assert (found.verdict, found.is_unasked) == (verdict, unasked)
-
-
-@pytest.mark.parametrize("n_runs", [1, 10])
-def test_times_beside_other_workers_are_not_decided(place, n_runs):
-    store(place, profile(step_time=0.010), times=n_runs)
-    [found] = compare_with_baseline(
-        profile(step_time=0.1),
-        "test_step",
-        Baseline(place),
-        LAPTOP,
-        "timing",
-        None,
-        shared_cpu=True,
-    )
-    assert (found.verdict, found.message.partition(" ms: ")[2]) == (
-        Verdict.INCONCLUSIVE,
-        "other workers may have used the CPU; run with -n 0, or --tfperf-only structural",
-    )
 
 
 def busy(step_time, cpu, load=0.6):
@@ -573,8 +556,9 @@ def test_a_baseline_without_processor_times_is_compared_as_far_as_it_goes(place)
     assert found.message.count("processor time: the baseline has none yet") == 1
 
 
-def test_times_of_steps_that_had_not_settled_are_not_decided(place):
-    store(place, profile(step_time=0.010), times=10)
+@pytest.mark.parametrize("n_runs", [1, 10])
+def test_times_of_steps_that_had_not_settled_are_not_decided(place, n_runs):
+    store(place, profile(step_time=0.010), times=n_runs)
     found = timing(place, profile(step_time=value("step_time", 0.1, settled=False)))
     assert (found.verdict, found.message.partition(" ms: ")[2]) == (
         Verdict.INCONCLUSIVE,
@@ -670,13 +654,6 @@ def test_every_check_names_its_profile(place):
     measured = profile("eval", retraces=0, step_time=0.1)
     store(place, measured)
     assert {found.profile for found in compare(place, measured, only=None)} == {"eval"}
-
-
-def test_a_damaged_file_is_an_error(place):
-    store(place, profile(step_time=0.1))
-    place.structure.write_text("{")
-    with pytest.raises(BaselineError, match="not JSON"):
-        compare(place, profile(step_time=0.1), only=None)
 
 
 def test_a_damaged_file_of_times_leaves_the_structure_decided(place):
@@ -881,6 +858,7 @@ def test_damaged_lists_are_an_error_of_the_baseline(new_place):
         {"op_types": ["Mul"]},
         {"op_types": {"cpu": {"Mul": "one"}}},
         {"op_types": {"cpu": 3}},
+        {"python_functions": ["a"]},
     ]
     for damaged in cases:
         place = new_place()

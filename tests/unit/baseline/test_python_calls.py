@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from helpers.builders import LAPTOP, SERVER, profile, record_of, run_of, value
 from helpers.paths import DATA
-from helpers.refusals import refusal
 
 from pytest_tfperf.baseline.compare import Baseline, compare_with_baseline
 from pytest_tfperf.baseline.compare_runs import compare_runs
@@ -15,7 +14,6 @@ from pytest_tfperf.baseline.record import record
 from pytest_tfperf.baseline.store import Place, read_structure
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.checks.roots import ADDED
-from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.values import COUNTED_BY, PARTS, Column, Step, Table, Value
 
@@ -271,14 +269,3 @@ def test_added_calls_are_told_by_package_for_the_cause_that_several_changes_shar
     found = compared(place, step(keras=20, tensorflow=300, numpy=1))["python_calls"]
     assert found.verdict is Verdict.REGRESSION
     assert found.detail[ADDED] == {"tensorflow": 200, "numpy": 1}
-
-
-def test_a_damaged_list_is_an_error_of_the_baseline(new_place):
-    for damaged in [["a"], {"cpu": {"a": "one"}}, {"cpu": 3}]:
-        place = new_place()
-        store(place, calling(BEFORE))
-        content = json.loads(place.detail.read_text())
-        content["lists"]["test_step"]["python_functions"] = damaged
-        place.detail.write_text(json.dumps(content))
-        found = refusal(BaselineError, compared, place, calling(BEFORE))
-        assert ": damaged: Expected `" in found, damaged

@@ -214,16 +214,6 @@ def test_no_temporary_file_is_left(place):
     ]
 
 
-def test_a_removed_custom_metric_is_shown_as_removed(place):
-    update(place, record_of(profile(retraces=0)))
-    place.structure.write_text(
-        place.structure.read_text().replace('"retraces": 0', '"retraces": 0, "my_metric": 5')
-    )
-    assert update(place, record_of(profile(retraces=0))) == [
-        ("test_step", "updated: my_metric 5 → unknown")
-    ]
-
-
 def test_a_number_that_can_be_no_step_time_is_not_recorded(new_place):
     for step_time, recorded in [(1e-9, True), (0.9e-9, False), (1e7, True), (1.1e7, False)]:
         place = new_place()

@@ -13,7 +13,7 @@ import pytest
 from helpers.baselines import runs_of, update
 from helpers.builders import LAPTOP, SERVER, profile, record_of
 from helpers.faults import failing
-from helpers.paths import DATA, ROOT, TESTS
+from helpers.paths import ROOT, TESTS
 
 from pytest_tfperf.baseline import store
 from pytest_tfperf.baseline.store import (
@@ -125,13 +125,6 @@ def test_the_builders_of_damaged_files_build_good_ones(tmp_path):
         assert len(read(path)) == 1
 
 
-def test_the_version_before_wrote_baselines_that_are_read():
-    structure = read_structure(DATA / "previous_version/__tfperf__/suite.json")
-    assert sorted(structure) == ["test_compiled", "test_fit", "test_loop"]
-    [timing] = (DATA / "previous_version/__tfperf__/timing").iterdir()
-    assert set(read_times(timing)) == {"suite.py::test_compiled", "suite.py::test_fit"}
-
-
 CONFLICT = """\
 {
 <<<<<<< HEAD
@@ -219,13 +212,6 @@ def test_a_damaged_file_is_named_refused_and_left_as_it_is(place, kind):
         assert path.read_text() == text, damage
         files = [file for file in place.structure.parent.rglob("*") if file.is_file()]
         assert files == [path], damage
-
-
-def test_bytes_that_are_no_text_are_refused(place):
-    place.structure.parent.mkdir(parents=True)
-    place.structure.write_bytes(b"\xff\xfe{}")
-    with pytest.raises(BaselineError, match="not UTF-8 text"):
-        read_structure(place.structure)
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_that_names_the_file(tmp_path):
