@@ -40,23 +40,6 @@ def run_file(tmp_path):
     return write
 
 
-def test_show_prints_what_pytest_showed(run_file, capsys):
-    assert main(["show", run_file(FAILED, PASSED)]) == 1
-    assert capsys.readouterr() == (
-        dedent("""\
-            test       metric         value  limit  result
-            ---------  -----------  -------  -----  ------
-            test_step  step_time    12.5 ms
-                       input_bound     19 %  ≤ 5 %    FAIL
-                       retraces           0    ≤ 0      ok
-            FAIL         test_step: input_bound is 19 %, above the limit of 5 %
-                         (max_input_bound='5%')
-            tfperf: 1 check passed, 1 failed
-            """),
-        "",
-    )
-
-
 def test_an_encoding_without_arrows_shows_question_marks(run_file, monkeypatch):
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="cp1252"))
