@@ -521,20 +521,6 @@ def test_without_records_there_is_no_summary():
 FAILED = record_of(checks=[check("FAIL")], outcome="failed", line=3)
 
 
-def test_a_job_of_github_is_told_which_tests_fail_and_has_a_summary(tmp_path):
-    options = Options(rootdir=tmp_path / "models", workspace=tmp_path, summary=tmp_path / "summary")
-    lines, good = concluded(options, FAILED)
-    assert [line.partition(",title=")[0] for line in lines] == [
-        f"::error file=models/{FILE},line=3"
-    ]
-    assert good
-    assert (
-        (tmp_path / "summary")
-        .read_text(encoding="utf-8")
-        .startswith("# ❌ tfperf: 0 checks passed, 1 failed\n")
-    )
-
-
 def test_strict_failures_are_annotated_under_strict(tmp_path):
     record = record_of(checks=[check("INCONCLUSIVE")], line=3)
     assert [
@@ -556,17 +542,6 @@ def test_a_summary_that_cannot_be_written_fails_nothing(tmp_path):
 def test_a_run_without_profiled_tests_adds_nothing_to_a_summary(tmp_path):
     concluded(Options(rootdir=tmp_path, summary=tmp_path / "summary"))
     assert not (tmp_path / "summary").exists()
-
-
-def test_a_report_is_of_the_form_that_its_ending_asks_for(tmp_path):
-    paths = [tmp_path / name for name in ("run.json", "run.md", "RUN.CSV", "run.html")]
-    concluded(Options(reports=tuple(paths)), FAILED)
-    assert [path.read_text(encoding="utf-8")[:9] for path in paths] == [
-        '{\n "forma',
-        "# ❌ tfper",
-        "created,c",
-        "<!doctype",
-    ]
 
 
 def test_keys_of_a_baseline_do_not_control_the_terminal(tmp_path):

@@ -63,10 +63,3 @@ def test_other_runs_keep_nothing(run, pytester):
     for arguments in (("-p", "no:cacheprovider"), ("-k", "other"), ("--collect-only",)):
         run(*arguments)
         assert not (pytester.path / PLACE).exists(), arguments
-
-
-def test_a_run_that_profiles_nothing_leaves_the_last_one(run, pytester):
-    run("-k", "step")
-    before = (pytester.path / PLACE).read_bytes()
-    run("-k", "other")
-    assert (pytester.path / PLACE).read_bytes() == before

@@ -588,17 +588,6 @@ def test_links_lead_from_the_report_to_kept_files(tmp_path):
     assert page_of(record_of(measured)).all("a", title=str(kept))[0][1]["href"] == kept.as_uri()
 
 
-def test_memory_over_a_step_is_a_chart_and_a_table():
-    held = Table.of(
-        "memory over train 1",
-        [Column("into_step_s", "into the step", "s"), Column("held", "held", "bytes")],
-        [(0.0, 2**20), (0.001, 4 * 2**20)],
-    )
-    page = page_of(record_of(replace(profile(), tables={"memory_over_step": held})))
-    assert len(page.all("path", **{"class": "held"})) == 1
-    assert "1 ms 4 MiB" in page.texts("tr")
-
-
 def test_a_table_is_cut_with_a_count():
     page = page_of(record_of(replace(profile(), tables={"host_ops": ops(60, n_more=5)})))
     assert sum(row.startswith("MatMul_") for row in page.texts("tr")) == 50
