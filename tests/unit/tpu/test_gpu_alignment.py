@@ -136,105 +136,62 @@ def test_a_batched_dot_in_any_dimension_order():
     assert misaligned(found) == (("rows", 100, 104), ("columns", 50, 56))
 
 
+def product(opcode, result, data, kernel, **more):
+    return [*parameters(data, kernel), op("c", opcode, result, "p0", "p1", **more)]
+
+
+def cudnn(name, result, data, kernel):
+    return product(
+        "custom-call",
+        result,
+        data,
+        kernel,
+        custom_call_target=f"__cudnn$conv{name}",
+        convolution=labels("b01f_o01i->b01f"),
+        window=window(3, 3),
+    )
+
+
+DATA, KERNEL, OUT = "f16[8,9,9,30]", "f16[50,3,3,30]", "f16[8,7,7,50]"
+STRIDED = {"window": window(7, 7, stride=2), "convolution": labels("b01f_01io->b01f")}
+GRADIENT = {"window": window(28, 28), "convolution": labels("f01b_i01o->01bf")}
+DENSE = {"convolution": labels("bf_io->bf")}
+GEMM = {
+    "custom_call_target": "__cublas$gemm",
+    "backend_config": '{"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}}}',
+}
+IN_30_OUT_50 = (("channels in", 30), ("channels out", 50))
 PRODUCTS = [
     (
-        [
-            *parameters("bf16[32,56,56,3]", "bf16[7,7,3,64]"),
-            op(
-                "c",
-                "convolution",
-                "bf16[32,28,28,64]",
-                "p0",
-                "p1",
-                window=window(7, 7, stride=2),
-                convolution=labels("b01f_01io->b01f"),
-            ),
-        ],
+        product(
+            "convolution", "bf16[32,28,28,64]", "bf16[32,56,56,3]", "bf16[7,7,3,64]", **STRIDED
+        ),
         (32 * 28 * 28, 64, 147, (("channels in", 3), ("channels out", 64))),
     ),
     (
-        [
-            *parameters("bf16[32,56,56,20]", "bf16[32,28,28,48]"),  # the gradient of a kernel
-            op(
-                "c",
-                "convolution",
-                "bf16[3,3,20,48]",
-                "p0",
-                "p1",
-                window=window(28, 28),
-                convolution=labels("f01b_i01o->01bf"),
-            ),
-        ],
+        product(
+            "convolution", "bf16[3,3,20,48]", "bf16[32,56,56,20]", "bf16[32,28,28,48]", **GRADIENT
+        ),
         (9 * 20, 48, 32 * 28 * 28, (("channels in", 20), ("channels out", 48))),
     ),
     (
-        [
-            *parameters("f16[8,64]", "f16[64,33]"),
-            op("c", "convolution", "f16[8,33]", "p0", "p1", convolution=labels("bf_io->bf")),
-        ],
+        product("convolution", "f16[8,33]", "f16[8,64]", "f16[64,33]", **DENSE),
         (8, 33, 64, (("rows", 8), ("columns", 33), ("depth", 64))),
     ),
     (
-        [
-            *parameters("f16[8,9,9,30]", "f16[50,3,3,30]"),
-            op(
-                "c",
-                "custom-call",
-                "(f16[8,7,7,50], u8[0])",
-                "p0",
-                "p1",
-                custom_call_target="__cudnn$convForward",
-                convolution=labels("b01f_o01i->b01f"),
-                window=window(3, 3),
-            ),
-        ],
-        (8 * 49, 50, 270, (("channels in", 30), ("channels out", 50))),
+        cudnn("Forward", "(f16[8,7,7,50], u8[0])", DATA, KERNEL),
+        (8 * 49, 50, 270, IN_30_OUT_50),
     ),
     (
-        [
-            *parameters("f16[8,7,7,50]", "f16[50,3,3,30]"),
-            op(
-                "c",
-                "custom-call",
-                "(f16[8,9,9,30], u8[0])",
-                "p0",
-                "p1",
-                custom_call_target="__cudnn$convBackwardInput",
-                convolution=labels("b01f_o01i->b01f"),
-                window=window(3, 3),
-            ),
-        ],
-        (8 * 81, 30, 450, (("channels in", 30), ("channels out", 50))),
+        cudnn("BackwardInput", "(f16[8,9,9,30], u8[0])", OUT, KERNEL),
+        (8 * 81, 30, 450, IN_30_OUT_50),
     ),
     (
-        [
-            *parameters("f16[8,9,9,30]", "f16[8,7,7,50]"),
-            op(
-                "c",
-                "custom-call",
-                "(f16[50,3,3,30], u8[0])",
-                "p0",
-                "p1",
-                custom_call_target="__cudnn$convBackwardFilter",
-                convolution=labels("b01f_o01i->b01f"),
-                window=window(3, 3),
-            ),
-        ],
-        (270, 50, 8 * 49, (("channels in", 30), ("channels out", 50))),
+        cudnn("BackwardFilter", "(f16[50,3,3,30], u8[0])", DATA, OUT),
+        (270, 50, 8 * 49, IN_30_OUT_50),
     ),
     (
-        [
-            *parameters("f16[100,70]", "f16[70,50]"),
-            op(
-                "c",
-                "custom-call",
-                "(f16[100,50], s8[99])",
-                "p0",
-                "p1",
-                custom_call_target="__cublas$gemm",
-                backend_config='{"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}}}',
-            ),
-        ],
+        product("custom-call", "(f16[100,50], s8[99])", "f16[100,70]", "f16[70,50]", **GEMM),
         (100, 50, 70, (("rows", 100), ("columns", 50), ("depth", 70))),
     ),
 ]
@@ -251,32 +208,12 @@ def test_sizes_of_convolutions_and_library_calls():
         ) == expected, ops
 
 
+DEPTHWISE = {"window": window(3, 3), "convolution": labels("b01f_01io->b01f"), "feature_groups": 30}
 OTHER_PRODUCTS = [
-    [
-        *parameters("f32[1,70]", "f32[70,50]"),
-        op("d", "dot", "f32[1,50]", "p0", "p1", dot=dot([1], [0])),
-    ],  # a vector
-    [
-        *parameters("s32[7,70]", "s32[70,50]"),
-        op("d", "dot", "s32[7,50]", "p0", "p1", dot=dot([1], [0])),
-    ],  # integers
-    [
-        *parameters("f32[0,70]", "f32[70,50]"),
-        op("d", "dot", "f32[0,50]", "p0", "p1", dot=dot([1], [0])),
-    ],
-    [
-        *parameters("f32[8,9,9,30]", "f32[3,3,1,30]"),
-        op(
-            "c",
-            "convolution",
-            "f32[8,9,9,30]",
-            "p0",
-            "p1",
-            window=window(3, 3),
-            convolution=labels("b01f_01io->b01f"),
-            feature_groups=30,
-        ),
-    ],  # depthwise
+    product("dot", "f32[1,50]", "f32[1,70]", "f32[70,50]", dot=dot([1], [0])),  # a vector
+    product("dot", "s32[7,50]", "s32[7,70]", "s32[70,50]", dot=dot([1], [0])),  # integers
+    product("dot", "f32[0,50]", "f32[0,70]", "f32[70,50]", dot=dot([1], [0])),
+    product("convolution", "f32[8,9,9,30]", "f32[8,9,9,30]", "f32[3,3,1,30]", **DEPTHWISE),
     [*parameters("f32[8]"), op("c", "custom-call", "f32[8]", "p0", custom_call_target="other")],
 ]
 
