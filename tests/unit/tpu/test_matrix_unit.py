@@ -132,14 +132,6 @@ def test_the_gradient_of_a_strided_convolution_counts_only_input_positions():
     assert sizes(*ops)[0] == (160, 1)
 
 
-def test_a_convolution_without_a_window_is_a_product():
-    ops = [
-        *parameters("f32[100,20]", "f32[20,10]"),
-        op("y", "convolution", "f32[100,10]", "p0", "p1", convolution=labels("bf_io->bf")),
-    ]
-    assert sizes(*ops) == ((100, 1), (10, 1), (20, 1))
-
-
 @pytest.mark.parametrize("groups", [{"feature_groups": 3}, {"batch_groups": 3}])
 def test_grouped_convolutions_are_skipped(groups):
     found = work(

@@ -1,9 +1,7 @@
 """Padding and alignment in the profiles of traces."""
 
 from helpers.hlo import dot, encoded, module, op, parameters
-from helpers.jobs import profiles_of_job
 from helpers.tables import cells
-from helpers.traces import real_trace
 from helpers.xspace import at, field, line, plane, space
 
 from pytest_tfperf.metrics.evidence import Evidence
@@ -71,10 +69,3 @@ def test_a_tpu_profile_with_missing_hlo_is_unknown():
         value = found.value("padding_overhead")
         assert value.number is None
         assert "HLO of 1 of the 2 executables" in value.why if metadata else "HLO" in value.why
-
-
-def test_the_recorded_tpu_trace_is_measured():
-    path = real_trace("tpu_v6e_jax_inference")
-    ((profile,), _) = profiles_of_job([path])
-    value = profile.value("padding_overhead")
-    assert (value.number, value.detail["padding"], value.detail["tpu"]) == (0.0, "measured", "v6e")
