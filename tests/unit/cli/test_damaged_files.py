@@ -7,8 +7,8 @@ from helpers.fuzz import FORMATS, mutant
 from helpers.fuzz_targets import CORPUS, TARGETS
 from helpers.paths import ROOT
 
-FEW = {"profiles": 2, "traces": 2, "hlo": 20, "runs": 6, "baselines": 12}
-N_MUTANTS = {"profiles": 200, "traces": 30, "hlo": 300, "runs": 60, "baselines": 100}
+FEW = {"profiles": 90, "traces": 2, "hlo": 20, "runs": 6, "baselines": 12}
+MANY = {"profiles": 300, "traces": 30, "hlo": 300, "runs": 60, "baselines": 100}
 
 
 def faults_of(kind, folder, n):
@@ -20,21 +20,13 @@ def faults_of(kind, folder, n):
     return faults, target.n_read
 
 
+@pytest.mark.parametrize("numbers", [FEW, pytest.param(MANY, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("kind", TARGETS)
-def test_mutants(kind, tmp_path, monkeypatch):
+def test_mutants(kind, numbers, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
-    faults, n_read = faults_of(kind, tmp_path, FEW[kind])
+    faults, n_read = faults_of(kind, tmp_path, numbers[kind])
     assert faults == []
-    assert FEW[kind] == 2 or 0 < n_read < FEW[kind], "some mutants are read, some are not"
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", TARGETS)
-def test_many_mutants(kind, tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
-    faults, n_read = faults_of(kind, tmp_path, N_MUTANTS[kind])
-    assert faults == []
-    assert 0 < n_read < N_MUTANTS[kind], "some mutants are read, some are not"
+    assert numbers[kind] == 2 or 0 < n_read < numbers[kind], "some are read, some are not"
 
 
 @pytest.mark.full

@@ -1,9 +1,7 @@
 """Damaged traces give a TraceError or a sound profile, never anything else."""
 
-import functools
-
 import pytest
-from helpers.fuzz import FIELDWISE, SPACE, decoded, encoded, found, mutant, pick
+from helpers.fuzz import SPACE, decoded, encoded, found, mutant
 from helpers.made_traces import HOST, MADE
 from helpers.traces import SYNTHETIC
 from helpers.xspace import at, event, field, line, plane, space, varint
@@ -11,64 +9,25 @@ from helpers.xspace import at, event, field, line, plane, space, varint
 from pytest_tfperf.trace.xspace import decode_trace
 
 
-@functools.cache
-def stored():
-    return {path.name: path.read_bytes() for path in sorted(SYNTHETIC.glob("*.pb"))}
-
-
-def is_readable(raw, name):
-    """Whether damaged bytes give a profile; what they give besides is told with their name."""
+def read(raw, name):
+    """Read damaged bytes; what they give besides a profile or a refusal is told with their name."""
     try:
-        return found(raw) is not None
+        found(raw)
     except Exception as error:
         pytest.fail(f"{name}: {type(error).__name__}: {error}")
 
 
-def outcomes(name, raw, seeds):
-    return {is_readable(mutant(raw, seed), f"mutant {seed} of {name}") for seed in seeds}
-
-
-def test_mutants_of_a_made_trace():
-    for name, raw in MADE.items():
-        assert found(raw).steps, name
-        both = outcomes(name, raw, range(30))
-        assert both == {True, False}, f"some mutants of {name} are readable, some are not"
-
-
-def test_mutants_of_the_stored_traces():
-    for name, raw in stored().items():
-        outcomes(name, raw, range(2))
-
-
-@pytest.mark.nightly
-def test_many_mutants():
-    for name, raw in MADE.items():
-        outcomes(name, raw, range(30, 120))
-    for name, raw in stored().items():
-        outcomes(name, raw, range(2, 15))
+@pytest.mark.parametrize("seeds", [(0, 2), pytest.param((2, 15), marks=pytest.mark.nightly)])
+def test_mutants_of_the_stored_traces(seeds):
+    for path in sorted(SYNTHETIC.glob("*.pb")):
+        for seed in range(*seeds):
+            read(mutant(path.read_bytes(), seed), f"mutant {seed} of {path.name}")
 
 
 def test_every_prefix_of_a_trace():
     for name, raw in MADE.items():
         for size in range(0, len(raw), 1 + len(raw) // 150):
-            is_readable(raw[:size], f"{size} bytes of {name}")
-
-
-def test_the_damage_is_what_it_says():
-    import random
-
-    raw = MADE["pipeline"]
-    assert encoded(decoded(raw, SPACE)) == raw
-    assert mutant(raw, 3) == mutant(raw, 3)
-    assert len({mutant(raw, seed) for seed in range(50)}) > 45
-    for damage in FIELDWISE:
-        changed = set()
-        for seed in range(6):
-            tree = decoded(raw, SPACE)
-            damage(random.Random(seed), tree)
-            changed.add(encoded(tree))
-        assert changed - {raw}, damage.__name__
-    assert pick(random.Random(0), decoded(raw, SPACE))
+            read(raw[:size], f"{size} bytes of {name}")
 
 
 STEPS = [at("train", n * 10, n * 10 + 8, step_num=n, _r=1) for n in range(3)]
@@ -139,7 +98,7 @@ def test_odd_traces():
         ),
     ]
     for number, raw in enumerate(cases):
-        is_readable(raw, f"odd trace {number}, {raw[:40]}")
+        read(raw, f"odd trace {number}, {raw[:40]}")
 
 
 @pytest.mark.parametrize("missing", [4, 5], ids=["event metadata", "stat metadata"])
