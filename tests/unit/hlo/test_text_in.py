@@ -272,14 +272,9 @@ def test_invalid_hlo_raises_with_its_line():
         assert re.match(words, refusal(TraceError, read_hlo, text, "a.hlo")), text
 
 
-def test_damaged_text_raises_only_our_errors():
-    for seed in range(2):
-        assert_only_our_errors(random.Random(seed))
-
-
-@pytest.mark.nightly
-def test_more_damaged_text_raises_only_our_errors():
-    for seed in range(2, 20):
+@pytest.mark.parametrize("seeds", [(0, 2), pytest.param((2, 20), marks=pytest.mark.nightly)])
+def test_damaged_text_raises_only_our_errors(seeds):
+    for seed in range(*seeds):
         assert_only_our_errors(random.Random(seed))
 
 

@@ -215,19 +215,16 @@ def test_change_points_of_longer_series_are_those_of_all_orders():
             assert change_points(values) == change_points_by_all_orders(values)
 
 
-def false_alarms(n, draws):
+@pytest.mark.parametrize(
+    ("n", "draws", "most"),
+    [
+        (30, 100, binomial_quantile(0.99, 100, 0.01)),
+        *(pytest.param(n, 500, 5, marks=pytest.mark.nightly) for n in (11, 30, 100)),
+    ],
+)
+def test_steady_noise_has_false_alarms_below_one_percent(n, draws, most):
     random = np.random.default_rng(n)
-    return sum(bool(places(noise(random, n).tolist())) for _ in range(draws))
-
-
-def test_steady_noise_has_few_false_alarms():
-    assert false_alarms(30, draws=100) <= binomial_quantile(0.99, 100, 0.01)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("n", [11, 30, 100])
-def test_steady_noise_has_false_alarms_below_one_percent(n):
-    assert false_alarms(n, draws=500) <= 5
+    assert sum(bool(places(noise(random, n).tolist())) for _ in range(draws)) <= most
 
 
 @pytest.mark.nightly

@@ -36,7 +36,8 @@ def test_pocock_s_constants():
         assert first.sum() == pytest.approx(0.025, abs=0.002), n
 
 
-def check_errors(draws):
+@pytest.mark.parametrize("draws", [50_000, pytest.param(1_000_000, marks=pytest.mark.nightly)])
+def test_each_analysis_spends_its_error(draws):
     """Each of so many series without an effect ends at the first analysis that is beyond its value."""
     for errors in [(0.01,) * 4, (0.0, 0.005, 0.01, 0.02), (0.02, 0.01, 0.005), (0.002,) * 8]:
         random, n = np.random.default_rng(1), len(errors)
@@ -50,15 +51,6 @@ def check_errors(draws):
             else:
                 assert not stops.any(), (errors, at)
             going_on &= ~stops
-
-
-def test_each_analysis_spends_its_error():
-    check_errors(draws=50_000)
-
-
-@pytest.mark.nightly
-def test_each_analysis_spends_its_error_in_a_million_series():
-    check_errors(draws=1_000_000)
 
 
 def test_values_are_below_those_of_errors_that_are_split_without_their_correlation():

@@ -115,7 +115,14 @@ def test_the_floor_is_half_of_the_constant(total):
     )
 
 
-def check_error_rate(true_sd, draws):
+@pytest.mark.parametrize(
+    ("true_sd", "draws"),
+    [
+        (0.009, 100),
+        *(pytest.param(sd, 400, marks=pytest.mark.nightly) for sd in (0.003, 0.0045, 0.009)),
+    ],
+)
+def test_the_error_rate_holds_for_any_difference_between_processes(true_sd, draws):
     """With 60 stored degrees, and a spread from the test itself from five pairs on."""
     random, wrong = np.random.default_rng(5), 0
     stored = Residuals(total=float(np.sum(random.normal(0, true_sd, 60) ** 2)), degrees=60)
@@ -134,13 +141,3 @@ def check_error_rate(true_sd, draws):
                 break
         wrong += verdict is Verdict.REGRESSION
     assert wrong <= binomial_quantile(0.999, draws, 0.01)
-
-
-def test_the_error_rate_holds_where_processes_differ_more_than_the_constant():
-    check_error_rate(0.009, draws=100)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("true_sd", [0.003, 0.0045, 0.009])
-def test_the_error_rate_holds_for_any_difference_between_processes(true_sd):
-    check_error_rate(true_sd, draws=400)

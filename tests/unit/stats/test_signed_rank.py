@@ -145,7 +145,14 @@ def test_more_confidence_is_never_narrower(logs):
     assert wide.low <= narrow.low <= narrow.high <= wide.high
 
 
-def check_coverage(n, draws):
+@pytest.mark.parametrize(
+    ("n", "draws"),
+    [
+        *((n, 200) for n in (12, 70)),
+        *(pytest.param(*one, marks=pytest.mark.nightly) for one in ((12, 2_000), (70, 400))),
+    ],
+)
+def test_the_interval_covers_the_truth_for_skewed_times(n, draws):
     random = np.random.default_rng(20)
     logs = (
         random.exponential(1, (draws, n)) ** 2 - random.exponential(1, (draws, n)) ** 2
@@ -154,17 +161,6 @@ def check_coverage(n, draws):
     covered = sum(one.low <= 1 <= one.high for one in found)
     least, most = (binomial_quantile(one, draws, found[0].confidence) for one in (5e-5, 1 - 5e-5))
     assert least <= covered <= most, n
-
-
-def test_the_interval_covers_the_truth_for_skewed_times():
-    for n in (12, 70):
-        check_coverage(n, draws=200)
-
-
-@pytest.mark.nightly
-def test_the_interval_covers_the_truth_in_many_draws():
-    check_coverage(12, draws=2_000)
-    check_coverage(70, draws=400)
 
 
 def test_invalid_ratios_are_refused():

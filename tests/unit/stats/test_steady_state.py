@@ -134,21 +134,12 @@ STEADY_SERIES = {
 """Series without a slow start or a trend, and the most of them that may seem to have one."""
 
 
-def check_steady(n):
+@pytest.mark.parametrize("n", [20, *(pytest.param(n, marks=pytest.mark.nightly) for n in (10, 50))])
+def test_steady_noise_is_seldom_dropped_or_called_a_trend(n):
     for name, (series, most) in STEADY_SERIES.items():
         drawn = series(np.random.default_rng(11), (300, n))
         assert np.mean([slow_start(times) > 0 for times in drawn]) <= most, name
         assert np.mean([find_trend(times) is not None for times in drawn]) <= most, name
-
-
-def test_steady_noise_is_seldom_dropped_or_called_a_trend():
-    check_steady(20)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("n", [10, 50])
-def test_short_and_long_steady_noise_is_seldom_dropped_or_called_a_trend(n):
-    check_steady(n)
 
 
 @pytest.mark.parametrize(("n", "found"), [(10, 0.4), (20, 0.5), (50, 0.9)])
