@@ -48,14 +48,3 @@ def test_a_suite_keeps_to_its_old_baseline_and_leaves_it_as_it_is(suite, old_sui
     metrics = [check["metric"] for test in tests for check in test["checks"]]
     assert "retraces" in metrics
     assert not set(ABOUT_TPUS) & set(metrics)
-
-
-def test_a_newer_baseline_is_refused_by_name(suite, old_suite):
-    path = suite.path / "__tfperf__" / "suite.json"
-    path.write_text(path.read_text().replace('"format": 1', '"format": 9'))
-    before = stored(suite.path)
-    for option in ("--tfperf-baseline", "--tfperf-update"):
-        result = old_suite(option, "-k", "test_loop")
-        assert result.ret != 0
-        assert "suite.json: format 9, this version reads up to 2" in result.stdout.str()
-    assert stored(suite.path) == before

@@ -5,8 +5,6 @@ import sys
 
 import pytest
 
-from pytest_tfperf.baseline.store import read_structure
-
 pytestmark = pytest.mark.usefixtures("processes")  # git, for the commit of a run
 
 SUITE = """
@@ -49,30 +47,8 @@ def write(suite, wrapping, marks=""):
 
 
 def recorded(suite, marks=""):
-    """Record a baseline, five runs of a step that takes a hundredth of the time."""
     write(suite, PLAIN, marks)
     suite("--tfperf-update").assert_outcomes(passed=1)
-    for path in suite.path.rglob("timing/*.json"):
-        content = json.loads(path.read_text())
-        for entry in content["tests"].values():
-            for part in (entry["anchor"], *entry["runs"]):
-                part["step_time"] *= 0.01
-            entry["runs"] *= 5
-        path.write_text(json.dumps(content))
-
-
-@pytest.mark.full
-def test_a_slower_step_names_the_function_that_is_called_forty_times_more(suite, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.syspath_prepend(suite.path)
-    recorded(suite)
-    stored = read_structure(suite.path / "__tfperf__" / "test_suite.json")
-    [functions] = stored["test_step"]["python_functions"].values()
-    assert functions["test_suite.py:plain"] == 40
-    write(suite, PLANTED)
-    result = suite("--tfperf-baseline")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["test_step is * slower than the baseline: *", f"*{ADDED}*"])
 
 
 @pytest.mark.parametrize(

@@ -93,25 +93,12 @@ BAD_MARKERS = {
 
 
 def test_a_bad_marker_is_a_collection_error_of_its_file_alone(suite):
-    write_bad_markers(suite.path)
-    agree_on_bad_markers(suite("--continue-on-collection-errors"))
-
-
-@pytest.mark.nightly
-def test_a_bad_marker_is_a_collection_error_under_xdist_too(pytester, processes):
-    write_bad_markers(pytester.path)
-    agree_on_bad_markers(pytester.runpytest_subprocess("--continue-on-collection-errors", "-n1"))
-
-
-def write_bad_markers(folder):
     for n, argument in enumerate(BAD_MARKERS):
-        (folder / f"test_broken_{n}.py").write_text(
+        (suite.path / f"test_broken_{n}.py").write_text(
             f"import pytest\n\n@pytest.mark.tfperf({argument})\ndef test_it(tf_profile): pass\n"
         )
-    (folder / "test_fine.py").write_text("def test_fine(): pass\n")
-
-
-def agree_on_bad_markers(result):
+    (suite.path / "test_fine.py").write_text("def test_fine(): pass\n")
+    result = suite("--continue-on-collection-errors")
     result.assert_outcomes(passed=1, errors=len(BAD_MARKERS))
     for said in BAD_MARKERS.values():
         result.stdout.fnmatch_lines([f"*test_it: @pytest.mark.tfperf: {said}*"])
