@@ -1,4 +1,4 @@
-"""One test for each pass of https://www.tensorflow.org/guide/graph_optimization: its effect on a real graph, counted by hand."""
+"""Passes of https://www.tensorflow.org/guide/graph_optimization: the effect of each on a real graph, counted by hand."""
 
 import json
 import re
@@ -11,8 +11,7 @@ import pytest
 import tensorflow as tf
 from helpers.function_graphs import after, grappled, types
 from helpers.paths import ROOT
-from tensorflow.core.framework import attr_value_pb2
-from tensorflow.core.protobuf import config_pb2, device_properties_pb2, rewriter_config_pb2
+from tensorflow.core.protobuf import device_properties_pb2, rewriter_config_pb2
 
 from pytest_tfperf.compiler import grappler
 from pytest_tfperf.compiler.grappler import DEFAULT_ON, grappler_options
@@ -166,32 +165,6 @@ def test_remapper():
         {"MatMul": 1, "BiasAdd": 1, "Relu": 1},
     ]
     assert after(layer, ONES, tf.ones(8)) == {"_FusedMatMul": 1}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("mode", "n_relu"), [("NO_MEM_OPT", 1), ("MANUAL", 2)])
-def test_memory(mode, n_relu):
-    """A recomputable activation is computed again, instead of being kept for its gradient."""
-    config = config_pb2.ConfigProto()
-    config.graph_options.rewrite_options.memory_optimization = getattr(
-        rewriter_config_pb2.RewriterConfig, mode
-    )
-    with tf.Graph().as_default() as graph:
-        x = tf.compat.v1.placeholder(tf.float32, (8, 8))
-        with graph._attr_scope({"_recompute_hint": attr_value_pb2.AttrValue(i=0)}):
-            activation = tf.nn.relu(x)
-        after_it = tf.sin(tf.exp(activation))
-        with tf.name_scope("gradients"):
-            gradient = after_it * activation
-        metadata = config_pb2.RunMetadata()
-        with tf.compat.v1.Session(config=config) as session:
-            session.run(
-                gradient,
-                {x: np.ones((8, 8))},
-                config_pb2.RunOptions(output_partition_graphs=True),
-                metadata,
-            )
-    assert sum(types(part).get("Relu", 0) for part in metadata.partition_graphs) == n_relu
 
 
 @pytest.mark.full
