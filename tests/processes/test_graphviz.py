@@ -7,7 +7,6 @@ from xml.etree import ElementTree
 import pytest
 from helpers.hlo import module, op, parameters
 
-from pytest_tfperf.export.formats import export_hlo
 from pytest_tfperf.hlo.dot import dot_of, svg_of
 
 pytestmark = [
@@ -66,8 +65,3 @@ def test_graphviz_draws_every_node_frame_and_edge():
         "cluster": 4,
         "edge": 8,
     }
-
-
-def test_a_picture_is_what_graphviz_makes(tmp_path):
-    export_hlo([module(main=[op("é", "iota", "f32[8]")])], tmp_path / "a.svg")
-    assert (tmp_path / "a.svg").read_text("utf-8").count("iota é</text>") == 1

@@ -75,41 +75,19 @@ def decided(test):
     )
 
 
-@pytest.fixture
-def forty(run, run_here, pytester):
-    """Checks that forty tests say the same in a run with these options as they do alone."""
+def test_forty_tests_say_the_same_however_they_are_spread(run, run_here, pytester):
     pytester.makepyfile(test_a=MANY.format(first=0), test_b=MANY.format(first=20))
     alone, expected = run_here()
     # of 14 in a row 4 are odd and 0 to 3 beyond a multiple of 7
     alone.assert_outcomes(passed=12, failed=28)
-
-    def check(*way):
-        done, found = run(*way)
-        assert {key: decided(test) for key, test in found.items()} == {
-            key: decided(test) for key, test in expected.items()
-        }, way
-        assert done.ret == alone.ret
-        checks = [check for test in found.values() for check in test["checks"]]
-        times = {check["verdict"] for check in checks if check["metric"] == "step_time"}
-        assert times == {"PASS"}, way
-
-    return check
-
-
-def test_forty_tests_say_the_same_however_they_are_spread(forty):
-    forty("-n2")
-
-
-@pytest.mark.nightly
-def test_forty_tests_say_the_same_in_all_other_ways(forty):
-    for way in (
-        ["-p", "no:xdist"],
-        ["-n4"],
-        ["-n2", "--dist=loadfile"],
-        ["-n2", "--dist=loadgroup"],
-        ["-n2", "--dist=worksteal"],
-    ):
-        forty(*way)
+    done, found = run("-n2")
+    assert {key: decided(test) for key, test in found.items()} == {
+        key: decided(test) for key, test in expected.items()
+    }
+    assert done.ret == alone.ret
+    checks = [check for test in found.values() for check in test["checks"]]
+    times = {check["verdict"] for check in checks if check["metric"] == "step_time"}
+    assert times == {"PASS"}
 
 
 SPANS = """

@@ -272,32 +272,6 @@ def test_a_tree_that_is_lost_is_an_error(start):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("victim", ["tree", "ref"])
-def test_one_is_killed_between_two_turns(start, victim):
-    sides = {
-        "tree": start(a_test("profile('', 1)"), "tree"),
-        "ref": start(a_test("profile('', 1)")),
-    }
-
-    def until_one_dies(logs):
-        if len(logs) == 2:
-            sides[victim]._process.kill()
-        return len(logs) > 2
-
-    def turns_of(ready):
-        time = TurnTime(seconds=60, most_s=60)
-        return run_turns(*sides.values(), ready, time, until_one_dies)
-
-    if victim == "tree":
-        with pytest.raises(PairedError, match="tree ended with SIGKILL"):
-            run_paired_test(*sides.values(), "test", (None, None), turns_of)
-    else:
-        paired = run_paired_test(*sides.values(), "test", (None, None), turns_of)
-        assert paired.ref_profiles.why.startswith("ref ended with SIGKILL")
-        assert paired.turns == {}
-
-
-@pytest.mark.full
 def test_a_test_on_the_tree_that_profiles_nothing_or_stops_the_run(start):
     tree, ref = start("send(Ended())", "tree"), start(a_test("profile('', 1)"))
     paired = run_paired_test(tree, ref, "test", (None, None), once)

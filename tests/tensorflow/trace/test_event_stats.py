@@ -44,14 +44,9 @@ def text_of(stat, names):
     return str(value)
 
 
-def test_stats_equal_those_of_the_protobuf_library():
-    for seed in range(2):
-        assert_equal_stats(random.Random(seed))
-
-
-@pytest.mark.nightly
-def test_more_stats_equal_those_of_the_protobuf_library():
-    for seed in range(2, 40):
+@pytest.mark.parametrize("seeds", [(0, 2), pytest.param((2, 40), marks=pytest.mark.nightly)])
+def test_stats_equal_those_of_the_protobuf_library(seeds):
+    for seed in range(*seeds):
         assert_equal_stats(random.Random(seed))
 
 
