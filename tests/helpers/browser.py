@@ -2,10 +2,13 @@
 
 import itertools
 import json
+import os
 import shutil
 import socket
 import subprocess
 import sys
+
+import pytest
 
 CHROMIUM = next(
     filter(
@@ -16,6 +19,14 @@ CHROMIUM = next(
     ),
     None,
 )
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None,
+    reason="no Chromium on the path: apt install chromium, or any browser of its kind",
+)
+AXE = os.environ.get("TFPERF_AXE", "")
+OPEN_ALL = "document.querySelectorAll('details').forEach((details) => { details.open = true; })"
+VIOLATIONS = """axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations.map(
+  (one) => `${one.impact} ${one.id}: ${one.nodes.map((node) => node.html.slice(0, 200)).slice(0, 3).join(" | ")}`))"""
 _OPTIONS = (
     "--headless=new",
     "--no-sandbox",

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from helpers import postgres
 from helpers.builders import LAPTOP, profile, record_of
+from helpers.processes import unused_port
 
 # loaded before `pytester` takes note of the modules: DuckDB can be loaded once in a process
 import pytest_tfperf.stores.object_history  # noqa: F401
@@ -62,7 +63,7 @@ def bucket():
     import s3fs
     from moto.server import ThreadedMotoServer
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=postgres.unused_port(), verbose=False)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=unused_port(), verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     with pytest.MonkeyPatch.context() as patch:

@@ -2,11 +2,18 @@
 
 import os
 import resource
+import socket
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
 PATIENCE_S = 60
+
+
+def unused_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
 
 
 def until(condition, patience_s=PATIENCE_S):

@@ -7,6 +7,8 @@ import sys
 import threading
 from contextlib import ExitStack, contextmanager, suppress
 
+from helpers.processes import unused_port
+
 TRAIN = """
 import select, socket, sys
 import tensorflow as tf
@@ -62,7 +64,7 @@ for n in range(10**9):
 def jobs_alone(*frameworks):
     """Addresses of jobs that run for themselves, one for each of these frameworks."""
     with ExitStack() as stack:
-        ports, jobs = [_free_port() for _ in frameworks], []
+        ports, jobs = [unused_port() for _ in frameworks], []
         for port, framework in zip(ports, frameworks, strict=True):
             command = [sys.executable, "-c", ALONE[framework] + FOR_EVER, str(port)]
             jobs.append(stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE)))
@@ -76,7 +78,7 @@ def running_job(*environments):
     """Addresses of a job's workers, one for each of these environments; the slowest is the last."""
     with ExitStack() as stack:
         meeting = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        ports = [_free_port() for _ in environments]
+        ports = [unused_port() for _ in environments]
         for index, (port, environment) in enumerate(zip(ports, environments, strict=True)):
             arguments = [str(index), str(meeting.getsockname()[1]), str(port)]
             process = subprocess.Popen(
@@ -96,9 +98,3 @@ def _meet(workers):
         while all(worker.recv(1) for worker in workers):
             for worker in workers:
                 worker.sendall(b"x")
-
-
-def _free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]

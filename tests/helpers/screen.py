@@ -1,6 +1,15 @@
 """What commands show, as text of a terminal of any width, without colours."""
 
+import io
+
 from pytest_tfperf.cli.terminal import Screen, shown
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self):
+        return True
 
 
 def screen(width=1_000_000, encoding="utf-8"):

@@ -1,6 +1,5 @@
 """The HTML report as Chromium shows it: what it loads and says, what is drawn where, what keys and searches do, and names that mean harm."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 from helpers import made_traces
 from helpers import sample_run as shown_run
-from helpers.browser import CHROMIUM, Browser, Page
+from helpers.browser import AXE, OPEN_ALL, VIOLATIONS, Browser, Page, needs_chromium
 from helpers.builders import LAPTOP, check, profile, record_of, run_of, value
 
 from pytest_tfperf.cli.main import main
@@ -17,10 +16,7 @@ from pytest_tfperf.report.html.page import render_html
 from pytest_tfperf.text import plain
 from pytest_tfperf.values import PARTS, Advice, Column, Source, Step, Table, Value
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None,
-    reason="no Chromium on the path: apt install chromium, or any browser of its kind",
-)
+pytestmark = needs_chromium
 
 NASTY = "</script></style></title><script>harm=1</script>\"'><img src=x onerror=harm=2>&amp;{{ 7*7 }}🤖\u202eab\u200f\u05d0"
 VERY_LONG = NASTY + "x" * 10_000
@@ -53,7 +49,6 @@ CROWDED = """[...document.querySelectorAll("svg.chart")].filter((chart) => chart
   const meet = (a, b) => a.left < b.right && b.left < a.right && a.top + 2 < b.bottom - 2 && b.top + 2 < a.bottom - 2;
   return [...out, ...texts.filter(([, one], n) => texts.some(([, other], m) => m > n && meet(one, other)))].map(([text]) => text);
 })"""
-OPEN_ALL = "document.querySelectorAll('details').forEach((details) => { details.open = true; })"
 SHOWN = "[...document.querySelectorAll('.test')].filter((test) => test.checkVisibility()).map((test) => test.id)"
 
 
@@ -278,11 +273,6 @@ def faults(page):
         "Log.entryAdded",
         "Page.javascriptDialogOpening",
     )
-
-
-AXE = os.environ.get("TFPERF_AXE", "")
-VIOLATIONS = """axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations.map(
-  (one) => `${one.impact} ${one.id}: ${one.nodes.map((node) => node.html.slice(0, 200)).slice(0, 3).join(" | ")}`))"""
 
 
 @pytest.mark.nightly

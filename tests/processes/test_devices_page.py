@@ -1,11 +1,10 @@
 """The devices of a job on a page, as Chromium shows them: widths, colours, names that mean harm, accessibility."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.browser import CHROMIUM, Browser, Page
+from helpers.browser import AXE, OPEN_ALL, VIOLATIONS, Browser, Page, needs_chromium
 from helpers.builders import profile, record_of, run_of
 from helpers.pods import write_pod
 
@@ -13,25 +12,15 @@ from pytest_tfperf.cli.main import main
 from pytest_tfperf.report.html.page import render_html
 from pytest_tfperf.values import Column, Table
 
-pytestmark = [
-    pytest.mark.full,
-    pytest.mark.skipif(
-        CHROMIUM is None,
-        reason="no Chromium on the path: apt install chromium, or any browser of its kind",
-    ),
-]
-AXE = os.environ.get("TFPERF_AXE", "")
+pytestmark = [pytest.mark.full, needs_chromium]
 NASTY = (
     "</script></title><script>harm=1</script>\"'><img src=x onerror=harm=2>&amp;{{ 7*7 }}\u202e"
     + "x" * 500
 )
-OPEN_ALL = "document.querySelectorAll('details').forEach((details) => { details.open = true; })"
 BARS = """[...document.querySelectorAll('.devices li')].map((row) => {
   const [name, bar] = row.children, at = (one) => one.getBoundingClientRect();
   return [name.textContent, at(name).width, at(bar).width, at(name).right <= at(bar).left, [...bar.querySelectorAll('rect')].map((one) => Math.round(at(one).width))];
 })"""
-VIOLATIONS = """axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations.map(
-  (one) => `${one.impact} ${one.id}: ${one.nodes.map((node) => node.html.slice(0, 200)).slice(0, 3).join(" | ")}`))"""
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ XProf is the wheel, in an environment of its own that pytest's cache keeps; `XPR
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 from filelock import FileLock
 from helpers.paths import ROOT
 from helpers.profilers import profiler as new_profiler
+from helpers.xprof import COLUMNS, reasons
 
 from pytest_tfperf.facts.parts import break_down
 from pytest_tfperf.facts.steps import find_steps
@@ -27,18 +27,6 @@ from pytest_tfperf.trace.xspace import read_trace
 pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("processes")]
 
 WHEEL = "xprof==2.24.2"
-COLUMNS = {
-    "compile": "compileTimeMs",
-    "collective": "deviceCollectivesTimeMs",
-    "device_compute": "deviceComputeTimeMs",
-    "device_to_device": "deviceToDeviceTimeMs",
-    "host_compute": "hostComputeTimeMs",
-    "input": "infeedTimeMs",
-    "kernel_launch": "kernelLaunchTimeMs",
-    "other": "otherTimeMs",
-    "output": "outfeedTimeMs",
-    "period": "stepTimeMs",
-}
 N_TRACED = 7
 RUNS = ("fit", "jit", "two", "call", "loop", "trace")
 
@@ -177,19 +165,6 @@ def rows_of(answer):
     return [dict(zip(ids, (cell["v"] for cell in row["c"]), strict=True)) for row in table["rows"]]
 
 
-def reasons():
-    """(trace patterns, columns) of each row of the page about these traces."""
-    rows = re.findall(
-        r"^\| (`live_.+?`) \| (.+?) \| .+ \|$",
-        (ROOT / "docs" / "explanation" / "xprof.md").read_text(encoding="utf-8"),
-        re.MULTILINE,
-    )
-    return [
-        (tuple(re.findall("`(.+?)`", patterns)), frozenset(columns.split(", ")))
-        for patterns, columns in rows
-    ]
-
-
 def as_xprof_counts(trace, name):
     """Period, input and host_compute of a step by XProf's rule, in milliseconds, from the events alone."""
     host = Events.of(trace.plane("/host:CPU"))
@@ -297,7 +272,7 @@ def test_every_difference_from_xprof_has_a_reason(answers, traces):
             assert ours["host_compute"] <= most, (name, row, ours)
         allowed = {
             column
-            for patterns, columns in reasons()
+            for patterns, columns in reasons(live=True)
             if any(fnmatch(f"live_{name}", each) for each in patterns)
             for column in columns
         }
@@ -330,8 +305,8 @@ def test_the_stored_answers_of_the_page_side_by_side_are_those_of_xprof(xprof, t
 
 
 def test_there_are_reasons_to_read():
-    assert len(reasons()) >= 5
-    assert {column for _, columns in reasons() for column in columns} == {
+    assert len(reasons(live=True)) >= 5
+    assert {column for _, columns in reasons(live=True) for column in columns} == {
         "period",
         "other",
         "steps",

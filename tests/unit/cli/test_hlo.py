@@ -9,6 +9,8 @@ from helpers.hlo import module, op, parameters, trace_of
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.hlo.printer import text_of
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 
 def chain(*names, dtype="f32"):
     return module(
@@ -23,12 +25,6 @@ def chain(*names, dtype="f32"):
 
 
 SMALL, LARGE, IDLE = chain("a"), chain("a", "b"), chain("c", "d", "e", "f")
-
-
-@pytest.fixture(autouse=True)
-def wide_terminal(monkeypatch):
-    """Wide enough for the paths of any worker."""
-    monkeypatch.setenv("COLUMNS", "160")
 
 
 @pytest.fixture

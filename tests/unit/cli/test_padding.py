@@ -10,6 +10,8 @@ from helpers.xspace import at, field, line, plane, space
 
 from pytest_tfperf.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 TILED = dedent("""\
     HloModule m, is_scheduled=true
 
@@ -21,12 +23,6 @@ TILED = dedent("""\
     """)
 UNTILED = TILED.replace(":T(8,128)", "").replace(", is_scheduled=true", "")
 MEASURED = (425984 + 64 * 1024 + 52 * 1024) / (400_000 + 40_000 + 4_000) - 1
-
-
-@pytest.fixture(autouse=True)
-def wide_terminal(monkeypatch):
-    """Wide enough for the paths of any worker."""
-    monkeypatch.setenv("COLUMNS", "160")
 
 
 @pytest.fixture

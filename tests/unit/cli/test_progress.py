@@ -5,15 +5,9 @@ import sys
 from contextlib import closing
 
 import pytest
+from helpers.screen import Terminal
 
 from pytest_tfperf.cli.progress import Progress
-
-
-class Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
-
-    def isatty(self):
-        return True
 
 
 @pytest.fixture(autouse=True)

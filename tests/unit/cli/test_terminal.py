@@ -3,6 +3,7 @@
 import io
 
 import pytest
+from helpers.screen import Terminal
 
 from pytest_tfperf.cli.terminal import (
     Screen,
@@ -13,13 +14,6 @@ from pytest_tfperf.cli.terminal import (
     write_out,
 )
 from pytest_tfperf.report.run_text import TextLine
-
-
-class Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
-
-    def isatty(self):
-        return True
 
 
 @pytest.fixture(autouse=True)

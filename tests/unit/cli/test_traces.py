@@ -16,11 +16,7 @@ from pytest_tfperf.cli import progress
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.report.run_file import write_run
 
-
-@pytest.fixture(autouse=True)
-def wide_terminal(monkeypatch):
-    """Wide enough for the paths of any worker."""
-    monkeypatch.setenv("COLUMNS", "160")
+pytestmark = pytest.mark.usefixtures("wide_terminal")
 
 
 @pytest.fixture

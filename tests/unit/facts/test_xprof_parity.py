@@ -1,45 +1,19 @@
 """Our step table against XProf's, on every trace there is an answer of XProf's for; differences stand in docs/explanation/xprof.md."""
 
 import json
-import re
 from fnmatch import fnmatch
 
 import pytest
-from helpers.paths import DATA, ROOT
+from helpers.paths import DATA
 from helpers.traces import SYNTHETIC, real_trace
+from helpers.xprof import COLUMNS, reasons
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.facts.parts import break_down
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.trace.xspace import read_trace
 
-COLUMNS = {
-    "compile": "compileTimeMs",
-    "collective": "deviceCollectivesTimeMs",
-    "device_compute": "deviceComputeTimeMs",
-    "device_to_device": "deviceToDeviceTimeMs",
-    "host_compute": "hostComputeTimeMs",
-    "input": "infeedTimeMs",
-    "kernel_launch": "kernelLaunchTimeMs",
-    "other": "otherTimeMs",
-    "output": "outfeedTimeMs",
-    "period": "stepTimeMs",
-}
 TPU = {"input": "tcInfeedTimeMs", "output": "tcOutfeedTimeMs"}
-
-
-def reasons():
-    """(trace patterns, columns) of each row of the page about stored traces; those of `live_*` are for test_live_xprof.py."""
-    rows = re.findall(
-        r"^\| (`.+?`) \| (.+?) \| .+ \|$",
-        (ROOT / "docs" / "explanation" / "xprof.md").read_text(encoding="utf-8"),
-        re.MULTILINE,
-    )
-    rows = [row for row in rows if not row[0].startswith("`live_")]
-    return [
-        (tuple(re.findall("`(.+?)`", patterns)), frozenset(columns.split(", ")))
-        for patterns, columns in rows
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -97,17 +71,17 @@ TOUCHING = ("t1_tpu_infeed.xplane.pb",)
 
 
 def test_every_difference_from_xprof_has_a_reason_and_every_reason_a_difference(expected):
-    unused, unexplained = set(range(len(reasons()))), {}
+    unused, unexplained = set(range(len(reasons(live=False)))), {}
     for name, answer in expected.items():
         if name in TOUCHING:
             continue
         found = differences(name, answer)
-        for number, (patterns, columns) in enumerate(reasons()):
+        for number, (patterns, columns) in enumerate(reasons(live=False)):
             if any(fnmatch(name, pattern) for pattern in patterns) and found & columns:
                 unused.discard(number)
         allowed = {
             c
-            for patterns, columns in reasons()
+            for patterns, columns in reasons(live=False)
             if any(fnmatch(name, pattern) for pattern in patterns)
             for c in columns
         }

@@ -11,6 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 from helpers import profiler_server
+from helpers.processes import unused_port
 from helpers.profiler_server import (
     OneProfiler,
     answers,
@@ -56,12 +57,6 @@ def has_ipv6():
     except OSError:
         return False
     return True
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def test_the_traces_of_all_workers_are_one_run(tmp_path):
@@ -345,7 +340,7 @@ def test_a_server_that_dies_in_the_middle_is_named(tmp_path):
 
 
 def test_other_workers_are_kept_unless_all_are_wanted(tmp_path):
-    gone = f"127.0.0.1:{free_port()}"
+    gone = f"127.0.0.1:{unused_port()}"
     with serving(answers(X)) as one:
         some = capture([gone, one], tmp_path / "some", attempts=1)
         all_or_none = capture([gone, one], tmp_path / "all", attempts=1, requires_all=True)

@@ -7,17 +7,13 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from helpers.turns import decide_turns
 
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
-from pytest_tfperf.stats.sequential import StoppingRule, decide, pair_estimate
+from pytest_tfperf.stats.sequential import StoppingRule
 
 PINNED = 0.0045
-
-
-def decide_turns(pairs, asked, final=False):
-    """The decision on the log ratios of process pairs."""
-    return decide([pair_estimate(pair) for pair in pairs], asked, final)
 
 
 def rule(tolerance=0.02, process_sd=PINNED):
@@ -156,7 +152,11 @@ def test_the_change_is_found_in_nine_of_ten_cases_and_half_of_it_is_not(toleranc
     assert rate((found.minimum_detectable_change + asked.effective_tolerance) / 2) < 0.7
 
 
-def check_needed_tolerance(sd, draws):
+@pytest.mark.parametrize(
+    ("sd", "draws"),
+    [(0.1, 60), *(pytest.param(sd, 400, marks=pytest.mark.nightly) for sd in (0.02, 0.1))],
+)
+def test_the_same_code_passes_at_the_tolerance_that_is_needed_in_nine_of_ten_cases(sd, draws):
     random = np.random.default_rng(23)
     measured = noise_of(played(simulated(random, 0, 1000, sd, False)), 1000 * 0.15, PINNED)
     needed = needed_tolerance(measured, rule(), 30)
@@ -175,16 +175,6 @@ def check_needed_tolerance(sd, draws):
     assert rate(needed) >= 0.9 - 2.5 * math.sqrt(0.9 * 0.1 / draws)
     if needed / 2 > rule().resolvable_tolerance:  # below, the tolerance is raised to the floor
         assert rate(needed / 2) < 0.6
-
-
-def test_the_same_code_passes_at_the_tolerance_that_is_needed():
-    check_needed_tolerance(0.1, draws=60)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("sd", [0.02, 0.1])
-def test_the_same_code_passes_at_the_tolerance_that_is_needed_in_nine_of_ten_cases(sd):
-    check_needed_tolerance(sd, draws=400)
 
 
 def test_noise_is_plain_json():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from helpers.binomial import binomial_quantile
 from helpers.refusals import refusal
+from helpers.turns import decide_turns, turns
 
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.sequential import (
@@ -33,21 +34,10 @@ BY_CLOCK = ERROR * (1 - CPU_SHARE)
 HALF_SLOWER = math.log(1.5)  # e to it is 1.5 to the last bit, as is 1 + the tolerance
 
 
-def decide_turns(pairs, asked, final=False):
-    """The decision on the log ratios of process pairs."""
-    return decide([pair_estimate(pair) for pair in pairs], asked, final)
-
-
 def rule(tolerance=0.02, n_tests=1, process_sd=0.0, n_pairs=4):
     return StoppingRule(
         tolerance=tolerance, n_tests=n_tests, process_sd=process_sd, n_pairs=n_pairs
     )
-
-
-def turns(ratio, n=64, sd=0.005, seed=0):
-    """Log ratios around a ratio, mirrored, so that the estimate is the ratio itself."""
-    noise = np.abs(np.random.default_rng(seed).normal(0, sd, n // 2))
-    return (math.log(ratio) + np.column_stack([noise, -noise]).ravel()).tolist()
 
 
 def test_the_error_of_a_regression_is_shared_by_the_tests_and_by_both_times():

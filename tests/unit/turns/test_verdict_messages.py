@@ -2,25 +2,14 @@
 
 import math
 
-import numpy as np
+from helpers.turns import decide_turns, turns
 
-from pytest_tfperf.stats.sequential import StoppingRule, decide, pair_estimate
+from pytest_tfperf.stats.sequential import StoppingRule
 from pytest_tfperf.turns.verdicts import judge
-
-
-def decide_turns(pairs, asked, final=False):
-    """The decision on the log ratios of process pairs."""
-    return decide([pair_estimate(pair) for pair in pairs], asked, final)
 
 
 def rule(tolerance=0.02, process_sd=0.0):
     return StoppingRule(tolerance=tolerance, n_tests=1, process_sd=process_sd, n_pairs=4)
-
-
-def turns(ratio, n=64, sd=0.005, seed=0):
-    """Log ratios around a ratio, mirrored, so that the estimate is the ratio itself."""
-    noise = np.abs(np.random.default_rng(seed).normal(0, sd, n // 2))
-    return (math.log(ratio) + np.column_stack([noise, -noise]).ravel()).tolist()
 
 
 def test_the_message_has_change_times_limit_and_advice():
