@@ -150,8 +150,9 @@ def _op(
     kind = next((cost.avoidable for cost, _ in products if cost.avoidable), "")
     of_kind = [one for one in products if kind and one[0].avoidable == kind]
     saved = sum(cost.work.flops * (1 - cost.needed) * runs for cost, runs in of_kind)
-    if of_kind == products and of_kind:
-        saved *= work.flops / sum(cost.work.flops * runs for cost, runs in of_kind)
+    all_flops = sum(cost.work.flops * runs for cost, runs in of_kind)
+    if of_kind == products and all_flops:  # none of branches that are not counted
+        saved *= work.flops / all_flops
     return OpWork(
         op_type=op_type,
         key=key,

@@ -91,10 +91,10 @@ class OnDemand:
         """Run the analysis that may find this metric or table; with None run all."""
         for analysis in list(self._waiting):
             if name is None or name in (*analysis.metrics, *analysis.tables):
-                self._waiting.remove(analysis)
                 assert self._evidence is not None  # it is there as long as an analysis waits
                 evidence = self._evidence()
                 found = analysis(evidence)
+                self._waiting.remove(analysis)
                 self._values.update(valid(found.values, evidence))
                 self._tables.update(found.tables)
 

@@ -43,6 +43,14 @@ def test_a_mixed_step_names_the_ops_of_either_width():
     assert "follow the precision of the others" in detail["try"]
 
 
+def test_a_product_of_a_branch_that_is_not_counted_saves_nothing():
+    layers = [op("small/MatMul", 60, 0, runs=0, avoidable=LOOK_UP, needed=0.1), LAYERS[3]]
+    assert (
+        explained("flops", layers=layers)["where"]
+        == "MatMul in model/small: 10 FLOP (100 % of all)"
+    )
+
+
 def test_a_step_in_16_bits_names_no_ops():
     assert not {"where", "try"} & explained("half_precision", half=235).keys()
 
