@@ -324,7 +324,7 @@ class _Comparison:
                 found = self._against(metric, value, before)
                 detail = {"before": before, "after": value.number, **found.detail}
                 yield replace(found, detail=detail)
-            elif value.number is not None and "at_least" not in value.detail:  # else by chance
+            elif value.number is not None and "in_any_order" not in value.detail:  # else by chance
                 shown = format_quantity(value.number, metric.unit)
                 yield check(
                     self.profile,
@@ -359,7 +359,7 @@ class _Comparison:
         if within := _within(metric, value, before):
             sentence = f"{found}, within {within} of the {shown} in {reference}"
             return check(self.profile, name, Verdict.PASS, wanted, sentence)
-        if before >= float(value.detail.get("at_least", math.inf)):
+        if before >= float(value.detail.get("in_any_order", math.inf)):
             sentence = f"{found}, {shown} in {reference}: {_BY_CHANCE}"
             return check(self.profile, name, Verdict.PASS, wanted, sentence)
         return self._changed(metric, value, before, now, wanted)

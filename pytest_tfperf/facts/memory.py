@@ -19,6 +19,8 @@ from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Column, Table
 
 ALLOCATION = "MemoryAllocation"
+GPU = "GPU"
+"""Start of the names of GPUs' allocators."""
 _MOST_ALLOCATORS = 1024  # each costs some 2 ms; MOST_DEVICES is as large
 _RESIZED = 2
 """
@@ -172,7 +174,7 @@ def _before_all(memory: Events, held: int) -> int:
 def _on_device(memory: Events) -> Mask:
     """Return a mask of events of GPU allocators, by name, shape (n,)."""
     code, names = labels(memory, "allocator_name")
-    return np.array([name.startswith("GPU") for name in names], bool)[code]
+    return np.array([name.startswith(GPU) for name in names], bool)[code]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -256,10 +256,9 @@ def _peak_memory(evidence: Evidence, trace: Trace) -> Value:
     if peaks is None or least < _TRACKED_BYTES or peaks.max() < needed:
         return _bounded(evidence, trace, max(least, needed))
     on_device = reports_device_memory(trace)
-    bound = {} if on_device else {"at_least": least_peak(trace, evidence.steps)}
-    return Value.of(
-        "peak_memory", least, Source.TRACE, largest=int(peaks.max()), on_device=on_device, **bound
-    )
+    bound = {} if on_device else {"in_any_order": least_peak(trace, evidence.steps)}
+    extremes = {} if least == peaks.max() else {"low": least, "high": int(peaks.max())}
+    return Value.of("peak_memory", least, Source.TRACE, on_device=on_device, **bound, **extremes)
 
 
 def _planned(evidence: Evidence, trace: Trace) -> Value | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_tfperf.advice.step_remedies import DENSE, WIDE
 from pytest_tfperf.facts.executions import short_module
 from pytest_tfperf.facts.host_activity import JAX
-from pytest_tfperf.facts.memory import Live
+from pytest_tfperf.facts.memory import GPU, Live
 from pytest_tfperf.graphs import CALL, Dims, OpNode
 from pytest_tfperf.hlo.module import HloInstruction, HloModule, source_line
 from pytest_tfperf.metrics.evidence import Evidence, Findings
@@ -109,7 +109,7 @@ def analyse(evidence: Evidence) -> Findings:
     if trace is None or not value.number:
         return Findings()
     rows = sorted(_rows(evidence, trace, value), key=lambda row: (-row[0], not row[2]))
-    peak = value.low() if value.source is Source.TIMED else value.number
+    peak = value.number if value.source is Source.HLO else value.high()
     whole = max(peak, sum(size for size, *_ in rows))
     cells = [
         ("peak_memory", size, size / whole, where, remedy)
@@ -126,7 +126,9 @@ def _rows(evidence: Evidence, trace: Trace, value: Value) -> Iterator[Row]:
     nodes = {op.name.removeprefix(CALL): op for op in ops}
     live: Sequence[Live] = ()
     if value.source is Source.TRACE:
-        live = evidence.memory_peaks[0].live if evidence.memory_peaks else ()
+        own = GPU if value.detail.get("on_device") else ""
+        peaks = (one for one in evidence.memory_peaks if one.allocator.startswith(own))
+        live = next((one.live for one in peaks), ())
     elif value.source is Source.TIMED:
         results = (_result(op) for op in ops if op.inputs)
         live = sorted(filter(None, results), key=lambda one: one.bytes)[-1:]
