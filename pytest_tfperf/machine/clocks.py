@@ -113,7 +113,7 @@ def children_cpu_s(process: int | str = "self", but: int | None = None) -> float
 def _text(path: Path) -> str:
     """Return the text of a file, empty if its thread or process has ended."""
     try:
-        return path.read_text()
+        return path.read_text(errors="replace")  # Linux cuts names of processes at 15 bytes
     except OSError:
         return ""
 

@@ -55,7 +55,8 @@ def test_a_thread_does_not_stand_still_while_it_runs():
 
 
 SPINS = """
-import subprocess, sys, time
+import ctypes, subprocess, sys, time
+ctypes.CDLL(None).prctl(15, b"of\\xc3", 0, 0, 0)  # PR_SET_NAME, cut within a character
 depth, program = int(sys.argv[1]), sys.argv[2]
 command = [sys.executable, "-c", program, str(depth - 1), program]
 child = subprocess.Popen(command, stdin=subprocess.PIPE) if depth else None
