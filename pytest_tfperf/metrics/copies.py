@@ -58,7 +58,7 @@ _UNCOUNTED = (
     "the trace does not show `x.item()`, and the steps in which calls of Python are counted did "
     "not run"
 )
-_UNEQUAL = "not every step calls `x.item()`, which the trace does not show"
+_UNEQUAL = "steps differ in their calls, as of `x.item()`, which the trace does not show"
 _MIXED = "`x.item()` was called where NumPy reads arrays of several devices, which may be its own"
 _NO_SIZE = "JAX does not say how large the {} arrays are that steps on a CPU pass or read"
 _OF_THE_HOST = frozenset(
@@ -165,15 +165,18 @@ def _items(evidence: Evidence) -> int | Unknown:
     calls = evidence.recording.python_calls
     if isinstance(calls, Unknown):
         return Unknown(_UNCOUNTED + (f": {calls.why}" if calls.why else ""))
-    n_calls = dict.fromkeys((_ITEM, _OF_SEVERAL), 0.0)
+    n_of = dict.fromkeys((_ITEM, _OF_SEVERAL), 0.0)
     for one in calls.functions:
         file, _, function = one.name.rpartition(":")
         name = f"{file}:{function.rpartition('.')[2]}"
-        if name in n_calls:
-            n_calls[name] += one.calls
-    items = n_calls[_ITEM]
-    if items and (n_calls[_OF_SEVERAL] or not items.is_integer()):
-        return Unknown(_MIXED if items.is_integer() else _UNEQUAL)
+        if name in n_of:
+            n_of[name] += one.calls
+    items = n_of[_ITEM]
+    is_even = len({n_calls / n_steps for n_calls, n_steps in calls.steps}) == 1
+    if items and not (items.is_integer() and is_even):
+        return Unknown(_UNEQUAL)
+    if items and n_of[_OF_SEVERAL]:
+        return Unknown(_MIXED)
     return int(items)
 
 
