@@ -199,15 +199,17 @@ def _waiting(pod: Pod) -> list[dict[str, Any]]:
     for run, waits in zip(pod.runs, pod.waits, strict=True):
         if synchronous(run.kind) in TRANSFERS:
             continue  # no part of a collective
-        rows = np.array([places[name] for name in run.devices])
+        rows = np.array([places.get(name, -1) for name in run.devices])
+        seen = rows >= 0  # not of devices whose events take no time
+        rows = rows[seen]
         n_all[rows] += 1
         if waits.remark:
             remarks = {**dict.fromkeys(rows.tolist(), waits.remark), **remarks}
         if waits.wait_ps is not None and waits.last is not None:
-            np.add.at(waited, (rows[:, None], run.step[None, :]), waits.wait_ps)
+            np.add.at(waited, (rows[:, None], run.step[None, :]), waits.wait_ps[seen])
             n_known[rows] += 1
             n_runs[rows] += run.step.size
-            n_last[rows] += waits.last.sum(axis=1)
+            n_last[rows] += waits.last[seen].sum(axis=1)
     exposed = np.minimum(waited, parts.parts_ps["collective"]).sum(axis=1)
     seconds = exposed * 1e-12 / max(parts.n_steps, 1)
     found: list[dict[str, Any]] = []

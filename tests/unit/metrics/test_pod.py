@@ -219,6 +219,15 @@ def test_the_table_has_the_worst_devices_and_counts_the_others():
     assert table.title.endswith("GPU:0 shortest"), "it is named though its row is left out"
 
 
+def test_a_device_whose_events_take_no_time_has_no_row():
+    host = plane("/host:CPU", line("a", *(at("train", n, n + 1, step_num=n, _r=1) for n in (0, 2))))
+    planes = [
+        plane(f"/device:GPU:{n}", line("Stream #1", at("ncclKernel_AllReduce", 0.1, 0.1 + long)))
+        for n, long in enumerate((0.5, 0.0))
+    ]
+    assert [row[0] for row in devices(space(host, *planes)).rows] == ["GPU:0"]
+
+
 def test_a_trace_without_devices_has_no_table():
     raw = space(plane("/host:CPU", line("python", at("train", 0, 10, step_num=0, _r=1))))
     assert findings(raw).tables == {}
