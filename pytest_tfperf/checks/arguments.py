@@ -211,6 +211,8 @@ def _text(value: object) -> str:
     return value
 
 
+REGRESSIONS = ("max_regression", "max_python_calls_regression")
+"""Arguments that limit a change, of all profiles of a test."""
 _OPTIONS: dict[str, Any] = {
     "max_regression": parse_tolerance,
     "max_python_calls_regression": lambda value: parse_tolerance(value, _not_negative),

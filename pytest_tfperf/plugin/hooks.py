@@ -224,10 +224,10 @@ def pytest_runtest_makereport(
     if report.when == "call" and _is_started(item):
         item.stash[_TEST].report(report)
     elif report.when == "call" and report.passed and item.get_closest_marker("tfperf"):
-        from pytest_tfperf.checks.arguments import OPTION_NAMES
+        from pytest_tfperf.checks.arguments import OPTION_NAMES, REGRESSIONS
 
         given = {name for mark in item.iter_markers("tfperf") for name in mark.kwargs}
-        report.tfperf_unchecked = bool(given - OPTION_NAMES)  # type: ignore[attr-defined]
+        report.tfperf_unchecked = bool(given - OPTION_NAMES.difference(REGRESSIONS))  # type: ignore[attr-defined]
         item.config.stash[_RUN].prepare()
     return report
 

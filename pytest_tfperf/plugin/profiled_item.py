@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.checks.arguments import REGRESSIONS, Wanted
 from pytest_tfperf.checks.limits import STRUCTURAL, TIMING, Limit, asked_for
 from pytest_tfperf.errors import CaptureError, LimitError
 from pytest_tfperf.plugin.options import Options
@@ -227,9 +227,12 @@ class ProfiledItem:
         """Return the limits of profiles that the test asked for, and that were not made."""
         made = [limits for _, limits in self.results.values()]
         lost = [limits for limits in self.asked if not any(limits is one for one in made)]
+        arguments = set[str]()
         if self.names - self.results.keys():  # begun, and ended with an error
             lost.append(self.wanted.limits)
-        return sorted({limit.argument for limits in lost for limit in limits})
+            shares = {name: getattr(self.wanted, name) for name in REGRESSIONS}
+            arguments = {f"{name}={share}" for name, share in shares.items() if share is not None}
+        return sorted(arguments.union(limit.argument for limits in lost for limit in limits))
 
     def limited(self) -> list[tuple[Profile, tuple[Limit, ...]]]:
         """Return the profiles with their limits, and with those of a marker added meanwhile."""

@@ -25,7 +25,7 @@ from pytest_tfperf.capture.sessions import (
     xla_shown,
 )
 from pytest_tfperf.capture.windows import WindowHooks, Windows
-from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.checks.arguments import REGRESSIONS, Wanted
 from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.facts.host_activity import frameworks_of
@@ -131,6 +131,11 @@ class Profiles:
             raise CaptureError(
                 "limits= of a profile in a worker decides nothing: give it to tf_profile.workers"
             )
+        for name in (*REGRESSIONS, "autocluster"):
+            if name in (limits or {}):
+                raise CaptureError(
+                    f"{name} holds for all profiles of a test: give it to the marker"
+                )
         given = {key: value for key, value in options.items() if value is not None}
         wanted = test.wanted
         if limits or given:

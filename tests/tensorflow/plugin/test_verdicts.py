@@ -406,8 +406,9 @@ def test_limits_that_no_profile_meets_are_named_once_under_xdist(suite, processe
     assert result.stdout.lines.count(NOT_CHECKED) == 1
 
 
-def test_strict_fails_a_run_that_leaves_limits_unchecked(suite):
-    suite.write(LIMITED)
+@pytest.mark.parametrize("limit", ["max_retraces=0", "max_regression='5%'"])
+def test_strict_fails_a_run_that_leaves_limits_unchecked(suite, limit):
+    suite.write(LIMITED.replace("max_retraces=0", limit))
     for options, status in (((), 0), (("--tfperf-strict",), 1)):
         result = suite(*options, "-k", "helper or one")
         assert (result.ret, NOT_CHECKED in result.stdout.lines) == (status, True), options
@@ -554,6 +555,17 @@ def test_the_second_is_caught(tf_profile):
     with pytest.raises(ZeroDivisionError):
         tf_profile(broken, DATA, name="broken", **STEP_ARGUMENTS)
 
+@pytest.mark.tfperf(max_regression="5%")
+def test_of_a_change(tf_profile):
+    tf_profile(step, DATA, name="good", **STEP_ARGUMENTS)
+    with pytest.raises(ZeroDivisionError):
+        tf_profile(broken, DATA, name="broken", **STEP_ARGUMENTS)
+
+@pytest.mark.parametrize("name", ["max_regression", "max_python_calls_regression", "autocluster"])
+def test_of_the_whole_test(tf_profile, name):
+    with pytest.raises(Exception, match=f"{name} holds for all profiles of a test"):
+        tf_profile(step, DATA, limits={name: 0.02}, **STEP_ARGUMENTS)
+
 def test_no_loop(tf_profile):
     tf_profile.steps(DATA, limits=LIMITS)
 
@@ -569,5 +581,6 @@ def test_without_limits(tf_profile):
 
 def test_limits_of_a_profile_that_was_not_made_are_not_passed(suite):
     said = "*a profile that the test asked for was not made, *: max_eager_ops=0; was its error*"
-    result = suite.gives(UNMADE, *[said] * 5, passed=1, failed=5)
-    result.stdout.fnmatch_lines(["tfperf: 1 check passed, 5 not decided"])
+    of_a_change = said.replace("max_eager_ops=0", "max_regression=0.05")
+    result = suite.gives(UNMADE, *[said] * 3, of_a_change, *[said] * 2, passed=4, failed=6)
+    result.stdout.fnmatch_lines(["tfperf: 1 check passed, 7 not decided"])
