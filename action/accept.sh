@@ -22,14 +22,19 @@ if git diff --cached --quiet; then
 fi
 git commit --quiet --no-verify -m "Record performance baselines"
 
+branch=${GITHUB_REF#refs/heads/}
+why="tfperf: the recorded baselines could not be pushed to $branch. The job needs \`contents: write\`, and the branch must take its pushes. The artifact has the run file: \`tfperf accept run.json\` records it."
 # Another job may have pushed meanwhile.
 for _ in 1 2 3; do
     if git push --quiet origin "HEAD:$GITHUB_REF"; then
-        summarize "tfperf: the recorded baselines are on ${GITHUB_REF#refs/heads/}."
+        summarize "tfperf: the recorded baselines are on $branch."
         exit
     fi
-    git pull --quiet --rebase --autostash origin "$GITHUB_REF" || break
+    git pull --quiet --rebase --autostash origin "$GITHUB_REF" && continue
+    if git rebase --abort 2>/dev/null; then
+        why="tfperf: another job has pushed other values of the same baselines to $branch. Run this job again to record these."
+    fi
+    break
 done
-why="tfperf: the recorded baselines could not be pushed to ${GITHUB_REF#refs/heads/}. The job needs \`contents: write\`, and the branch must take its pushes. The artifact has the run file: \`tfperf accept run.json\` records it."
 summarize "$why"
 fail "$why"

@@ -9,9 +9,10 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 MOST = 65_536
@@ -112,7 +113,7 @@ def main() -> None:
     try:
         number = event["pull_request"]["number"]
         print(f"comment: {write_comment(number, marker, comment_text(marker))}")
-    except (HTTPError, URLError, TimeoutError) as error:
+    except (OSError, HTTPException, ValueError) as error:  # refused, not reached, cut, no JSON
         refused = isinstance(error, HTTPError) and error.code in REFUSED
         why = NO_RIGHT if refused else f"{os.environ['GITHUB_API_URL']} answered: {error}"
         with Path(os.environ["GITHUB_STEP_SUMMARY"]).open("a", encoding="utf-8") as summary:

@@ -104,6 +104,8 @@ class Job:
         payload = {"repository": {"default_branch": "main"}}
         if event == "pull_request":
             payload["pull_request"] = {"number": 5}
+        if event == "merge_group":
+            payload["merge_group"] = {"base_sha": base}
         (self.temporary / "event.json").write_text(json.dumps(payload))
         defaults = {name: one.get("default", "") for name, one in action()["inputs"].items()}
         unknown = dict(inputs).keys() - defaults.keys()
@@ -132,7 +134,7 @@ class Job:
             "GITHUB_ACTIONS": "true",
             "GITHUB_ACTION_PATH": str(ROOT),
             "GITHUB_API_URL": url,
-            "GITHUB_BASE_REF": base,
+            "GITHUB_BASE_REF": base if event == "pull_request" else "",
             "GITHUB_EVENT_NAME": event,
             "GITHUB_EVENT_PATH": str(self.temporary / "event.json"),
             "GITHUB_REF": ref,
@@ -192,11 +194,11 @@ class Job:
         return EXPRESSION.sub(lambda found: str(self._value(found[1])), text)
 
     def _value(self, expression):
-        """The value of one of GitHub's expressions: names, texts, comparisons, `&&` and `!cancelled()`."""
+        """The value of one of GitHub's expressions: names, texts, comparisons, `&&`, `||` and `!cancelled()`."""
         python = re.sub(
             r"[a-z][\w-]*(\.[\w-]+)+", lambda name: repr(self._known(name[0])), expression
         )
-        python = python.replace("!cancelled()", "True").replace("&&", "and")
+        python = python.replace("!cancelled()", "True").replace("&&", "and").replace("||", "or")
         return eval(python)
 
     def _known(self, name):

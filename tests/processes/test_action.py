@@ -160,6 +160,11 @@ class TestBase:
         job = self.planned(origin, tmp_path, event="schedule", ref="refs/heads/main")
         assert job.steps["plan"]["outputs"] == {"mode": "alone", "base": ""}
 
+    def test_a_merge_queue_compares_with_what_it_merges_onto(self, origin, tmp_path):
+        base = git(origin, "rev-parse", "v1^{commit}").strip()
+        job = self.planned(origin, tmp_path, event="merge_group", base=base)
+        assert job.steps["plan"]["outputs"] == {"mode": "compare", "base": base[:12]}
+
     def test_only_the_default_branch_records(self, origin, tmp_path):
         for number, (accept, ref, mode) in enumerate(
             [
@@ -241,6 +246,17 @@ class TestRecording:
         job.steps["plan"] = {"outputs": {"mode": "record"}}
         job.steps["run"] = {"outputs": {"run-file": "run.json"}}
         return job
+
+    def test_other_values_of_the_same_baselines_are_left_there_and_said(self, shared, tmp_path):
+        job = self.ready(self.job(shared, tmp_path), {"__tfperf__/test_x.json": "1"})
+        git(tmp_path, "clone", "-q", shared, "other")
+        commit(tmp_path / "other", "meanwhile", {"__tfperf__/test_x.json": "2"})
+        git(tmp_path / "other", "push", "-q", "origin", "main")
+        job.run(ACCEPT)
+        assert job.status == 1
+        assert "another job has pushed other values of the same baselines" in job.summary
+        assert (job.clone / "__tfperf__" / "test_x.json").read_text() == "1"
+        assert not [*(job.clone / ".git").glob("rebase-*")]
 
     def test_a_branch_that_takes_no_push_fails_the_job(self, origin, tmp_path):
         job = self.ready(self.job(origin, tmp_path), {"a/__tfperf__/test_x.json": "{}"})

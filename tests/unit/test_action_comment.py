@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import socket
+from threading import Thread
 
 import pytest
 from helpers.github_job import REPOSITORY, Api, serving
@@ -65,6 +67,21 @@ def test_an_api_that_fails_is_named(api, comment):
     api.refusal = 502
     summary, _ = comment("# results\n")
     assert "502" in summary
+
+
+def test_a_connection_that_is_cut_fails_nothing(comment, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        request = script.request
+
+        def cut(method, path, data=None):
+            monkeypatch.setenv("GITHUB_API_URL", url)
+            Thread(target=lambda: server.accept()[0].close()).start()
+            return request(method, path, data)
+
+        monkeypatch.setattr(script, "request", cut)
+        summary, _ = comment("# results\n")
+    assert "has no comment with these results" in summary
 
 
 def test_the_comment_is_found_on_a_later_page(api, comment):
