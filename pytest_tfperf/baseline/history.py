@@ -89,10 +89,10 @@ def steady_history_of(entry: Json, metric: str, load: float | None) -> tuple[His
 
     `load` is the share of the cores that others had beside the new run; None if unknown.
     """
-    runs, anchor = [run for run in entry["runs"] if metric in run], entry["anchor"]
+    runs, anchor = [run for run in entry["runs"] if run.get(metric)], entry["anchor"]
     # a few runs find only what is beyond OUTRIGHT, which covers what load moves
     is_moved = metric == CPU and len(runs) >= RUNS_TO_DECIDE
-    moved, first = _moved(load, runs) if is_moved else 1.0, anchor.get(metric)
+    moved, first = _moved(load, runs) if is_moved else 1.0, anchor.get(metric) or None
     if first is not None and is_moved and moved == 1:
         first *= _moved(load, [anchor])
     times = tuple(run[metric] for run in runs)

@@ -195,7 +195,7 @@ def with_steady_time(
     """
     value = profile.metrics.get(stored.metric)
     is_open = clock.verdict is Verdict.INCONCLUSIVE
-    if value is None or value.number is None or not stored.history.runs:
+    if value is None or not value.number or not stored.history.runs:
         missing = (value.why if value is not None else None) or "the baseline has none yet"
         says_so = is_open and is_busy and stored.metric == CPU  # CPUs have no device time
         return beside_clock(clock, stored.metric, missing if says_so else "")

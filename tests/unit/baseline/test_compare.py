@@ -548,6 +548,13 @@ def test_the_time_on_an_accelerator_decides_as_processor_time_does(place):
     assert first == "device_time is 25 % more than the baseline: 8 ms to 10 ms, limit 5 %"
 
 
+@pytest.mark.parametrize(("before", "now"), [(0.0, 0.008), (0.008, 0.0), (0.0, 0.0)])
+def test_a_device_that_did_not_work_has_no_time_to_compare(place, before, now):
+    store(place, profile(step_time=0.010, device_time=before, other_load=0.0), times=5)
+    found = timing(place, profile(step_time=0.045, device_time=now, other_load=0.6))
+    assert (found.metric, found.verdict) == ("step_time", Verdict.INCONCLUSIVE)
+
+
 def test_a_baseline_without_processor_times_is_compared_as_far_as_it_goes(place):
     store(place, profile(step_time=0.010), times=5)
     assert timing(place, quiet(0.010, 0.015)).verdict is Verdict.PASS
