@@ -68,13 +68,13 @@ class Session:
             try:
                 framework.stop_trace()
             except Exception as error:
-                for other in self._started:
-                    other.discard_trace()
+                self._discard()
                 raise CaptureError(
                     f"{framework.name}'s profiler could not write its trace: {error}"
                 ) from error
             found = sorted(folder.glob("plugins/profile/*/*.xplane.pb"))
             if not found:
+                self._discard()
                 raise CaptureError(
                     f"{framework.name}'s profiler wrote no .xplane.pb under {folder}"
                 )
@@ -90,8 +90,11 @@ class Session:
         """End the session, if it runs, without a trace."""
         if self.running:
             self.running = False
-            for framework in self._started:
-                framework.discard_trace()
+            self._discard()
+
+    def _discard(self) -> None:
+        for framework in self._started:
+            framework.discard_trace()
 
     def _start(self, framework: Framework, folder: Path) -> None:
         try:

@@ -64,7 +64,7 @@ def test_pytorch_is_loaded_and_not_tensorflow_if_keras_is_told_to_use_it():
         ("forms threads", 14),
         ("keras_on_jax", 9),
         pytest.param("keras_on_torch", 5, marks=pytest.mark.nightly),
-        ("beside_tensorflow known_metrics", 14),
+        ("beside_tensorflow known_metrics", 15),
     ],
 )
 def test_steps(modules, n_tests, tmp_path):

@@ -1,6 +1,7 @@
 """Steps of JAX and of TensorFlow in one process: each profile is of what its own steps ran."""
 
 import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -103,6 +104,14 @@ def test_a_trace_that_cannot_be_written_leaves_no_session_open(tmp_path):
     for folder in tmp_path.iterdir():
         (folder / "plugins").write_text("a file, where the trace needs a folder")
     with pytest.raises(CaptureError, match="TensorFlow's profiler could not write its trace"):
+        session.stop()
+    assert not user_session_runs()
+
+
+def test_a_trace_without_a_file_leaves_no_session_open(tmp_path, monkeypatch):
+    session = Session(tmp_path)
+    with monkeypatch.context() as patched, pytest.raises(CaptureError, match="profiler wrote no"):
+        patched.setattr(Path, "glob", lambda *_: ())
         session.stop()
     assert not user_session_runs()
 
