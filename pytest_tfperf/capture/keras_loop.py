@@ -199,7 +199,7 @@ class _Loop:
         self.windows: Windows | None = None
         self._model, self._method = call.model, call.method
         self._callback_list = call.library.callbacks.CallbackList
-        self._first_epoch = call.kwargs.get("initial_epoch", 0)
+        self._first_epoch = call.argument("initial_epoch") or 0
         self._open, self._stop = open_windows, stop
         self._n_batches = 0
         self._has_own_iterators = bool(epoch_iterators())
@@ -344,7 +344,7 @@ def _executions(callbacks: Any, method: str, per_execution: int, first_epoch: in
 
 
 def _refuse_profiling_callbacks(call: KerasCall) -> None:
-    callbacks = call.kwargs.get("callbacks")
+    callbacks = call.argument("callbacks")
     items = getattr(callbacks, "callbacks", callbacks)
     for callback in leaves(items):
         if (

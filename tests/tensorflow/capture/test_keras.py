@@ -177,7 +177,7 @@ def test_callback_that_runs_the_profiler_is_refused_by_name(profile):
     with pytest.raises(
         CaptureError, match=r"fit received the callback TensorBoard\(profile_batch=…\)"
     ):
-        profile.fit(model_of(), X, Y, verbose=0, callbacks=[Profiling()])
+        profile.fit(model_of(), X, Y, 8, 1, 0, [Profiling()])
 
 
 def test_loop_without_batches_is_an_error(profile):
