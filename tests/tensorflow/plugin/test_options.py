@@ -122,6 +122,10 @@ def test_loop(tf_profile):
     for batch in tf_profile.steps(DATA):
         n_calls.append(batch)
 
+def test_loop_without_elements(tf_profile):
+    for batch in tf_profile.steps([]):
+        n_calls.append(batch)
+
 def test_fit(tf_profile):
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "mse")
@@ -137,7 +141,7 @@ def test_each_ran_once():
 """
     )
     result = suite("--tfperf-disable", "-rs")
-    result.assert_outcomes(skipped=4, passed=1)
+    result.assert_outcomes(skipped=5, passed=1)
     result.stdout.fnmatch_lines(
         ["*tfperf is disabled (--tfperf-disable): the step ran once and was not profiled"]
     )
