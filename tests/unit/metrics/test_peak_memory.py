@@ -192,6 +192,8 @@ def test_memory_that_a_step_frees_first_is_not_needed_again():
 def test_an_address_may_be_used_again():
     """Of two deallocations at one address in a step, the first frees memory of the step before."""
     value = peak([3 * MIB], [-3 * MIB, 3 * MIB, -3 * MIB, 20 * MIB, -20 * MIB])
-    assert value.detail["in_any_order"] == 3 * MIB // 2  # of the first step; the second's is 17 MiB / 2
+    assert (
+        value.detail["in_any_order"] == 3 * MIB // 2
+    )  # of the first step; the second's is 17 MiB / 2
     value = peak([30 * MIB], [-30 * MIB, 30 * MIB, -30 * MIB, 40 * MIB, -40 * MIB])
     assert value.detail["in_any_order"] == 10 * MIB // 2
