@@ -194,10 +194,18 @@ def _parts(leaf: Any, path: str) -> Iterator[tuple[str, Any]]:
         return
     if leaf is not None and jax is not None and _array(leaf) is None:
         for key, part in jax.tree_util.tree_flatten_with_path(leaf)[0]:
-            yield f"{path}{jax.tree_util.keystr(key)}", part
+            yield f"{path}{jax.tree_util.keystr(key)}", _kept(part)
         return
-    changes = hasattr(leaf, "assign") or isinstance(leaf, np.ndarray)
-    yield path, np.array(_array(leaf)) if changes else leaf
+    yield path, _kept(leaf)
+
+
+def _kept(leaf: Any) -> Any:
+    """Return a leaf, or a copy of its values if a later step may change or donate them."""
+    jax = loaded_jax()
+    is_of_jax = jax is not None and isinstance(leaf, jax.Array)
+    changes = is_of_jax or hasattr(leaf, "assign") or isinstance(leaf, np.ndarray)
+    array = _array(leaf) if changes else None
+    return leaf if array is None else np.array(array)
 
 
 def _array(leaf: Any) -> Any:
@@ -236,12 +244,10 @@ def _difference(path: str, first: Any, second: Any, tolerance: Tolerance) -> str
     """Return how two leaves differ; None if they agree, or cannot be compared."""
     left, right = _array(first), _array(second)
     if left is None or right is None:
-        alike = type(first) is type(second) if left is None and right is None else False
-        return (
-            None
-            if alike
-            else f"{path} is {_described(first, left)} against {_described(second, right)}"
-        )
+        # a value of another process has a class of the same name
+        if left is right is None and type(first).__name__ == type(second).__name__:
+            return None
+        return f"{path} is {_described(first, left)} against {_described(second, right)}"
     if left.shape != right.shape or _is_text(left) != _is_text(right):
         return f"{path} is {_described(first, left)} against {_described(second, right)}"
     bounds = _EXACT if _is_text(left) else tolerance.between(first, second)

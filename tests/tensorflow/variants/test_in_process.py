@@ -15,7 +15,12 @@ from pytest_tfperf.frameworks.tensorflow import TensorFlow
 from pytest_tfperf.turns import pytest_child
 from pytest_tfperf.variants import turns
 from pytest_tfperf.variants.comparison import Comparison
-from pytest_tfperf.variants.outputs import leaves_from_json, leaves_to_json
+from pytest_tfperf.variants.outputs import (
+    Tolerance,
+    check_outputs,
+    leaves_from_json,
+    leaves_to_json,
+)
 
 X = tf.random.stateless_normal((64, 64), [1, 2])
 STEP = tf.function(lambda: tf.nn.relu(X @ X) + 1.0)
@@ -198,3 +203,6 @@ def test_what_a_step_returns_goes_from_process_to_process():
 def test_of_what_is_no_value_the_type_goes_to_the_other_process():
     there = leaves_from_json(leaves_to_json({"output": object(), "other": {1}}))
     assert [type(leaf).__name__ for leaf in there.values()] == ["object", "set"]
+    again = leaves_from_json(leaves_to_json({"output": object(), "other": {1}}))
+    notes = check_outputs({"first": there, "second": again}, Tolerance())
+    assert notes[0] == "outputs of type object, set were not compared"

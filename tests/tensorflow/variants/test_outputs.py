@@ -171,6 +171,17 @@ def test_what_cannot_be_compared_is_said():
     assert check({}, []) == (nothing,)
 
 
+@pytest.mark.imports("jax")
+def test_arrays_of_jax_stay_what_they_were_when_a_later_step_donates_them():
+    jax = pytest.importorskip("jax")
+    donates = jax.jit(lambda x: x + 1, donate_argnums=0)
+    array, tree = jax.numpy.ones(3), jax.tree_util.Partial(print, jax.numpy.ones(3))
+    leaves = leaves_of([array, tree])
+    donates(array)
+    donates(tree.args[0])
+    assert [np.asarray(leaf).tolist() for leaf in leaves.values()] == [[1, 1, 1]] * 2
+
+
 def test_leaves_stay_what_they_were():
     variable, array = tf.Variable([1.0]), np.array([1.0])
     leaves = leaves_of([variable, array])
