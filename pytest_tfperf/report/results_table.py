@@ -275,5 +275,5 @@ def _result(
     # a run file of another program may lack the value
     if value is None or value.number is None or relation == "equal" or not bound:
         return "ok"
-    distance = 1 - value.high() / bound if relation == "max" else value.low() / bound - 1
-    return f"{format_quantity(distance, RATIO)} left"
+    distance = bound - value.high() if relation == "max" else value.low() - bound
+    return f"{format_quantity(distance / abs(bound), RATIO)} left"

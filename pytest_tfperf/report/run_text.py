@@ -307,7 +307,7 @@ def sparkline(values: Sequence[float], levels: str = _LEVELS) -> str:
     bounds = [round(len(values) * place / n) for place in range(n + 1)]
     drawn = [statistics.median(values[bounds[k] : bounds[k + 1]]) for k in range(n)]
     low, high = min(drawn), max(drawn)
-    if high - low <= _FLAT * statistics.median(drawn):
+    if high - low <= _FLAT * abs(statistics.median(drawn)):
         return levels[0] * n
     return "".join(
         levels[min(int((value - low) / (high - low) * len(levels)), len(levels) - 1)]

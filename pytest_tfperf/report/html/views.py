@@ -240,7 +240,7 @@ def _profile(test: ProfiledTest, profile: Profile, folder: Path | None, n_rows: 
     shown = {
         name: shown_value(value, shown_unit(name, value.unit)) for name, value in known.items()
     }
-    in_full, times = n_rows > 0, _times(profile, found)
+    in_full, times = n_rows > 0, _times(profile, timed)
     parts_s, step_time = mean_parts_s(profile), shown.get("step_time", "")
     bar = mini_bar(parts_s)
     step = profile.metrics.get("step_time")
@@ -335,6 +335,8 @@ def _interval(detail: Mapping[str, Any]) -> tuple[float, float] | None:
 def _levels(step_time: Value | None, timed: Check | None) -> dict[str, float]:
     """Return seconds of a step without the profiler, and of one before, measured alike."""
     found = {}
+    if timed and timed.metric != "step_time":  # of processors or devices, whose seconds are others
+        timed = None
     if timed and timed.kind == "against" and timed.detail.get("after") is not None:
         found["in turns"] = float(timed.detail["after"])
     elif step_time and step_time.number is not None:
@@ -345,7 +347,7 @@ def _levels(step_time: Value | None, timed: Check | None) -> dict[str, float]:
     return found
 
 
-def _times(profile: Profile, timed: Mapping[str, Any]) -> list[Markup]:
+def _times(profile: Profile, timed: Check | None) -> list[Markup]:
     """Draw timed blocks, or else traced steps, and the turns of both versions."""
     step_time = profile.metrics.get("step_time")
     n_dropped = int(step_time.detail.get("n_dropped", 0)) if step_time else 0
@@ -353,12 +355,13 @@ def _times(profile: Profile, timed: Mapping[str, Any]) -> list[Markup]:
     what, own = f"timed blocks{slow}", profile.blocks_s[n_dropped:]
     if profile.steps and not profile.blocks_s:
         what, own = "traced steps", tuple(step.period_s for step in profile.steps)
-    turns = timed.get("turns") or ()
+    turns = (timed.detail.get("turns") if timed else ()) or ()
+    of = f", {timed.metric}" if timed and timed.metric != "step_time" else ""
     after, before = ([pair[n] for pair in turns] for n in (0, 1))
     charts = (
         times_chart(what, {"median": own}),
         times_chart(
-            "turns; square: the other version",
+            f"turns{of}; square: the other version",
             {"median of this version": after, "of the other": before},
         ),
     )
@@ -368,7 +371,7 @@ def _times(profile: Profile, timed: Mapping[str, Any]) -> list[Markup]:
 def _history(timed: Check | None) -> History | None:
     """Return the recorded runs and this one, with what it is compared with."""
     detail = timed.detail if timed else {}
-    if not detail.get("runs"):
+    if timed is None or not detail.get("runs"):
         return None
     runs, commits, before = detail["runs"], detail.get("commits", ()), detail["before"]
     bounds, tolerance = _interval(detail), detail.get("tolerance")
@@ -378,6 +381,7 @@ def _history(timed: Check | None) -> History | None:
         anchor=detail.get("anchor"),
         limit=None if tolerance is None else before * (1 + tolerance),
         bounds=(before * bounds[0], before * bounds[1]) if bounds else None,
+        metric=timed.metric.replace("_", " "),
     )
 
 

@@ -7,10 +7,11 @@ import pytest
 from helpers.builders import check, profile, record_of, value
 
 from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.checks.limits import check_limits
+from pytest_tfperf.checks.limits import Limit, check_limits
 from pytest_tfperf.metric_registry import Metric
 from pytest_tfperf.report.results_table import results_table
 from pytest_tfperf.results import Verdict
+from pytest_tfperf.values import Source, Value
 
 LONG = "TestModels::test_train_step[resnet50-batch_size_256-mixed_bfloat16]"
 
@@ -121,6 +122,18 @@ def test_custom_metrics_are_shown_where_nobody_limits_anything():
         own={"tokens": tokens},
     )
     assert "tokens" in text(record_of(own))
+
+
+def test_of_a_negative_limit_what_is_left_is_positive():
+    gain = Metric("gain", "ratio", "lower", "machine", "a ratio that may be negative")
+    measured = profile(step_time=0.001)
+    own = Value(number=-10.0, unit="ratio", source=Source.OWN)
+    measured = replace(measured, metrics={**measured.metrics, "gain": own}, own={"gain": gain})
+    for relation, bound, left in (("max", -5.0, "100 % left"), ("min", -20.0, "50 % left")):
+        limit = Limit(metric=gain, relation=relation, bound=bound, argument="")
+        [found] = check_limits(measured, [limit], None, False)
+        assert found.verdict is Verdict.PASS
+        assert left in text(record_of(measured, key="test_step", checks=[found]))
 
 
 def test_steps_that_differ_are_a_range_and_the_worst_counts():

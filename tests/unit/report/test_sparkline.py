@@ -22,6 +22,7 @@ def test_a_sparkline_goes_from_the_lowest_to_the_highest_level():
 def test_blocks_that_differ_by_less_than_two_per_cent_are_flat():
     assert sparkline([1.0, 1.019, 1.01], "0123") == "000"
     assert sparkline([1.0, 1.021, 1.0], "0123") == "030"
+    assert sparkline([-0.02], "0123") == "0"
 
 
 def test_many_blocks_are_drawn_by_medians_of_neighbours():

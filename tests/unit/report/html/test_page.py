@@ -249,6 +249,14 @@ def test_samples_are_shown_beside_the_baseline():
     assert "Changes of level are not known: 11 runs show one, and there are 3." in page.texts("p")
 
 
+def test_a_time_of_processors_is_drawn_as_such_and_not_as_the_step_s():
+    compared = replace(check("REGRESSION", "step_cpu_time", kind="baseline"), detail=CHANGED)
+    test = record_of(profile(step_time=0.003), key="test_step", checks=[compared])
+    page = page_of(test)
+    assert "step cpu time history (round: this run)" in page.texts("figcaption")
+    assert not [text for text in page.texts("span") if text.startswith("baseline ")]
+
+
 def test_a_change_of_level_is_marked_and_told():
     page = page_of(historic("test_step"))
     assert "since commit commit6: 20 % slower" in page.texts("title")
