@@ -122,16 +122,17 @@ def _capture(options: argparse.Namespace) -> int:
     if options.limits and not options.check:
         options.parser.error("limits are for --check")
     wanted = read_limits(options) if options.check else None
-    time.sleep(options.delay)
     from pytest_tfperf.remote.job import CapturePlan, capture_job  # numpy, grpc
 
+    workers = read_workers(options.workers)
+    time.sleep(options.delay)
     levels = {name: getattr(options, name) for name in _LEVELS}
     plan = CapturePlan(
         options=TraceOptions(duration_ms=options.ms, **levels),
         attempts=options.attempts,
         requires_all=options.all,
     )
-    job = capture_job(read_workers(options.workers), plan, options.output, _announce)
+    job = capture_job(workers, plan, options.output, _announce)
     if not options.json:
         for trace in job.traces:
             print(for_terminal(f"{trace}  {format_quantity(trace.stat().st_size, BYTES)}"))

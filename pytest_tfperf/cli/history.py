@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,7 +174,8 @@ def _answer(store: HistoryStore, options: argparse.Namespace) -> int:
 
 def _plain(value: object) -> Any:
     """Return a cell as JSON has it."""
-    return value if value is None or isinstance(value, (bool, int, float)) else str(value)
+    is_number = isinstance(value, (bool, int, float)) and math.isfinite(value)
+    return value if value is None or is_number else str(value)
 
 
 def _prune(store: HistoryStore, options: argparse.Namespace) -> int:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from _pytest.config.exceptions import UsageError
 from _pytest.config.findpaths import locate_config  # private, the same in pytest 8.4 to 9.2
 
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.machine.description import project_name
 
 
@@ -38,8 +40,11 @@ class ProjectSettings:
 
 
 def project_settings(folder: Path = Path()) -> ProjectSettings:
-    """Read the settings that pytest would take in a folder."""
-    found = locate_config(folder.absolute(), ())
+    """Read the settings that pytest would take in a folder. Raises: TfperfError."""
+    try:
+        found = locate_config(folder.absolute(), ())
+    except UsageError as error:
+        raise TfperfError(" ".join(str(error).split())) from error
     # pytest 9 wraps values, to know their source
     values = {name: getattr(value, "value", value) for name, value in found[2].items()}
     return ProjectSettings(

@@ -142,6 +142,12 @@ def test_what_misses_its_counterpart_is_refused(server, logdir, capsys):
         assert server.requests == [], words
 
 
+def test_a_wrong_address_is_refused_before_the_delay(logdir, monkeypatch, capsys):
+    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail(f"waits {seconds} s"))
+    assert main(["capture", "no port", "-o", "log", "--delay", "30s"]) == 2
+    assert "no port" in capsys.readouterr().err
+
+
 def test_times_may_be_long():
     for text, seconds in [("10min", 600), ("30s", 30), ("1.5 s", 1.5)]:
         words = ["capture", "worker:6009", "-o", "log", "--delay", text]

@@ -265,6 +265,17 @@ def test_the_settings_of_the_project_name_the_store(history, tmp_path, capsys):
     assert "test_step" in capsys.readouterr().out
 
 
+def test_numbers_that_json_has_not_are_texts(history):
+    found = json.loads(history("--sql", "SELECT 1.0::double / 0 AS a, 2 AS b", "--json")[1])
+    assert found["rows"] == [["inf", 2]]
+
+
+def test_damaged_settings_of_the_project_are_a_sentence(history, tmp_path, capsys):
+    (tmp_path / "pytest.ini").write_text("[pytest\n")
+    assert main(["history"]) == 2
+    assert "pytest.ini" in capsys.readouterr().err
+
+
 def test_without_a_store_the_command_says_how_to_name_one(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit):
