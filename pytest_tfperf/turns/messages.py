@@ -262,11 +262,17 @@ class Channel(Generic[Received]):
     def send(self, message: msgspec.Struct) -> None:
         """Send a message. Raises: EOFError if the other end closed, TimeoutError if none reads."""
         try:
-            self._connection.send_bytes(self._encoder.encode(message))
+            self._connection.send_bytes(self._encoded(message))
         except BlockingIOError as error:
             raise TimeoutError(str(error)) from error
         except OSError as error:
             raise EOFError(str(error)) from error
+
+    def _encoded(self, message: msgspec.Struct) -> bytes:
+        try:
+            return self._encoder.encode(message)
+        except (ValueError, OverflowError):  # a report may hold what MessagePack has not
+            return self._encoder.encode(_packable(msgspec.to_builtins(message, enc_hook=_plain)))
 
     def receive(self, seconds: float | None = None) -> Received:
         """Receive a message. Raises: EOFError, TimeoutError if none begins within `seconds`."""
@@ -289,4 +295,16 @@ def _plain(value: Any) -> Any:
     """Return a number of NumPy as one of Python, and what else MessagePack has not as text."""
     if isinstance(value, Mapping):  # findings of a profile that wait
         return dict(value)
-    return value.item() if hasattr(value, "item") else str(value)
+    return value.item() if getattr(value, "size", None) == 1 else str(value)
+
+
+def _packable(value: Any) -> Any:
+    """Return texts that are no UTF-8, and numbers of more than 64 bits, as texts that are."""
+    if isinstance(value, dict):
+        return {_packable(key): _packable(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_packable(one) for one in value]
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    is_large = isinstance(value, int) and not -(2**63) <= value < 2**64
+    return str(value) if is_large else value

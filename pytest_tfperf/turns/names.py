@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 import pytest
@@ -19,9 +19,30 @@ def names_in_file(item: pytest.Item) -> list[str]:
     ]
 
 
+def within(path: Path, top: Path) -> PurePosixPath | None:
+    """
+    Return a path from a top level on, in any spelling; None if it is not within.
+
+    Only the part that leads to the top level is resolved, since git tracks links below it.
+    """
+    path = Path(os.path.normpath(path)) if ".." in path.parts else path
+    above = next((folder for folder in (path, *path.parents) if folder.resolve() == top), None)
+    if above is not None:
+        return PurePosixPath(path.relative_to(above))
+    resolved = path.resolve()
+    return PurePosixPath(resolved.relative_to(top)) if resolved.is_relative_to(top) else None
+
+
 def node_key(item: pytest.Item, root: Path) -> str:
     """Return a test's key, the same in every process: its file below `root`, and its names."""
-    return "::".join([_relative(item, root), *names_in_file(item)])
+    return "::".join([file_below(item, root), *names_in_file(item)])
+
+
+def file_below(item: pytest.Item, root: Path) -> str:
+    """Return the test's file from a folder on, also where links lead to it."""
+    below = item.path.is_relative_to(root)  # the usual case, which resolves nothing
+    found = None if below else within(item.path, root)
+    return _relative(item, root) if found is None else found.as_posix()
 
 
 def file_of(item: pytest.Item) -> str:

@@ -71,7 +71,7 @@ def _reports(item: pytest.Item) -> Iterator[pytest.TestReport]:
     except RunStopped as error:
         stopped = error.why
     # plugins for time limits raise the last
-    except (PairedError, pytest.fail.Exception) as error:
+    except (PairedError, OSError, pytest.fail.Exception) as error:
         message = str(error)
     reports = [] if child is None else received(item, child)
     yield from reports

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ from pytest_tfperf.machine.cores import split_cores
 from pytest_tfperf.machine.memory import available_bytes, private_bytes
 from pytest_tfperf.turns.children import naming_awaited
 from pytest_tfperf.turns.cleanup import Cleanup
-from pytest_tfperf.turns.names import node_key
+from pytest_tfperf.turns.names import file_below, node_key
 from pytest_tfperf.turns.pytest_child import ChildProcess, start_pytest
 from pytest_tfperf.turns.versions import find_versions, pytest_run
 from pytest_tfperf.values import Unknown
@@ -195,19 +194,21 @@ class VersionProcesses:
         either order). So a second pair does not favour the version that the first one did.
         """
         root = self.versions.tree.root
-        files = sorted({Path(os.path.relpath(item.path, root)).as_posix() for item in items})
+        files = sorted({file_below(item, root) for item in items})
         started: dict[bool, ChildProcess] = {}
         why = ""
         with ExitStack() as unless_started:  # a time limit or Ctrl-C may end this at any line
             for is_tree in self._order[:: -1 if n % 2 else 1]:
-                run = pytest_run(self._config, self.versions, is_tree, files, clustered, n == 0)
                 try:
+                    run = pytest_run(self._config, self.versions, is_tree, files, clustered, n == 0)
                     started[is_tree] = start_pytest(replace(run, cores=cores), self._cleanup)
                     unless_started.callback(started[is_tree].kill)
-                except PairedError as error:
+                except (PairedError, OSError) as error:  # as of a temporary folder of another user
+                    who = self.versions.here if is_tree else self.versions.name
+                    is_told = isinstance(error, PairedError)
+                    why = str(error) if is_told else f"{who} cannot be run: {error}"
                     if is_tree:
-                        raise
-                    why = str(error)
+                        raise PairedError(why) from error
             unless_started.pop_all()
         return ProcessPair(started[True], started.get(False) or Unknown(why))
 

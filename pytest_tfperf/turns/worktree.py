@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pytest_tfperf.machine.git import paths
+from pytest_tfperf.turns.names import within
 
 # the parts of `--opt=/x`, `opt=/x`, `-c/x` and `/x::test`
 _ARGUMENT = re.compile(r"(?P<before>-[A-Za-z]|[^/=]*=)?(?P<path>/.*?)(?P<test>::.*)?", re.DOTALL)
@@ -91,17 +91,17 @@ def mapped(path: str | Path, tree: Tree) -> Path:
     Python files in these folders. Both versions share an environment or data that git ignores.
     """
     path = Path(path)
-    if not path.is_absolute() or _within(path, tree.path) is not None:
+    if not path.is_absolute() or within(path, tree.path) is not None:
         return path
-    relative = _within(path, tree.root)
+    relative = within(path, tree.root)
     return tree.path / relative if relative is not None and _of_project(relative, tree) else path
 
 
 def is_of_project(path: str | Path, tree: Tree) -> bool:
     """Return whether both versions have a counterpart of an absolute path."""
-    if _within(Path(path), tree.path) is not None:
+    if within(Path(path), tree.path) is not None:
         return True
-    relative = _within(Path(path), tree.root)
+    relative = within(Path(path), tree.root)
     return relative is not None and _of_project(relative, tree)
 
 
@@ -160,17 +160,3 @@ def _of_project(relative: PurePosixPath, tree: Tree) -> bool:
         or name in tree.tracked
         or (relative.suffix == ".py" and str(relative.parent) in folders)
     )
-
-
-def _within(path: Path, top: Path) -> PurePosixPath | None:
-    """
-    Return a path from a top level on, in any spelling; None if it is not within.
-
-    Only the part that leads to the top level is resolved, since git tracks links below it.
-    """
-    path = Path(os.path.normpath(path)) if ".." in path.parts else path
-    above = next((folder for folder in (path, *path.parents) if folder.resolve() == top), None)
-    if above is not None:
-        return PurePosixPath(path.relative_to(above))
-    resolved = path.resolve()
-    return PurePosixPath(resolved.relative_to(top)) if resolved.is_relative_to(top) else None

@@ -513,6 +513,28 @@ def test_a_ref_that_cannot_start_makes_its_tests_unknown(tmp_path):
 
 
 @pytest.mark.full
+def test_a_folder_that_is_a_file_on_the_ref_makes_its_tests_unknown(tmp_path):
+    committed = {"src/model.py": THERE, "sub": "a file"}
+    project = Project(tmp_path, committed, {})
+    (project.path / "sub").unlink()
+    write(project.path, {"sub/test_one.py": ONE})
+    run = project.run(cwd="sub")
+    verdict, message = run.checks("test_one")[ALL]
+    assert verdict == "UNKNOWN"
+    assert "HEAD cannot be run" in message
+
+
+@pytest.mark.full
+def test_a_test_that_a_link_leads_to_is_compared(tmp_path):
+    committed = {"src/model.py": THERE, "test_one.py": ONE}
+    project = Project(tmp_path, committed, {"src/model.py": HERE})
+    (tmp_path / "link").symlink_to(project.path)
+    run = project.run(tmp_path / "link" / "test_one.py")
+    [verdict] = {verdict for verdict, _ in run.checks("test_one").values()}
+    assert verdict in ("PASS", "REGRESSION"), run.text
+
+
+@pytest.mark.full
 def test_versions_that_load_the_same_code_are_not_compared(tmp_path):
     fixed = f"import sys\nsys.path.insert(0, {str(tmp_path / 'project' / 'src')!r})\n"
     run = Project(

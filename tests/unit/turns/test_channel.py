@@ -54,8 +54,13 @@ def test_a_profile_arrives_with_findings_that_wait_and_numbers_of_numpy(ends):
 
 def test_what_a_message_cannot_hold_is_a_plain_number_or_words(ends):
     here, there = ends
-    there.send(Reported(report={"a": np.float32(0.5), "b": len}))
-    assert here.receive(1).report == {"a": 0.5, "b": str(len)}
+    there.send(Reported(report={"a": np.float32(0.5), "b": len, "c": np.arange(2)}))
+    assert here.receive(1).report == {"a": 0.5, "b": str(len), "c": "[0 1]"}
+    there.send(
+        Reported(report={"a": [2**64, -(2**63)], "b": "data_\udcff.npy", "c": np.float32(1)})
+    )
+    expected = {"a": [str(2**64), -(2**63)], "b": "data_\\udcff.npy", "c": 1.0}
+    assert here.receive(1).report == expected
 
 
 def test_a_message_of_another_kind_is_refused(ends):
