@@ -252,8 +252,10 @@ def _leaves_of(function_type: Any) -> dict[str, Any]:
     for name, argument in function_type.parameters.items():
         base, _, index = name.rpartition("_")
         parts = variadic.get(base, {})
-        # arguments of `*rows` are rows_0, rows_1 … (tensorflow/core/function/polymorphism)
-        if base not in function_type.parameters and index == str(len(parts)):
+        # arguments of `*rows` are rows_0, rows_1 … without a keyword (function_type.py,
+        # `canonicalize_to_monomorphic` in tensorflow/core/function/polymorphism)
+        is_of_rest = argument.kind is argument.POSITIONAL_ONLY and index == str(len(parts))
+        if base not in function_type.parameters and is_of_rest:
             variadic[base] = {**parts, f"[{index}]": argument.type_constraint}
         else:
             found.update(_leaves(name, argument.type_constraint))

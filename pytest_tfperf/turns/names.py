@@ -9,6 +9,9 @@ from typing import TypeVar
 
 import pytest
 
+_MOST = 120
+"""Bytes of a folder's name, of which file systems take 255."""
+
 
 def names_in_file(item: pytest.Item) -> list[str]:
     """Return the names of a test and of what holds it, from below the file on."""
@@ -62,9 +65,14 @@ def plain_nodeid(item: pytest.Item) -> str:
 
 
 def as_folder_name(nodeid: str) -> str:
-    """Return a node id as the name of a folder."""
+    """Return a node id as the name of a folder, which no other test's is."""
     text = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in nodeid)
-    return text if len(text) <= 120 else f"{text[:110]}-{zlib.crc32(nodeid.encode()):08x}"
+    content = text.encode("utf-8", "replace")
+    is_told = all(letter.isalnum() or letter in "._-/:[]" for letter in nodeid)
+    if is_told and len(content) <= _MOST:
+        return text
+    start = content[: _MOST - 10].decode("utf-8", "ignore")
+    return f"{start}-{zlib.crc32(nodeid.encode('utf-8', 'backslashreplace')):08x}"
 
 
 def _relative(item: pytest.Item, root: Path) -> str:

@@ -217,6 +217,12 @@ def test_the_number_of_arguments_is_the_length_of_what_takes_them():
     assert change == (LENGTH, "rows: a tuple of 2 → 3 tensors", "rows")
 
 
+def test_arguments_with_a_number_in_their_names_are_no_part_of_another():
+    f = tf.function(lambda x_0, x_1: x_0 + tf.reduce_sum(x_1))
+    [_, [change]] = changes(lambda: f(ONES(2), ONES(3)), lambda: f(ONES(2), ONES(5)))
+    assert change.text == "x_1 float32[3] → float32[5]"
+
+
 def test_two_objects_that_read_alike_are_said_to_be_unequal():
     f, one, other = make(), Named(1), Named(1)
     [_, [change]] = changes(f(ONES(2), one), f(ONES(2), other))
