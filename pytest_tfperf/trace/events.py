@@ -20,7 +20,7 @@ from pytest_tfperf.trace.xspace import Plane, once
 
 _FEW = 32
 """Part of a plane's rows below which sorting them is faster than a look at all rows."""
-_AT_ONCE = 1 << 15  # events whose stats are decoded together, as many as fit a processor's cache
+_AT_ONCE = 1 << 12  # events whose stats are decoded together, as many as fit a processor's cache
 _NO_INTS = np.empty(0, np.int64)
 _NOTHING = Plane("", (), (), *(_NO_INTS,) * 6, {}, {}, (), Message(b"", "<none>"))
 
