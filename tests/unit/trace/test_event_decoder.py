@@ -149,6 +149,7 @@ def test_many_events_of_another_form_among_many_usual_ones():
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
     """A folder in the place of the module's, with a source and no compiled code."""
+    event_decoder.compiled_code()  # which is kept, so that later tests have it
     source = tmp_path / event_decoder.SOURCE.name
     source.write_text("")
     monkeypatch.setattr(event_decoder, "SOURCE", source)
