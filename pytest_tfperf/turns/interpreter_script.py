@@ -16,6 +16,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+_MODULES = ("pytest", "tensorflow", "jax", "torch")
+
 
 def main() -> None:
     """Print the description."""
@@ -29,7 +31,7 @@ def main() -> None:
         "platform": f"{sys.platform} {platform.machine()}",
         "path": own,
         "packages": _packages(),
-        "modules": [name for name in ("pytest", "tensorflow") if importlib.util.find_spec(name)],
+        "modules": [name for name in _MODULES if importlib.util.find_spec(name)],
         "protocol": _protocol(),
     }
     sys.stdout.write(f"{json.dumps(found)}\n")

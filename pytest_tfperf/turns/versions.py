@@ -48,7 +48,7 @@ _LIMIT_S = 60.0
 _OLDEST = (3, 10)
 # they lead another Python to the libraries or the environment of this one
 _OF_ONE_PYTHON = ("PYTHONHOME", "PYTHONPATH", "PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__")
-_FIRST = ("tensorflow", "keras", "numpy", "python")
+_FIRST = ("tensorflow", "jax", "torch", "keras", "numpy", "python")
 _SHOWN = 120  # characters of an answer that is not understood
 
 
@@ -70,7 +70,7 @@ class Interpreter:
     packages: Mapping[str, str]
     """Versions of what is installed, by normalised name, with `python`."""
     modules: tuple[str, ...]
-    """Those of `pytest` and `tensorflow` that it finds."""
+    """Those of pytest and the frameworks that it finds."""
     protocol: int | None
     """Its plugin's version of the messages between processes; None without the plugin."""
 
@@ -89,7 +89,7 @@ def ask(command: str, shared: Sequence[str], environment: Mapping[str, str]) -> 
 
 
 def other_python(
-    typed: Path, shared: Sequence[str], environment: Mapping[str, str], platform: str
+    typed: Path, shared: Sequence[str], environment: Mapping[str, str], ours: Interpreter
 ) -> Interpreter:
     """Return the Python of a path, or of an environment's folder. Raises: PairedError if unfit."""
     python = typed / "bin" / "python" if typed.is_dir() else typed
@@ -99,7 +99,7 @@ def other_python(
             f"{FLAG} {typed}: {wanted}; name a Python, or the folder of a virtual environment"
         )
     found = ask(os.path.abspath(python), shared, environment)  # noqa: PTH100 - keeps links
-    if why := _unfit(found, platform):
+    if why := _unfit(found, ours):
         raise PairedError(f"{FLAG} {typed}: {why}")
     return found
 
@@ -110,7 +110,7 @@ def package_differences(
     """
     Return the versions on either side of each package that differs; None where it is missing.
 
-    TensorFlow, Keras, NumPy and Python come first, then what both have, then what one lacks.
+    Frameworks, Keras, NumPy and Python come first, then what both have, then what one lacks.
     """
     old, new = _by_name(before.packages), _by_name(after.packages)
     differing = [name for name in {**old, **new} if old.get(name) != new.get(name)]
@@ -145,12 +145,12 @@ def environment_of(python: Interpreter, same: Mapping[str, str], ours: Interpret
     return {**kept, "PATH": os.pathsep.join(dict.fromkeys([folders[0], *elsewhere]))}
 
 
-def _unfit(python: Interpreter, platform: str) -> str:
+def _unfit(python: Interpreter, ours: Interpreter) -> str:
     """Return why a Python cannot run the same tests, empty if it can."""
     install = f"{shlex.quote(python.command)} -m pip install"
     plugin = f"{install} pytest-tfperf=={pytest_tfperf.__version__}"
-    if python.platform != platform:
-        return f"it is a Python for {python.platform}, and this one is for {platform}"
+    if python.platform != ours.platform:
+        return f"it is a Python for {python.platform}, and this one is for {ours.platform}"
     if python.version[:2] < _OLDEST:
         shown, oldest = (".".join(map(str, one)) for one in (python.version, _OLDEST))
         return f"it is Python {shown}, and pytest-tfperf needs {oldest} or newer"
@@ -159,7 +159,10 @@ def _unfit(python: Interpreter, platform: str) -> str:
     if python.protocol != PROTOCOL:
         has = python.packages.get("pytest-tfperf", "another version")
         return f"its pytest-tfperf ({has}) does not understand this one; install it with {plugin}"
-    missing = [name for name in ("pytest", "tensorflow") if name not in python.modules]
+    frameworks = [name for name in ours.modules if name != "pytest"]
+    missing = [] if "pytest" in python.modules else ["pytest"]
+    if not set(frameworks) & set(python.modules):  # which of several the tests need is not known
+        missing += frameworks
     if missing:
         named = " and ".join(missing)
         return f"it does not have {named}; install it with {install} {' '.join(missing)}"
@@ -257,7 +260,7 @@ def find_versions(
     environment = uncovered_environment()
     ours = ask(sys.executable, (), environment)
     alone = tree_alone(config.rootpath, "")
-    theirs = other_python(python, _shared(ours, alone), environment, ours.platform)
+    theirs = other_python(python, _shared(ours, alone), environment, ours)
     name = distinct_name(theirs, ours)
     if ref is None:
         return Versions(tree=replace(alone, ref=name), name=name, pythons=(ours, theirs))

@@ -177,9 +177,6 @@ def executable(path, text):
     return path
 
 
-HERE = f"{sys.platform} "
-
-
 def script(text):
     return lambda folder: executable(folder / "a", text)
 
@@ -196,10 +193,11 @@ NO_PYTHON = [
 
 
 def test_what_is_no_python_is_refused(tmp_path):
+    ours = ask(sys.executable, (), {})
     for make, message in NO_PYTHON:
         path = make(tmp_path)
         with pytest.raises(PairedError) as found:
-            other_python(path, (), {}, HERE)
+            other_python(path, (), {}, ours)
         assert str(found.value).startswith(f"--tfperf-against-python {path}: ")
         assert message in str(found.value)
         assert "\n" not in str(found.value)
@@ -218,12 +216,12 @@ def test_a_python_without_the_plugin_or_without_tensorflow_is_refused(tmp_path):
     venv.create(tmp_path / "bare", with_pip=False, symlinks=True)
     ours = ask(sys.executable, (), {})
     python = tmp_path / "bare/bin/python"
-    for shared, missing in (((), "this plugin"), ((str(ROOT),), "pytest and tensorflow")):
+    for shared, missing in (((), "this plugin"), ((str(ROOT),), " and ".join(ours.modules))):
         with pytest.raises(
             PairedError,
             match=f"it does not have {missing}; install it with {shlex.quote(str(python))} -m pip",
         ):
-            other_python(tmp_path / "bare", shared, {"PYTHONPATH": str(ROOT)}, ours.platform)
+            other_python(tmp_path / "bare", shared, {"PYTHONPATH": str(ROOT)}, ours)
 
 
 def test_a_refused_python_ends_the_run_as_an_error_of_usage(project, folder):

@@ -98,10 +98,27 @@ def test_a_python_that_is_not_fit_is_refused_with_what_to_install(monkeypatch, t
     for field, message in cases:
         theirs = replace(THEIRS, **field)
         monkeypatch.setattr(versions, "ask", lambda *_, theirs=theirs: theirs)
-        said = refusal(PairedError, other_python, tmp_path / "python", (), {}, OURS.platform)
+        said = refusal(PairedError, other_python, tmp_path / "python", (), {}, OURS)
         assert said.startswith(named), message
         assert message in said, message
         assert "\n" not in said, message
+
+
+def test_the_other_python_needs_one_framework_of_this_one(monkeypatch, tmp_path):
+    (tmp_path / "python").touch()
+    tensorflow, jax = ("pytest", "tensorflow"), ("pytest", "jax")
+    both, none = (*tensorflow, "jax"), ("pytest",)
+    fit = [(jax, jax), (both, jax), (both, tensorflow), (jax, both), (none, none)]
+    unfit = [(jax, none, "jax"), (jax, tensorflow, "jax"), (both, none, "tensorflow and jax")]
+    for ours, theirs, missing in [*((*pair, "") for pair in fit), *unfit]:
+        other = replace(THEIRS, modules=theirs)
+        monkeypatch.setattr(versions, "ask", lambda *_, other=other: other)
+        arguments = tmp_path / "python", (), {}, replace(OURS, modules=ours)
+        if missing:
+            said = refusal(PairedError, other_python, *arguments)
+            assert f"it does not have {missing}; install it with" in said
+        else:
+            assert other_python(*arguments) is other
 
 
 def test_the_folder_of_an_environment_stands_for_its_python(monkeypatch, tmp_path):
@@ -110,7 +127,7 @@ def test_the_folder_of_an_environment_stands_for_its_python(monkeypatch, tmp_pat
     (tmp_path / "bin").mkdir()
     (tmp_path / "real").touch()
     (tmp_path / "bin/python").symlink_to(tmp_path / "real")
-    assert other_python(tmp_path, (), {}, OURS.platform) is THEIRS
+    assert other_python(tmp_path, (), {}, OURS) is THEIRS
     assert asked == [str(tmp_path / "bin/python")]  # the link tells its environment
 
 
