@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_tfperf.machine.gpu_share import visible_gpus
-from pytest_tfperf.markers import is_whole
+from pytest_tfperf.markers import is_whole, note_worker
 from pytest_tfperf.plugin.options import TABLE, Options
 from pytest_tfperf.plugin.workers import n_workers
 from pytest_tfperf.text import plural
@@ -81,13 +81,18 @@ class Controller:
             report.failed and report.when not in ("call", "teardown")
         )  # or its worker died
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        """Note whether a worker of pytest-xdist left tests out."""
+        note_worker(self._config, node)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write baselines and reports, and fail the run if too little was decided."""
         asked = (
             self._config.option.tfperf_report
             or self._config.option.tfperf_min_checks
-            or self._config.getini("tfperf_min_checks")
+            or TABLE["min_checks"].ini_value(self._config)
         )
         if self._config.option.collectonly or not (self._tests or self._unchecked or asked):
             return

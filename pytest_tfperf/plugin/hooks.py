@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_tfperf.errors import CaptureError, LimitError, TfperfError
-from pytest_tfperf.markers import is_marked, is_profiled
+from pytest_tfperf.markers import is_marked, is_profiled, note_deselected
 from pytest_tfperf.plugin import registry
 from pytest_tfperf.plugin.options import TABLE, Options, add_options, unknown_names
 from pytest_tfperf.plugin.workers import is_distributed, is_worker, share_cpu
@@ -86,7 +86,8 @@ class _Run:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self.on_terminal = sys.stdout.isatty()  # output is captured later
+        has_terminal = config.pluginmanager.has_plugin("terminal")
+        self.on_terminal = has_terminal and sys.stdout.isatty()  # output is captured later
         self.registry = registry.new_registry(config)
         self.is_prepared = False
 
@@ -131,7 +132,6 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
 
             if why := too_old(installed_version()):
                 raise collector.CollectError(why)
-            item.config.stash[_RUN].prepare()
         if item.get_closest_marker("tfperf"):
             try:
                 _test_of(item).read_marker()
@@ -140,6 +140,17 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
                     f"{item.name}: @pytest.mark.tfperf: {error}"
                 ) from error
     return result
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Prepare for a profiled test before the first one runs, be it of a unittest.TestCase."""
+    if is_profiled(item):
+        item.config.stash[_RUN].prepare()
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Note that the run has not all tests, be it by an option of pytest or of another plugin."""
+    note_deselected(items)
 
 
 @pytest.fixture
@@ -182,7 +193,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     alone = _new_profiler(item) if is_marked(item) and not _is_started(item) else None
     try:
         result = (yield from _profile_body(alone)) if alone else (yield)
-        if _is_started(item):  # the test may have asked for the fixture by its name
+        # private: what a test of unittest raised (_pytest/unittest.py, pytest 8 and 9)
+        if _is_started(item) and not getattr(item, "_excinfo", None):
             _decide(item)
     except Exception as error:
         if not _is_started(item):
@@ -217,8 +229,10 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Put the results on the report, as JSON values, which pytest-xdist can send."""
-    option = item.config.option
-    if call.excinfo and not (option.fulltrace or option.tbstyle in ("long", "native")):
+    # without pytest's terminal, which a program may switch off, there are no such options
+    style = item.config.getoption("tbstyle", "auto")
+    is_full = item.config.getoption("fulltrace", False) or style in ("long", "native")
+    if call.excinfo and not is_full:
         _hide_internals(call.excinfo.value)
     report = yield
     if report.when == "call" and _is_started(item):
@@ -266,7 +280,9 @@ def pytest_report_teststatus(
     if report.failed and getattr(report, "tfperf_broken", False):
         return "failed", "P", "PERF"
     undecided = getattr(report, "tfperf_undecided", None)
-    return ("passed", "I", (undecided, {"yellow": True})) if report.passed and undecided else None
+    if not report.passed or not undecided or hasattr(report, "wasxfail"):  # as XPASS
+        return None
+    return "passed", "I", (undecided, {"yellow": True})
 
 
 def _test_of(item: pytest.Item) -> ProfiledItem:

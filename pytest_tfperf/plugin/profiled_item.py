@@ -115,7 +115,11 @@ class ProfiledItem:
         marks = list(self.item.iter_markers("tfperf"))
         if marks != self._marks:
             arguments = self.options.marker_arguments
-            for mark in reversed(marks):
+            # pytest has the marks of a parametrized case behind those of its function
+            callspec = getattr(self.item, "callspec", None)
+            of_case = [mark for mark in marks if callspec and mark in callspec.marks]
+            others = [mark for mark in marks if mark not in of_case]
+            for mark in (*reversed(others), *of_case):
                 if mark.args:
                     raise LimitError(
                         f"takes keyword arguments only, but was given {mark.args[0]!r}; "
@@ -316,7 +320,7 @@ class ProfiledItem:
             short = message.removeprefix(f"{item.name}/")
             crash.message = message if short[:1].isdecimal() else short  # a number needs its test
             crash.path, crash.lineno = str(item.path), (item.location[1] or 0) + 1
-        if report.passed and {"A", "P"} & set(item.config.option.reportchars):
+        if report.passed and {"A", "P"} & set(item.config.getoption("reportchars", "")):
             from pytest_tfperf.report.results_table import results_table
 
             lines = "\n".join(text for text, _ in results_table([record], width=0))
