@@ -149,7 +149,7 @@ class Message:
         """Find all offsets of a pattern within `begin:end`, overlaps included."""
         found = []
         for start in range(begin, end, _CHUNK):
-            stop = min(start + _CHUNK, end - len(pattern) + 1)
+            stop = max(min(start + _CHUNK, end - len(pattern) + 1), start)
             matches = self.bytes[start:stop] == pattern[0]
             for place, byte in enumerate(pattern[1:], 1):
                 matches &= self.bytes[start + place : stop + place] == byte

@@ -8,10 +8,10 @@ No profiler records the units that a kernel uses. NVIDIA's names come from XProf
 shapes in mma kernels (`h16816`), and fused attention. AMD's names are Tensile's `MI16x16x16` and
 similar ones.
 
-Names of copies come from CUPTI (`MemcpyH2D`, in older traces `MEMCPYHtoD`) and ROCm, names of
-collectives from NCCL and RCCL. The categories of TPU ops are XLA's `hlo_category`. Lines that the
-profiler derives from others are skipped: their ids start at 0xdeadbeef
-(xla/tsl/profiler/utils/xplane_schema.h), stored as int32.
+Names of copies come from CUPTI (`MemcpyH2D`, in older traces `MEMCPYHtoD`) and ROCm (the same, or
+`CopyHostToDevice`), names of collectives from NCCL and RCCL. The categories of TPU ops are XLA's
+`hlo_category`. Lines that the profiler derives from others are skipped: their ids start at
+0xdeadbeef (xla/tsl/profiler/utils/xplane_schema.h), stored as int32.
 """
 
 from __future__ import annotations
@@ -41,22 +41,34 @@ from pytest_tfperf.trace.events import Events, enclosing, metadata_texts
 from pytest_tfperf.trace.intervals import EMPTY, Spans, merge
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace
 
-_TO_DEVICE = re.compile(r"memcpy[ _]?h(ost)?to?2?d|MemcpyH2D", re.IGNORECASE)
-_TO_HOST = re.compile(r"memcpy[ _]?d(evice)?to?2?h|MemcpyD2H", re.IGNORECASE)
+_TO_DEVICE = re.compile(r"(memcpy|copy)[ _]?h(ost)?(to|2)d", re.IGNORECASE)
+_TO_HOST = re.compile(r"(memcpy|copy)[ _]?d(evice)?(to|2)h", re.IGNORECASE)
 # MemcpyOther is a copy of another direction, as between two kinds of host memory;
 # __amd_rocclr_copyBuffer is the kernel with which ROCm copies between what a GPU can address
 _ON_DEVICE = re.compile(
-    r"memcpy[ _]?(dtod|d2d|p2p|ptop|other)|__amd_rocclr_copyBuffer", re.IGNORECASE
+    r"memcpy[ _]?(dtod|d2d|p2p|ptop|other)|Copy(Device|Host)To(Device|Host)"
+    r"|__amd_rocclr_copyBuffer",
+    re.IGNORECASE,
 )
 _COLLECTIVE = re.compile(r"(nccl|rccl)", re.IGNORECASE)
 _TPU_KINDS: dict[str, Callable[[str], bool]] = {
     "input": lambda category: category == "infeed",
     "output": lambda category: category in ("outfeed", "host outfeed"),
     "collective": lambda category: category.startswith(
-        ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective-permute")
+        (
+            "all-reduce",
+            "all-gather",
+            "all-to-all",
+            "ragged-all-to-all",
+            "reduce-scatter",
+            "collective-permute",
+            "collective-broadcast",
+        )
     ),
     "device_to_device": lambda category: category in ("send", "send-done", "recv", "recv-done"),
 }
+_ASYNC_COLLECTIVE = ("async-collective-start", "async-collective-done")
+"""Names of fusions, as their category says, in which XLA starts and awaits collectives of TPUs."""
 NO_CATEGORY = "the trace does not name the categories of the TPU's ops (hlo_category)"
 KINDS = ("device_compute", "output", "device_to_device", "collective", "input")
 _MOVES = {
@@ -119,7 +131,7 @@ def kinds_by_name(plane: Plane) -> Callable[[str], str]:
     if GPU.match(plane.name):
         return gpu_kind
     category = metadata_texts(plane, "hlo_category")
-    return lambda name: tpu_kind(category.get(name, ""))
+    return lambda name: tpu_kind(category.get(name, ""), instruction(name))
 
 
 def gpu_kind(name: str) -> str:
@@ -134,8 +146,10 @@ def gpu_kind(name: str) -> str:
     return "collective" if _COLLECTIVE.match(name) else "device_compute"
 
 
-def tpu_kind(category: str) -> str:
-    """Return the kind of a TPU op, from its HLO category."""
+def tpu_kind(category: str, name: str = "") -> str:
+    """Return the kind of a TPU op, from its HLO category and the name of its instruction."""
+    if name.startswith(_ASYNC_COLLECTIVE):
+        return "collective"
     return next(
         (kind for kind, accepts in _TPU_KINDS.items() if accepts(category)), "device_compute"
     )

@@ -12,6 +12,7 @@ from pytest_tfperf.facts.steps import Steps
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.quantities import BYTES, COUNT, SECONDS, SHARE
 from pytest_tfperf.stats.slope import slope_with_interval
+from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.events import Events, enclosing, labels
 from pytest_tfperf.trace.intervals import distinct_values
 from pytest_tfperf.trace.stats import Mask
@@ -21,6 +22,7 @@ from pytest_tfperf.values import Column, Table
 ALLOCATION = "MemoryAllocation"
 GPU = "GPU"
 """Start of the names of GPUs' allocators."""
+_CORE = "TPU:"
 _MOST_ALLOCATORS = 1024  # each costs some 2 ms; MOST_DEVICES is as large
 _RESIZED = 2
 """
@@ -68,12 +70,13 @@ _DTYPES = (
 def step_peaks(trace: Trace, steps: Steps) -> Ints | None:
     """
     Return the bytes at each step's peak above those at its start, shape (n_steps,), None without
-    events: the most of one allocator, of accelerators if they report; small tensors on a CPU bypass
-    all.
+    events: the most of one allocator, of accelerators where there are any; small tensors on a CPU
+    bypass all.
     """
     memory = memory_events(trace)
     on_device = _on_device(memory)
-    memory = memory.where(on_device) if on_device.any() else memory
+    if accelerators(trace) or on_device.any():
+        memory = memory.where(on_device)
     if not len(memory):
         return None
     code, _ = allocators(memory)
@@ -116,8 +119,13 @@ def least_peak(trace: Trace, steps: Steps) -> int:
     return max(int((largest - freed).min()), 0) // _RESIZED
 
 
+def is_on_device(allocator: str) -> bool:
+    """Return whether an allocator is that of a GPU or of a TPU core."""
+    return allocator.startswith((GPU, _CORE))
+
+
 def reports_device_memory(trace: Trace) -> bool:
-    """Return whether a GPU's allocator reports."""
+    """Return whether an accelerator's allocator reports."""
     return bool(_on_device(memory_events(trace)).any())
 
 
@@ -135,7 +143,7 @@ def allocators(memory: Events) -> tuple[Ints, list[str]]:
     of_core = (code == 0) & (ordinal >= 0)
     cores = distinct_values(ordinal[of_core])
     code[of_core] = len(names) + np.searchsorted(cores, ordinal[of_core])
-    return code, [*names, *(f"TPU:{core}" for core in cores.tolist())]
+    return code, [*names, *(f"{_CORE}{core}" for core in cores.tolist())]
 
 
 def level(memory: Events) -> Ints:
@@ -172,9 +180,9 @@ def _before_all(memory: Events, held: int) -> int:
 
 
 def _on_device(memory: Events) -> Mask:
-    """Return a mask of events of GPU allocators, by name, shape (n,)."""
-    code, names = labels(memory, "allocator_name")
-    return np.array([name.startswith(GPU) for name in names], bool)[code]
+    """Return a mask of events of allocators of GPUs and TPU cores, shape (n,)."""
+    code, names = allocators(memory)
+    return np.array([is_on_device(name) for name in names], bool)[code]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,7 +384,7 @@ def _live(memory: Events) -> tuple[Live, ...]:
 
 def _dtype(text: str) -> str:
     """Return the name of a DataType's number, and any other text unchanged."""
-    return _DTYPES[int(text)] if text.isdigit() and int(text) < len(_DTYPES) else text
+    return _DTYPES[int(text)] if text.isdecimal() and int(text) < len(_DTYPES) else text
 
 
 def _share(text: str) -> float | None:

@@ -304,7 +304,7 @@ def _tpu_copies(plane: Plane, steps: Steps) -> tuple[Ints, Ints]:
     category, size = metadata_texts(plane, "hlo_category"), metadata_texts(plane, "bytes_accessed")
     events = tpu_ops(plane).named(lambda name: is_host_transfer(name, category.get(name, "")))
     sizes = [
-        int(size[name]) if size.get(name, "").isdigit() and int(size[name]) else -1
+        int(size[name]) if size.get(name, "").isdecimal() and int(size[name]) else -1
         for name in plane.names
     ]
     return own_steps(plane, steps).of(events.start), np.array(sizes, np.int64)[

@@ -40,7 +40,7 @@ from pytest_tfperf.values import Column, Source, Table, Value
 
 _PAIR = re.compile(r"([a-z_]+):([0-9.,]+)")
 _SHARED = ("static_shared", "dynamic_shared", "shm", "group_mem")
-_FILLS = re.compile(r"memset|__amd_rocclr_fillBuffer", re.IGNORECASE)
+_FILLS = re.compile(r"memset|FillBuffer|__amd_rocclr_fillBuffer", re.IGNORECASE)
 NO_TENSOR_CORES, NO_TF32 = "no_tensor_cores", "no_tf32"
 """Details of tensor_core_time; true where a GPU has none, or multiplies no float32 on them."""
 NO_GPU = "the trace has no GPU that did anything"
@@ -257,7 +257,7 @@ def _kernels(plane: Plane, steps: Steps) -> Iterator[Kernel]:
     ):
         name, launcher = plane.names[index], found[key]
         pairs = dict(_PAIR.findall(details[text]))
-        shared = [int(pairs[key]) for key in _SHARED if pairs.get(key, "").isdigit()]
+        shared = [int(pairs[key]) for key in _SHARED if pairs.get(key, "").isdecimal()]
         occupancy = float(pairs.get("occ_pct", 0)) / 100
         yield Kernel(
             name=name,
@@ -266,7 +266,7 @@ def _kernels(plane: Plane, steps: Steps) -> Iterator[Kernel]:
             total_s=float(total[place]),
             min_s=float(low[place]),
             max_s=float(high[place]),
-            registers=int(pairs["regs"]) if pairs.get("regs", "").isdigit() else None,
+            registers=int(pairs["regs"]) if pairs.get("regs", "").isdecimal() else None,
             shared_bytes=sum(shared) if shared else None,
             grid=pairs.get("grid", ""),
             block=pairs.get("block", ""),

@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_tfperf.advice.step_remedies import DENSE, WIDE
 from pytest_tfperf.facts.executions import short_module
 from pytest_tfperf.facts.host_activity import JAX
-from pytest_tfperf.facts.memory import GPU, Live
+from pytest_tfperf.facts.memory import Live, is_on_device
 from pytest_tfperf.graphs import CALL, Dims, OpNode
 from pytest_tfperf.hlo.module import HloInstruction, HloModule, source_line
 from pytest_tfperf.metrics.evidence import Evidence, Findings
@@ -126,8 +126,8 @@ def _rows(evidence: Evidence, trace: Trace, value: Value) -> Iterator[Row]:
     nodes = {op.name.removeprefix(CALL): op for op in ops}
     live: Sequence[Live] = ()
     if value.source is Source.TRACE:
-        own = GPU if value.detail.get("on_device") else ""
-        peaks = (one for one in evidence.memory_peaks if one.allocator.startswith(own))
+        is_any = not value.detail.get("on_device")
+        peaks = (one for one in evidence.memory_peaks if is_any or is_on_device(one.allocator))
         live = next((one.live for one in peaks), ())
     elif value.source is Source.TIMED:
         results = (_result(op) for op in ops if op.inputs)

@@ -51,11 +51,13 @@ _AMD: dict[tuple[int, int], tuple[int | None, int | None, int]] = {
 }
 # The clocks of these data sheets, in Hz. NVIDIA's drivers report a higher one for Hopper and
 # Blackwell, 1980 MHz on an H200: 132 SM x 1.83 GHz x 4096 = 989 TFLOP/s is the peak of the sheet.
-# H100 SXM and H200 SXM have 989, H100 PCIe 756 with 114 SM, H200 NVL 835, B200 2250 with 148 SM.
+# H100 SXM, H800 SXM and H200 SXM have 989, H100 PCIe 756 with 114 SM, both NVL 835, B200 2250 with
+# 148 SM. H20 has 148 with 78 SM: other rates per cycle, which are unknown.
 _SHEET_CLOCKS = (
-    (re.compile(r"H100 PCIe"), 1.62e9),
-    (re.compile(r"H200 NVL"), 1.545e9),
-    (re.compile(r"GH200|H[12]00"), 1.83e9),
+    (re.compile(r"H20\b"), 0.0),
+    (re.compile(r"H[18]00 PCIe"), 1.62e9),
+    (re.compile(r"H[12]00 NVL"), 1.545e9),
+    (re.compile(r"GH200|H[128]00"), 1.83e9),
     (re.compile(r"G?B200"), 1.856e9),
 )
 # ROCm counts two transfers per clock, but MI300's HBM3 makes four: it reports 2.66 TB/s, and AMD's
@@ -165,7 +167,7 @@ def _gpu_name(
 
 
 def _sheet_clock(stats: dict[str, float | str | bytes]) -> float:
-    """Return the clock of a GPU's data sheet in Hz, infinite if the driver reports the same."""
+    """Return the clock of a GPU's data sheet in Hz: infinite for the driver's, 0 if unknown."""
     name = str(stats.get("gpu_device_name", ""))
     return next((clock for model, clock in _SHEET_CLOCKS if model.search(name)), math.inf)
 

@@ -23,6 +23,10 @@ def test_a_gpu_event_is_known_by_its_name():
         ("MemcpyD2D", "device_to_device"),
         ("MemcpyP2P", "device_to_device"),
         ("MEMCPYDtoD", "device_to_device"),
+        ("CopyHostToDevice", "input"),
+        ("CopyDeviceToHost", "output"),
+        ("CopyDeviceToDevice", "device_to_device"),
+        ("copy_fusion_2", "device_compute"),
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "collective"),
         ("ncclKernel_AllReduce_RING_LL_Sum_float", "collective"),
         ("volta_sgemm_128x64_nn", "device_compute"),
@@ -40,6 +44,8 @@ def test_a_tpu_op_is_known_by_its_category():
         ("outfeed", "output"),
         ("all-reduce", "collective"),
         ("all-reduce fusion", "collective"),
+        ("ragged-all-to-all", "collective"),
+        ("collective-broadcast", "collective"),
         ("send-done", "device_to_device"),
         ("convolution", "device_compute"),
         ("copy-done", "device_compute"),
@@ -47,6 +53,8 @@ def test_a_tpu_op_is_known_by_its_category():
     ]
     for category, kind in cases:
         assert tpu_kind(category) == kind, category
+    assert tpu_kind("custom fusion", "async-collective-done.3") == "collective"
+    assert tpu_kind("custom fusion", "fusion.3") == "device_compute"
 
 
 def gpu(number, *streams, derived=()):

@@ -60,6 +60,16 @@ def test_allocators_have_memory_of_their_own():
     assert step_peaks(trace, find_steps(trace)).tolist() == [300]
 
 
+def test_the_memory_of_the_host_is_none_of_an_accelerator_that_does_not_report():
+    """As with TF_GPU_ALLOCATOR=cuda_malloc_async, which writes no events."""
+    marks = [event("train", 0, 9 * MS, step_num=0, _r=1)]
+    memory = [event("MemoryAllocation", MS, 0, allocator_name="gpu_host_bfc", bytes_allocated=90)]
+    host = plane("/host:CPU", line("a", *marks), line("b", *memory))
+    kernels = line("Stream #1(Compute)", event("gemm", MS, MS), id=1)
+    trace = decode_trace(space(host, plane("/device:GPU:0", kernels)))
+    assert step_peaks(trace, find_steps(trace)) is None
+
+
 def test_what_is_reserved_counts():
     marks = [event("train", 0, 9 * MS, step_num=0, _r=1)]
     memory = [

@@ -70,6 +70,8 @@ def test_peaks_are_those_of_data_sheets_where_the_driver_reports_a_higher_clock(
         ("NVIDIA H100 80GB HBM3", 132, 1980000, 989),
         ("NVIDIA H100 PCIe", 114, 1755000, 756),
         ("NVIDIA H200 NVL", 132, 1785000, 835),
+        ("NVIDIA H100 NVL", 132, 1785000, 835),
+        ("NVIDIA H800", 132, 1980000, 989),
         ("NVIDIA H100 80GB HBM3", 132, 1500000, 811),
     ]
     for name, cores, khz, tera in cases:
@@ -82,6 +84,8 @@ def test_peaks_are_those_of_data_sheets_where_the_driver_reports_a_higher_clock(
         spec = spec_of("/device:GPU:0", stats)
         assert spec.peak_flops == pytest.approx(tera * 1e12, rel=0.002), (name, khz)
         assert spec.name == name, (name, khz)
+    h20 = {"gpu_device_name": "NVIDIA H20", "clock_rate": 1980000, "core_count": 78}
+    assert spec_of("/device:GPU:0", {**h20, "compute_cap_major": 9}).peak_flops is None
 
 
 def test_the_peaks_of_an_amd_gpu():
