@@ -87,7 +87,8 @@ class Steps:
     @property
     def in_keras(self) -> bool:
         """True if they are batches of a loop of Keras that pytest-tfperf marked."""
-        return len(self) > 0 and self.names[0].partition(" ")[0] in _KERAS_LOOPS
+        is_marked = len(self) > 0 and self.source.startswith(MARKED)
+        return is_marked and self.names[0].partition(" ")[0] in _KERAS_LOOPS
 
     @property
     def period_ps(self) -> Ints:
@@ -203,7 +204,10 @@ def _period_ends(events: Events) -> Ints:
 
 
 def _device_line(trace: Trace, title: str) -> Steps | None:
-    """Return the devices' `Steps` by name over all, or another line's most frequent program."""
+    """
+    Return the devices' `Steps` by name over all, or of another line's programs the one with most
+    time, of those that ran repeatedly if any did: small ones for arrays may run more often.
+    """
     lines = [Events.of(plane).on_lines(title) for plane in accelerators(trace)]
     lines = [events.where(_outermost(events)).sorted() for events in lines if len(events)]
     if not lines:
@@ -211,8 +215,9 @@ def _device_line(trace: Trace, title: str) -> Steps | None:
     if title == "Steps":
         return _hulls(lines)
     events = max(lines, key=len)
-    name, count = Counter(events.names).most_common(1)[0]
-    chosen = events.called(name)
+    programs = map(events.called, dict.fromkeys(events.names))
+    chosen = max(programs, key=lambda runs: (len(runs) > 1, runs.duration.sum()))
+    name, count = chosen.names[0], len(chosen)
     names = tuple(f"{name.partition('(')[0]} {number}" for number in range(count))
     return Steps(
         chosen.start,
@@ -252,7 +257,11 @@ def _hulls(lines: list[Events]) -> Steps:
 
 
 def _iterations(host: Events) -> Steps | None:
-    """Return iterations of a loop in a graph: runs of the executor with more than one number."""
+    """
+    Return iterations of a loop in a graph: runs of the executor with more than one number.
+
+    A loop without `IteratorGetNext` in repeated calls is a part of a step, as that of an RNN.
+    """
     process = host.called("ExecutorState::Process")
     process = process.where(~processes_for_data(host.plane))
     process = process.where(process.integers("iter_num", -1) >= 0)
@@ -280,7 +289,11 @@ def _iterations(host: Events) -> Steps | None:
     start, end = start[order], np.maximum(end[order], start[order])
     end[:-1] = start[1:]
     names = tuple(f"iteration {number}" for number in keys[1][order])
-    return Steps(start, end, names, "iterations", 0)
+    found, calls = Steps(start, end, names, "iterations", 0), _function_calls(host)
+    fetches = host.named(lambda name: name.startswith("IteratorGetNext"))
+    call = start[:0] if calls is None else calls.of(start)
+    is_repeated = distinct_values(call[call >= 0]).size > 1
+    return None if is_repeated and not (found.of(fetches.start) >= 0).any() else found
 
 
 def _function_calls(host: Events) -> Steps | None:

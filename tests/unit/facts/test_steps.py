@@ -149,6 +149,34 @@ def test_a_loop_s_last_evaluation_of_its_condition_is_no_iteration():
     assert (steps.end_ps // MS).tolist() == [4, 8, 20, 24, 28, 35]
 
 
+@pytest.mark.parametrize(("fetches", "source"), [(False, "function"), (True, "iterations")])
+def test_a_loop_in_repeated_calls_is_one_of_steps_if_it_fetches(fetches, source):
+    """As that of an RNN, or that over the batches of an epoch."""
+    calls = [at("f", 20 * n, 20 * n + 18, tf_function_call="notTraced-xla") for n in range(2)]
+    fetch = [at("IteratorGetNext:IteratorGetNext", 20 * n + 1, 20 * n + 2) for n in range(2)]
+    work = [
+        at("ExecutorState::Process", 20 * n + 4 * k, 20 * n + 4 * k + 3, id=n + 1, iter_num=k)
+        for n in range(2)
+        for k in range(4)
+    ]
+    lines = line("python", *calls), line("tf_Compute", *work, *(fetch if fetches else ()))
+    assert find_steps(decode_trace(space(plane("/host:CPU", *lines)))).source == source
+
+
+def test_the_program_with_most_of_a_device_s_time_is_the_step():
+    runs = [at("jit_convert(1)", 100 * n + k, 100 * n + k + 0.5) for n in range(3) for k in (0, 1)]
+    runs += [at("jit_train(2)", 100 * n + 2, 100 * n + 97) for n in range(3)]
+    runs += [at("jit_init(3)", 400, 900)]
+    core = plane("/device:TPU:0", line("XLA Modules", *runs))
+    steps = find_steps(decode_trace(space(core)))
+    assert (steps.names, steps.n_dropped) == (("jit_train 0", "jit_train 1", "jit_train 2"), 7)
+
+
+def test_only_marks_of_tf_profile_tell_of_keras():
+    assert steps_of(train(0, 1, 4, tfperf=1)).in_keras
+    assert not steps_of(train(0, 1, 4)).in_keras
+
+
 def test_steps_that_overlap_last_from_start_to_start():
     marks = [at("train", 10 * n, 10 * n + 25, step_num=n, _r=1) for n in range(4)]
     steps = find_steps(decode_trace(space(plane("/host:CPU", line("python", *marks)))))
