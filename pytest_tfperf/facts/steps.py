@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -117,9 +116,10 @@ def find_steps(trace: Trace, own: Collection[str] = ()) -> Steps:
     Return a host's steps from the first source that it has; raises TraceError without any. The
     sources are: steps that pytest-tfperf marked; other events with `step_num` (`_r` roots,
     `TraceContext`, Keras' "Profiled batch"); the `Steps` line of a TPU core; iterations of a loop
-    in a graph; calls of the tf.function called most often outside of others; runs of a session, as
-    of TensorFlow Serving; executions on a device's `XLA Modules` line; calls of JAX's most called
-    function. What tf.data runs for its elements is no step, be it a loop or a call.
+    in a graph; calls of a tf.function outside of others; runs of a session, as of TensorFlow
+    Serving; executions on a device's `XLA Modules` line; calls of a function of JAX. Of several
+    functions and programs it is the one with most time. What tf.data runs for its elements is no
+    step, be it a loop or a call.
     """
     host = Events.of(trace.plane(HOST))
     found = (
@@ -128,7 +128,7 @@ def find_steps(trace: Trace, own: Collection[str] = ()) -> Steps:
         or _iterations(host)
         or _function_calls(host)
         or _device_line(trace, "XLA Modules")
-        or _most_called(not_for_data(host, users_calls(host, own)))
+        or _calls(not_for_data(host, users_calls(host, own)))
     )
     if found is not None:
         return found
@@ -204,10 +204,7 @@ def _period_ends(events: Events) -> Ints:
 
 
 def _device_line(trace: Trace, title: str) -> Steps | None:
-    """
-    Return the devices' `Steps` by name over all, or of another line's programs the one with most
-    time, of those that ran repeatedly if any did: small ones for arrays may run more often.
-    """
+    """Return the devices' `Steps` by name over all, or another line's program with most time."""
     lines = [Events.of(plane).on_lines(title) for plane in accelerators(trace)]
     lines = [events.where(_outermost(events)).sorted() for events in lines if len(events)]
     if not lines:
@@ -215,8 +212,7 @@ def _device_line(trace: Trace, title: str) -> Steps | None:
     if title == "Steps":
         return _hulls(lines)
     events = max(lines, key=len)
-    programs = map(events.called, dict.fromkeys(events.names))
-    chosen = max(programs, key=lambda runs: (len(runs) > 1, runs.duration.sum()))
+    chosen = _with_most_time(events)
     name, count = chosen.names[0], len(chosen)
     names = tuple(f"{name.partition('(')[0]} {number}" for number in range(count))
     return Steps(
@@ -227,6 +223,16 @@ def _device_line(trace: Trace, title: str) -> Steps | None:
         len(events) - count,
         why_dropped="they are executions of other programs",
     )
+
+
+def _with_most_time(events: Events) -> Events:
+    """
+    Return the events of the name with most time, of the repeated ones if any is.
+
+    Small functions, such as those that convert arrays, may be called more often than the step.
+    """
+    each = map(events.called, dict.fromkeys(events.names))
+    return max(each, key=lambda one: (len(one) > 1, one.duration.sum()))
 
 
 def _hulls(lines: list[Events]) -> Steps:
@@ -299,17 +305,17 @@ def _iterations(host: Events) -> Steps | None:
 def _function_calls(host: Events) -> Steps | None:
     calls = not_for_data(host, host.having("tf_function_call"))
     if not len(calls) and len(runs := host.called("SessionRun")):
-        return _most_called(runs, "session")
-    return _most_called(calls if len(calls) else not_for_data(host, host.called("FunctionRun")))
+        return _calls(runs, "session")
+    return _calls(calls if len(calls) else not_for_data(host, host.called("FunctionRun")))
 
 
-def _most_called(calls: Events, source: str = "function") -> Steps | None:
-    """Return the outermost calls of the name that is called most often."""
+def _calls(calls: Events, source: str = "function") -> Steps | None:
+    """Return the outermost calls of the name whose calls take most time."""
     if not len(calls):
         return None
     calls = calls.where(_outermost(calls))
-    name, count = Counter(calls.names).most_common(1)[0]
-    chosen = calls.called(name).sorted()
+    chosen = _with_most_time(calls).sorted()
+    name, count = chosen.names[0], len(chosen)
     names = tuple(f"{called_function(name)} {number}" for number in range(count))
     called = dict.fromkeys(calls.sorted().names)
     others = tuple(called_function(other) for other in called if other != name)

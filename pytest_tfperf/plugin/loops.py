@@ -40,7 +40,7 @@ from pytest_tfperf.plugin.profiles import (
 )
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
-from pytest_tfperf.text import and_more, plural
+from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.xspace import Trace
 
 __tracebackhide__ = True
@@ -52,7 +52,7 @@ _BARE = (
 _NO_TRACE = (
     "steps of {} are not traced: pass the step to tf_profile, or use a Keras loop, which are timed"
 )
-_NAMED = 3  # functions that are no steps
+_NAMED = 3  # functions
 _BY_FIXTURE = "tf_profile(step, data), or for batch in tf_profile.steps(data)"
 
 
@@ -287,8 +287,7 @@ def _several(trace: Trace, steps: Steps) -> str:
     """Return the functions that may be the step; empty if there is only one."""
     step = steps.names[0].rpartition(" ")[0]
     if steps.n_dropped > 1:
-        others = and_more(steps.others, _NAMED)
-        return f"{step} most often, {others} {plural(steps.n_dropped, 'time')}"
+        return and_more(sorted((step, *steps.others)), _NAMED)
     if framework(trace) != JAX:
         return ""
     if alternate(trace, steps):

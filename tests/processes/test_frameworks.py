@@ -143,7 +143,7 @@ def test_metrics_and_the_steps_that_the_marker_alone_finds(tmp_path):
         "traced again: step at marker_alone.py:88 (x f32[1,8] → f32[2,8]), in step 3",
         "retraces is 3, above the limit of 0",
         "(a new function of a line that was traced before) ×3, in step 1, 2, 3",
-        "several functions (model most often, loss 4 times): which of them is the step",
+        "several functions (loss, model): which of them is the step",
         "several functions (<lambda> and its derivative)",
         "no step found in this test: it ran no Keras fit",
     ):
