@@ -47,6 +47,7 @@ _OF_FRAMEWORKS = "tf_"
 """Start of the names of the threads of TensorFlow and XLA (tensorflow::Env::StartThread)."""
 __tracebackhide__ = True
 _FROM_TRACE = (Source.TRACE, Source.CORRECTED, Source.PREDICTED)
+_OF_GRAPH = ("flops", "half_precision")
 _MEASURED_IN = {"warm-up": Source.TIMED, "timed": Source.TIMED, "traced": Source.TRACE}
 """Origin of the values that a window touches."""
 _OF_INPUT = ("input_bound", "input_wait")
@@ -139,7 +140,14 @@ def _untimed(values: Mapping[str, Value], evidence: Evidence) -> dict[str, str]:
 
 def _incomplete(values: Mapping[str, Value], evidence: Evidence) -> dict[str, str]:
     found = faults(evidence.trace) if evidence.trace else ()
-    return _of_trace(values, f"the trace is not complete: {'; '.join(found)}" if found else "")
+    why = f"the trace is not complete: {'; '.join(found)}" if found else ""
+    # which programs ran, and how often, a trace tells; a step of TensorFlow has its graph besides
+    is_in_graph = evidence.framework != JAX and not evidence.recording.bare
+    of_graph = _OF_GRAPH if is_in_graph else ()
+    of_programs = (name for name, value in values.items() if value.source is Source.HLO)
+    return _of_trace(values, why) | {
+        name: why for name in of_programs if why and name not in of_graph
+    }
 
 
 def _of_trace(values: Mapping[str, Value], why: str) -> dict[str, str]:

@@ -1,8 +1,10 @@
 """Traces that the profiler itself says are not complete."""
 
+import pytest
 from helpers.builders import value
 from helpers.xspace import at, line, plane, space
 
+from pytest_tfperf.frameworks.framework import JAX, TENSORFLOW
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.metrics.validity import faults, remarks, valid
@@ -87,6 +89,19 @@ def test_what_was_not_read_from_the_trace_stays():
         "input_bound": value("input_bound", 0.1),
     }
     trace = decode_trace(space(plane("/host:CPU", STEPS), errors=["it broke"]))
-    found = valid(values, Evidence(Recording(name="", trace=None, workload={}, bare=True), trace))
+    found = valid(values, Evidence(Recording(name="", trace=None, workload={}), trace))
     assert [found[name].number for name in values] == [0.1, 5, None]
     assert found["input_bound"].unit == "0..1"
+
+
+@pytest.mark.parametrize(
+    ("framework", "is_bare", "known"),
+    [(TENSORFLOW, False, {"flops"}), (TENSORFLOW, True, set()), (JAX, False, set())],
+)
+def test_what_programs_need_is_unknown_where_the_trace_tells_which_ran(framework, is_bare, known):
+    names = ("flops", "fusions", "peak_memory")
+    values = {name: Value.of(name, 5, Source.HLO) for name in names}
+    trace = decode_trace(space(plane("/host:CPU", STEPS), errors=["it broke"]))
+    recording = Recording(name="", trace=None, workload={}, bare=is_bare, framework=framework)
+    found = valid(values, Evidence(recording, trace))
+    assert {name for name in names if found[name].number is not None} == known
