@@ -176,3 +176,5 @@ def waits_for_others(op_type: str) -> bool:
 
 COLLECTIVES = ("CollectiveReduce", "CollectiveGather", "CollectiveAllToAll", "NcclAllReduce")
 """Starts of types of ops that communicate (tensorflow/core/ops/collective_ops.cc, nccl_ops.cc)."""
+LONGEST_OP_S = 1e-4
+"""Seconds that Python takes at most to run a small op eagerly: 5 to 40 µs on a quiet machine."""

@@ -13,6 +13,7 @@ from typing import Any
 from pytest_tfperf.advice.by_framework import LESS_PYTHON, MORE_IN_EACH_CALL, ONE_FUNCTION, text_for
 from pytest_tfperf.advice.changes import PARALLEL
 from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
+from pytest_tfperf.op_types import LONGEST_OP_S
 from pytest_tfperf.quantities import COUNT, SECONDS, SHARE, format_quantity
 from pytest_tfperf.recording import BetweenEpochs, PythonFunction, Recording, StackTime
 from pytest_tfperf.text import and_more
@@ -85,7 +86,7 @@ DENSE = (
     "is made dense: an optimizer with sparse or lazy updates (SGD, Adagrad), or a smaller table"
 )
 _OPTIMIZERS = re.compile(
-    r"(?i)(adam|adamw|nadam|adamax|rmsprop|lion|ftrl|adadelta|adagrad|lamb|muon)"
+    r"(?i)(^|/)(adam|adamw|nadam|adamax|rmsprop|lion|ftrl|adadelta|lamb|muon)(_\d+)?(/|$)"
 )
 _FUSE = "compile the ops into one kernel: jit_compile=True on the tf.function or in model.compile"
 _OPS = (
@@ -118,7 +119,8 @@ _OPS = (
         f"do it in the input pipeline: dataset.map(..., {PARALLEL})",
     ),
     (
-        r"Svd|SelfAdjointEig\w*|Eig|Qr|Cholesky|Matrix\w+|LogMatrix\w+|Lu|BatchSvd",
+        r"(Batch)?Svd|SelfAdjointEig\w*|Eig|Qr|Cholesky|LogMatrix\w+|Lu|"
+        r"Matrix(Inverse|Solve\w*|TriangularSolve|SquareRoot|Exponential|Logarithm|Determinant)",
         "a decomposition in each step: power iteration, or once in many steps",
     ),
     (
@@ -135,7 +137,7 @@ _OPS = (
         "smaller images or of 8 bits",
     ),
     (
-        r"CTC\w+|SparseSoftmax\w+|(Log)?Softmax",
+        r"CTC\w+|SparseSoftmax\w+|SoftmaxCrossEntropy\w*",
         "fewer classes or a loss of some of them (tf.nn.sampled_softmax_loss), or decode once in "
         "many steps",
     ),
@@ -222,8 +224,6 @@ CALL_OF_TENSORFLOW = "tensorflow/python/util/traceback_utils.py"
 """File of the function in which TensorFlow calls ops and tf.functions alike."""
 _PARTS_IN_JAX = re.compile(r"jax/_src/array\.py:(ArrayImpl\.)?__(getitem|iter)__")
 _EAGER_OF_JAX = "jax/_src/dispatch.py:apply_primitive"
-_LONGEST_OP_S = 1e-4
-"""Seconds that Python takes at most to run a small op eagerly: 5 to 40 µs on a quiet machine."""
 _LEAST, _FEWEST = 0.1, 3
 """Least share of the time, and least samples, of a line that is named."""
 _CALL_ALL_ELSE = ("keras/src/.*trainer", r"tensorflow/python/data/ops/(\w+_op|")
@@ -445,7 +445,7 @@ def op_samples(
     """
     own = [one for one in stacks if one.line and not one.callback]
     lines_s = sum(one.seconds for one in own if not one.called)
-    in_lines = framework == JAX and n_calls <= n_eager and lines_s <= n_eager * _LONGEST_OP_S
+    in_lines = framework == JAX and n_calls <= n_eager and lines_s <= n_eager * LONGEST_OP_S
     eager_only = ("tensorflow/", "keras/") if n_eager and not n_calls else ()
     return [
         one

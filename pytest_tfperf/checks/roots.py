@@ -13,7 +13,7 @@ from pytest_tfperf.checks.limits import broken_words
 from pytest_tfperf.function_traces import TRACED_AGAIN
 from pytest_tfperf.metric_evidence import STEP_TIMES
 from pytest_tfperf.metric_registry import METRICS
-from pytest_tfperf.op_types import computes
+from pytest_tfperf.op_types import LONGEST_OP_S, computes
 from pytest_tfperf.quantities import COUNT, format_quantity
 from pytest_tfperf.results import BROKEN, Check, Profile, Verdict, most_telling_first
 from pytest_tfperf.text import Labelled
@@ -29,6 +29,8 @@ _FRAMEWORKS = frozenset({"jax", "jaxlib", "keras", "numpy", "tensorflow", "tf_ke
 _NO_LETTER = re.compile(r"[^A-Za-z0-9]+")
 _MOST = 0.5
 """Share from which on one part of a change is its cause."""
+_LONGEST_CALL_S = 1e-5
+"""Seconds of Python's own work in a call at most; an empty one takes some 0.1 µs."""
 _REFERENCES = {
     "baseline": "in the baseline",
     "against": "on the ref",
@@ -77,6 +79,14 @@ class _Pair:
         }
         part = max(PARTS, key=lambda one: mean_s[one])
         return part if mean_s[part] > 0 else None
+
+    def fills_python(self, longest_s: float) -> bool:
+        """Return whether what the first counts may take most of the largest part, Python's."""
+        steps = self.profile.steps
+        if self.part() != OTHER:
+            return False
+        mean_s = sum(step.parts_s.get(OTHER, 0.0) for step in steps) / len(steps)
+        return (self.value(self.root).number or 0.0) * longest_s >= _MOST * mean_s
 
 
 def _always(_: _Pair) -> bool:
@@ -152,7 +162,13 @@ def _traces(pair: _Pair) -> bool:
 
 def _runs_eagerly(pair: _Pair) -> bool:
     share = float(pair.value(pair.root).detail.get("time_share", 0.0))
-    return pair.part() == OTHER or (pair.part() == "host_compute" and share >= _MOST)
+    return pair.fills_python(LONGEST_OP_S) or (
+        pair.part() in (OTHER, "host_compute") and share >= _MOST
+    )
+
+
+def _calls_python(pair: _Pair) -> bool:
+    return pair.fills_python(_LONGEST_CALL_S)
 
 
 def _outside_now(pair: _Pair) -> bool:
@@ -195,7 +211,7 @@ RULES: tuple[tuple[str, tuple[str, ...], Callable[[_Pair], bool]], ...] = (
     ("xla_clusters", STEP_TIMES, _computes_outside),
     ("xla_coverage", STEP_TIMES, _computes_outside),
     ("eager_ops", (*STEP_TIMES, "host_overhead"), _runs_eagerly),
-    ("python_calls", (*STEP_TIMES, "host_overhead"), _part_is(OTHER)),
+    ("python_calls", (*STEP_TIMES, "host_overhead"), _calls_python),
     ("host_overhead", STEP_TIMES, _part_is(OTHER)),
     ("input_bound", STEP_TIMES, _part_is("input")),
     ("input_wait", STEP_TIMES, _part_is("input")),

@@ -181,6 +181,13 @@ def _agreed(costs: Sequence[OpCost]) -> OpCost | None:
     return costs[0] if len(different) == 1 else None
 
 
+def kind_of_op(op: OpTime) -> str:
+    """Return the kind of `KINDS` that an op of an accelerator is of."""
+    if op.side == TPU_SIDE:
+        return tpu_kind(op.kind, op.name)
+    return next((kind for kind, move in _MOVES.items() if op.kind == move), "device_compute")
+
+
 def _eager_launches(trace: Trace) -> Ints:
     """Return the correlation ids of launches by eager ops."""
     host = Events.of(trace.plane(HOST))

@@ -20,8 +20,10 @@ from pytest_tfperf.advice.step_remedies import (
     op_remedy,
     python_remedy,
 )
+from pytest_tfperf.facts.device_ops import kind_of_op
 from pytest_tfperf.facts.host_activity import JAX
 from pytest_tfperf.facts.op_times import OpTime, host_ops
+from pytest_tfperf.facts.parts import NOT_EXECUTING
 from pytest_tfperf.facts.steps import find_steps
 from pytest_tfperf.graphs import CALL
 from pytest_tfperf.hlo.module import source_line
@@ -122,7 +124,10 @@ def _of_the_step(evidence: Evidence, period_s: float) -> Iterator[Cause]:
         elif part == "other":
             yield from _python(evidence.recording.stacks, evidence, seconds)
         elif part == "device_compute":
-            yield from _named(evidence.device_ops, evidence, seconds, part)
+            # copies, collectives and waits that something else hides take none of this time
+            ops = [op for op in evidence.device_ops if op.kind not in NOT_EXECUTING]
+            ops = [op for op in ops if kind_of_op(op) == part]
+            yield from _named(ops, evidence, seconds, part)
         elif part in OF_PARTS:
             remedy = text_for(OF_PARTS[part], evidence.framework)
             yield part, seconds, part.replace("_", " "), remedy

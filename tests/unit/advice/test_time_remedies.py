@@ -15,6 +15,9 @@ from pytest_tfperf.recording import StackTime
         ("Mul", "adam", ["Mul", "UnsortedSegmentSum"], "sparse"),
         ("Mul", "adam", ["Mul", "Sqrt"], "jit_compile"),  # dense gradients
         ("Mul", "dense", ["Mul", "UnsortedSegmentSum"], "jit_compile"),  # no optimizer
+        ("Mul", "lambda", ["Mul", "UnsortedSegmentSum"], "jit_compile"),  # nor is a Lambda layer
+        ("Mul", "model/Adam_1/update", ["Mul", "UnsortedSegmentSum"], "sparse"),
+        ("MatrixInverse", "", [], "decomposition"),
         ("SaveV2", "", [], "less often"),
         ("MatMul", "dense", [], "arithmetic"),
         ("NonMaxSuppressionV3", "", [], "fewer candidates"),
@@ -49,8 +52,9 @@ def test_ops_that_xla_compiled_are_not_told_to_be_compiled():
     assert op_remedy("wrapped_multiply", "", []) == ""
 
 
-def test_a_type_of_which_nothing_is_known_has_no_remedy():
-    assert op_remedy("MatMulOfSomebody", "", []) == ""
+@pytest.mark.parametrize("kind", ["MatMulOfSomebody", "MatrixBandPart", "Softmax"])
+def test_a_type_of_which_nothing_is_known_has_no_remedy(kind):
+    assert op_remedy(kind, "", []) == ""
 
 
 def test_arrays_of_python_s_objects_are_no_ops_that_run_eagerly():

@@ -111,8 +111,20 @@ def test_one_profile_has_one_message_for_each_cause_on_its_evidence():
         (
             "eager_ops",
             "step_time",
-            profile(eager_ops=3, step_time=1.0, steps=steps("other")),
-            profile(eager_ops=3, step_time=1.0, steps=steps("host_compute")),
+            profile(eager_ops=300, step_time=1.0, steps=steps("other")),
+            profile(eager_ops=300, step_time=1.0, steps=steps("host_compute")),
+        ),
+        (
+            "eager_ops",
+            "host_overhead",
+            profile(eager_ops=45, host_overhead=0.9, steps=steps("other")),
+            profile(eager_ops=44, host_overhead=0.9, steps=steps("other")),  # 4.4 of 9 ms
+        ),
+        (
+            "python_calls",
+            "step_time",
+            profile(python_calls=900, step_time=1.0, steps=steps("other")),
+            profile(python_calls=12, step_time=1.0, steps=steps("other")),  # one of them sleeps
         ),
         (
             "xla_coverage",
