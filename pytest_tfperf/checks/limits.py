@@ -25,6 +25,8 @@ LEAST_SHOWN = 2.0
 """Multiple of the tolerance that stored times must show, for a time that no test limits."""
 _ALONE, _BESIDE, _MOST_NAMED = 0.15, 0.1, 3
 """Least shares of a time that its largest cause and any other one must have to be named."""
+_NEAR = 1.5
+"""Times the mean that a percentile is at most, to be explained by the causes of the mean step."""
 _PYTHON_BESIDE = 0.03
 """The same of Python, which is told apart by a number of samples, and can be avoided whole."""
 _BOUNDS = {"max": "at most", "min": "at least", "equal": "exactly"}
@@ -149,7 +151,7 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
             rest = format_quantity(left, limit.metric.shown_unit)
             details = (*details, ("note", f"that leaves {rest}, which is above the limit"))
         facts = {key: value.detail[key] for key in ("accounted",) if key in value.detail}
-        if name in STEP_TIMES or name in ("first_step_time", "peak_memory"):
+        if _is_explained(profile, name, value):
             more, remedies, facts = _causes(profile, limit, value)
             details, advice = (*details, *more), advice or remedies
     return Check(
@@ -203,6 +205,14 @@ def _why_ended(profile: Profile) -> tuple[tuple[Labelled, ...], tuple[Labelled, 
     counts = (profile.metrics.get(name) for name in TOTALS)
     found = (explanation(count) for count in counts if count is not None and count.number)
     return next(found, ((), ()))
+
+
+def _is_explained(profile: Profile, name: str, value: Value) -> bool:
+    """Return whether a table of causes explains a value: a slow step may differ from the mean."""
+    if not name.startswith("step_time_p"):
+        return name in ("step_time", "throughput", "first_step_time", "peak_memory")
+    mean = profile.metrics.get("step_time")
+    return mean is not None and bool(mean.number) and value.high() <= _NEAR * mean.high()
 
 
 def _causes(

@@ -50,7 +50,11 @@ def batch_padding(recording: Recording) -> tuple[Value, dict[str, Table]]:
     )
     number = 1 - sum(map(_real, batches.components)) / elements
     seen = {"sampled": batches.sampled, "n_batches": batches.n_batches, "varies": _varies(batches)}
-    detail = {**seen, "where": _where(worst, batches), **_better(worst)}
+    better = _better(worst)
+    if better.get(LEFT, 1) < 1:  # of all components, as the value
+        rest = elements - _elements(worst) + _real(worst) / (1 - better[LEFT])
+        better[LEFT] = 1 - sum(map(_real, batches.components)) / rest
+    detail = {**seen, "where": _where(worst, batches), **better}
     return Value.of("batch_padding", number, Source.TRACE, **detail), {
         "batch_padding": _table(batches)
     }

@@ -118,6 +118,14 @@ def test_a_time_names_python_beside_the_largest_cause_and_other_parts_from_a_ten
     assert "4 % of the time: eagerly" in message
     assert "ops" not in message
     assert [line for line in message.splitlines() if "try" in line] == ["  try: less", "  try: jit"]
+    for metric, number, is_explained in [
+        ("step_cpu_time", 0.2, False),  # which waits do not take
+        ("step_time_p99", 0.15, True),
+        ("step_time_p99", 0.16, False),  # the slow steps may differ from the mean one
+    ]:
+        measured = replace(profile(step_time=0.1, **{metric: number}), tables=slow.tables)
+        message = the_check(measured, **{f"max_{metric}": "10 ms"}).message
+        assert ("Python" in message) is is_explained, (metric, number)
 
 
 def test_a_failure_by_less_than_is_written_says_the_numbers_exactly():

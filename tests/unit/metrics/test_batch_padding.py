@@ -90,6 +90,16 @@ def test_the_share_is_that_of_sums_over_batches_and_components():
     assert "ids (int32): 10 of 12 elements are real in 2 batches" in value.detail["where"]
 
 
+def test_what_a_remedy_leaves_is_of_all_components_too():
+    title, body = component(((2, 1),), (4,), name="title"), component(((9, 9),), (9,), name="body")
+    value, _ = batch_padding(recorded(title, body))
+    assert "pad to 2, the longest row seen, not to 4" in value.detail["try"]
+    assert (value.number, value.detail["left"]) == (
+        pytest.approx(1 - 21 / 26),
+        pytest.approx(1 - 21 / 22),
+    )
+
+
 def test_positions_of_several_features_are_lengths_still():
     value, tables = batch_padding(recorded(component(((30, 60),), (120,), features=30)))
     assert cells(tables["batch_padding"], "longest")[0] == 2
