@@ -22,6 +22,7 @@ from pytest_tfperf.trace.events import Events, enclosing, joined, labels
 from pytest_tfperf.trace.hlo_modules import argument_shapes, live_modules, modules_of
 from pytest_tfperf.trace.host_events import (
     compilations,
+    compiled_modules,
     is_module_of,
     launched_ps,
     thunks,
@@ -317,9 +318,10 @@ def _each_step(runs: Mapping[str, float], steps: Steps) -> dict[str, float]:
     return {name: n / steps.n_steps for name, n in runs.items()}
 
 
-def compiled_outside(trace: Trace, steps: Steps) -> int:
-    """Count the executables that were compiled outside of steps."""
-    return int((steps.of(compilations(Events.of(trace.plane(HOST))).start) < 0).sum())
+def compiled_outside(trace: Trace, steps: Steps) -> list[str]:
+    """Return the modules of the executables that were compiled outside of steps, "" if unknown."""
+    compiled = compilations(Events.of(trace.plane(HOST)))
+    return compiled_modules(compiled.where(steps.of(compiled.start) < 0))
 
 
 def short_module(name: str) -> str:

@@ -179,14 +179,25 @@ def compiles(evidence: Evidence) -> Value:
         return Value.unknown("xla_compiles", hidden)
     if compiled is None or not over["n_steps"]:
         return Value.unknown("xla_compiles", why_uncounted(evidence, "the host"))
-    detail: dict[str, Any] = {**over, **_compile_cause(compiled, evidence)}
     number = len(compiled)
     if trace is not None and compiled and not evidence.recording.bare:
         elsewhere = compiled_outside(trace, evidence.launched)
-        if elsewhere:
-            number, detail["outside_steps"] = max(number - elsewhere, 0), elsewhere
-    counted = counted_by(map(short_module, compiled))
-    return Value.of("xla_compiles", number, Source.TRACE, **detail, **counted)
+        number = max(number - len(elsewhere), 0)
+        compiled = _without(compiled, elsewhere)
+    cause, counted = _compile_cause(compiled, evidence), counted_by(map(short_module, compiled))
+    return Value.of("xla_compiles", number, Source.TRACE, **over, **cause, **counted)
+
+
+def _without(compiled: Sequence[str], elsewhere: Iterable[str]) -> tuple[str, ...]:
+    """Return executables without those of some modules, each once and as far as they are known."""
+    left = Counter(map(short_module, elsewhere))
+    kept = []
+    for name in compiled:
+        if left[short_module(name)]:
+            left[short_module(name)] -= 1
+        else:
+            kept.append(name)
+    return tuple(kept)
 
 
 def counted_over(evidence: Evidence) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from pytest_tfperf.advice.by_framework import (
 from pytest_tfperf.advice.changes import PREFETCH
 from pytest_tfperf.advice.thresholds import THRESHOLDS, Thresholds
 from pytest_tfperf.facts.host_activity import JAX, TENSORFLOW
+from pytest_tfperf.metric_evidence import TOTALS
 from pytest_tfperf.metric_registry import METRICS
 from pytest_tfperf.metrics.flops import ON_CPU
 from pytest_tfperf.metrics.kernels import NO_TENSOR_CORES, NO_TF32
@@ -213,9 +214,11 @@ def _told(metric: str, read: str, below: float = inf) -> _Rule:
 
     def rule(case: _Case) -> Iterable[Advice]:
         value = case.value(metric)
-        if value.number and value.number < below:
+        of_total = text_for(CONSTANT, case.framework) if metric in TOTALS else ""
+        what = str(value.detail.get("try") or of_total)
+        if value.number and value.number < below and what:
             yield Advice(
-                what=value.detail.get("try", ""),
+                what=what,
                 because=case.said(metric),
                 win_s=None,
                 look=value.detail.get("where", ""),

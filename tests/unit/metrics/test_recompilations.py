@@ -181,6 +181,18 @@ def test_a_trace_alone_tells_it_too():
     )
 
 
+def test_what_is_compiled_between_epochs_is_no_cause():
+    marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
+    compiled = [at("CpuCompiler::RunBackend", 12, 13, name=STEP)]
+    compiled += [at("CpuCompiler::RunBackend", 30, 31, name="evaluate")]
+    trace = trace_of({f"{STEP}(3)": ("f32[8]",), "evaluate(9)": ("f32[8]",)}, *marks, *compiled)
+    names = (f"{STEP}(3)", "evaluate(9)")
+    recording = Recording(name="", trace=None, workload={}, compiled=names, n_steps=3)
+    value = compiles(Evidence(recording, trace))
+    assert (value.number, value.detail["counted_by"]) == (1, {"step": 1})
+    assert "evaluate" not in value.detail["where"]
+
+
 def test_a_program_s_number_stands_at_the_end():
     cases = [
         ("f(12)", 12),

@@ -116,6 +116,11 @@ def test_nothing_is_advised_that_cannot_be_won(metrics, shares):
     assert advise(stepping(metrics, **shares)) == ()
 
 
+def test_a_count_without_a_known_cause_has_the_remedy_of_all():
+    [advice] = advise(stepping({"retraces": 1}))
+    assert "keep shapes and Python arguments constant" in advice.what
+
+
 def test_what_could_win_most_comes_first():
     found = advise(
         stepping(
