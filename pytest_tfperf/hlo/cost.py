@@ -117,6 +117,11 @@ _ARITHMETIC = frozenset(
         "tanh",
     ]
 )
+_UNREAD = frozenset(["ragged-dot", "scan"])
+"""
+Opcodes whose work is not counted: it depends on data, as the sizes of groups, or on attributes that
+are not read (openxla/xla, xla/hlo/ir/hlo_opcode.h).
+"""
 _COMPLEX_MULTIPLY_ADDS = 4
 
 
@@ -135,8 +140,8 @@ def declared_flops(op: HloInstruction) -> int | None:
 
 
 def hides_flops(op: HloInstruction, operands: Operands) -> bool:
-    """Return whether an instruction is a custom call whose FLOPs are unknown."""
-    return (
+    """Return whether an instruction, such as a custom call, has unknown FLOPs."""
+    return op.opcode in _UNREAD or (
         op.opcode == "custom-call"
         and not _is_free(op.custom_call_target)
         and matmul_of(op, operands) is None
@@ -146,11 +151,11 @@ def hides_flops(op: HloInstruction, operands: Operands) -> bool:
 
 def hides_products(op: HloInstruction, operands: Operands) -> bool:
     """
-    Return whether an instruction is a custom call that may multiply matrices of unknown types.
+    Return whether an instruction, such as a custom call, may multiply matrices of unknown types.
 
     Declared FLOPs do not say which types they have, unless there are none.
     """
-    return (
+    return op.opcode in _UNREAD or (
         op.opcode == "custom-call"
         and not _is_free(op.custom_call_target)
         and matmul_of(op, operands) is None
@@ -275,7 +280,7 @@ class OpCost:
     bytes: int
     """Bytes read and written, without padding."""
     counted: bool = True
-    """False if FLOPs of a custom call in it are unknown."""
+    """False if FLOPs of it, or of an instruction in it, are unknown."""
     line: str = ""
     """The user's source line, if the module names it."""
     op_type: str = ""
@@ -296,11 +301,11 @@ class Costs:
     """FLOPs of matrix products and of other arithmetic."""
     ops: tuple[OpCost, ...]
     uncounted: tuple[str, ...]
-    """Targets of custom calls whose FLOPs are unknown."""
+    """Targets of custom calls, and other opcodes, whose FLOPs are unknown."""
     once: tuple[str, ...]
     """Loops with FLOPs counted as one iteration, since the module does not name their number."""
     opaque: tuple[str, ...] = ()
-    """Targets of custom calls that may multiply matrices of unknown types."""
+    """Targets of custom calls, and other opcodes, that may multiply matrices of unknown types."""
     products: tuple[Product, ...] = ()
     """Its matrix multiplications and convolutions; those of a branch that is left out run 0 ×."""
     module: HloModule | None = field(default=None, repr=False, compare=False)
@@ -429,7 +434,7 @@ def _targets(
     executed: list[HloComputation],
     hides: Callable[[HloInstruction, Operands], bool],
 ) -> tuple[str, ...]:
-    """Return the targets of custom calls whose work is unknown, also those in fusions."""
+    """Return the targets, else the opcodes, of unknown work, also those in fusions."""
     fused = [
         module.computations[op.called[0]]
         for part in executed
@@ -437,7 +442,7 @@ def _targets(
         if op.opcode == "fusion"
     ]
     found = (
-        op.custom_call_target
+        op.custom_call_target or op.opcode
         for part in executed + fused
         for op in part.instructions.values()
         if hides(op, part.operands(op))

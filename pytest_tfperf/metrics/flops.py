@@ -231,7 +231,7 @@ def _flops(programs: Programs) -> Value:
     loops = sorted({loop for costs, _ in programs for loop in costs.once})
     if unknown:
         return Value.unknown(
-            "flops", f"the program does not say those of its custom calls: {and_more(unknown, 3)}"
+            "flops", f"the FLOPs of these instructions are not known: {and_more(unknown, 3)}"
         )
     if loops:
         return Value.unknown(
@@ -257,7 +257,7 @@ def _half_precision(programs: Programs) -> Value:
     if opaque:
         return Value.unknown(
             "half_precision",
-            f"the program does not say what its custom calls multiply: {and_more(opaque, 3)}",
+            f"it is not known what these instructions multiply: {and_more(opaque, 3)}",
         )
     unsure = sum(costs.unsure_flops * runs for costs, runs in programs)
     if unsure:

@@ -321,6 +321,13 @@ def test_a_kernel_without_a_declaration_is_unknown():
         assert not costs.ops[0].counted, config
 
 
+def test_opcodes_whose_work_is_not_read_are_unknown():
+    for opcode in ("ragged-dot", "scan"):
+        costs = module_costs(module(main=[*parameters("f32[8]"), op("x", opcode, "f32[8]", "p0")]))
+        assert costs.uncounted == costs.opaque == (opcode,)
+        assert not costs.ops[0].counted
+
+
 def test_what_runs_a_kernel_of_unknown_work_is_not_counted_either():
     call = op("x", "custom-call", "f32[8]", "p0", custom_call_target="triton_kernel_call")
     condition = [*parameters("f32[8]"), op("less", "constant", "pred[]")]

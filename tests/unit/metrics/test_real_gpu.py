@@ -114,7 +114,7 @@ def test_flops_are_those_counted_by_hand():
 
 
 def test_flops_of_a_kernel_that_declares_none_are_unknown():
-    assert "custom calls" in profile("triton_kernel").value("flops").why
+    assert "__gpu$xla.gpu.triton" in profile("triton_kernel").value("flops").why
 
 
 def test_products_run_on_the_units_that_their_types_and_precision_ask_for():

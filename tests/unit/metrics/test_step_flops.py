@@ -64,11 +64,9 @@ def test_loops_that_nobody_counts_leave_a_precision_that_is_the_same_everywhere(
 def test_a_kernel_of_unknown_work_leaves_nothing_known():
     unknown = costs(100, 80, 80, uncounted=("tpu_custom_call",), opaque=("tpu_custom_call",))
     values = work_values([(unknown, 1.0), (costs(10, 10, 10), 1.0)])
-    assert values["flops"].why == (
-        "the program does not say those of its custom calls: tpu_custom_call"
-    )
+    assert values["flops"].why == "the FLOPs of these instructions are not known: tpu_custom_call"
     assert values["half_precision"].why == (
-        "the program does not say what its custom calls multiply: tpu_custom_call"
+        "it is not known what these instructions multiply: tpu_custom_call"
     )
 
 
