@@ -89,9 +89,11 @@ def traces_reported_to(report: Report) -> Iterator[bool]:
         values = (*args, *kwargs.values())
         options = next((value for value in values if hasattr(value, "python_function")), None)
         function_type = next((value for value in values if hasattr(value, "parameters")), None)
-        report(
-            str(getattr(options, "name", None) or "function"), seen.changes(function_type, options)
-        )
+        try:
+            changes = seen.changes(function_type, options)
+        except Exception:  # fields of the user's types may have any name that is read here
+            changes = (_UNSEEN,)
+        report(str(getattr(options, "name", None) or "function"), changes)
         concrete = original(*args, **kwargs)
         seen.concrete.add(concrete)
         return concrete
@@ -243,7 +245,8 @@ def _of_objects(path: str, before: Any, now: Any) -> Change:
 
 
 def _is_tensor(kind: Any) -> bool:
-    return hasattr(kind, "shape") and hasattr(kind, "dtype")
+    shape, dtype = getattr(kind, "shape", None), getattr(kind, "dtype", None)
+    return hasattr(shape, "rank") and hasattr(dtype, "name")
 
 
 def _leaves_of(function_type: Any) -> dict[str, Any]:

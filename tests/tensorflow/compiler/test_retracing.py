@@ -50,6 +50,21 @@ def times(function):
     return lambda *args, **kwargs: lambda: function(*args, **kwargs)
 
 
+class Packed(tf.experimental.ExtensionType):
+    """A type with fields of the names that a tensor's has."""
+
+    bits: tf.Tensor
+    shape: tuple[int, ...]
+    dtype: tf.DType
+
+
+class Mixed(tf.experimental.ExtensionType):
+    """A type with a field of the name that a tuple's has."""
+
+    bits: tf.Tensor
+    components: int
+
+
 def make(**options):
     @tf.function(**options)
     def scale(x, n=1, flag=True, *, extra=None):
@@ -264,3 +279,17 @@ def test_an_object_that_cannot_be_shown_disturbs_no_trace():
     function = tf.function(lambda x, odd: x + 1)
     (_, _), (_, change) = reports(*(lambda odd=odd: function(ONES(2), odd) for odd in held))
     assert "another Odd" in change
+
+
+@pytest.mark.parametrize(
+    "make_one",
+    [
+        lambda size: Packed(ONES(size), shape=(size,), dtype=tf.int8),
+        lambda size: Mixed(ONES(size), components=size),
+    ],
+)
+def test_a_type_of_the_user_disturbs_no_call_whatever_its_fields_are_called(make_one):
+    total = tf.function(lambda one: tf.reduce_sum(one.bits))
+    results = []
+    found = reports(*(lambda n=n: results.append(float(total(make_one(n)))) for n in (3, 4)))
+    assert (len(found), results) == (2, [3, 4])
