@@ -23,15 +23,17 @@ def avoidable_products(module: HloModule) -> dict[tuple[str, str], tuple[str, fl
     Return the kind of dots by (name, op_name), and the share of their FLOPs that is needed.
 
     A one-hot operand is where numbers equal the numbers 0, 1, 2 … along the dimension that the dot
-    sums over, and a diagonal one where two such dimensions are equal.
+    sums over, and a diagonal one where two such dimensions are equal. The dot of a function has a
+    kind if that is the same in all calls.
     """
-    found: dict[tuple[str, str], tuple[str, float]] = {}
+    found: dict[tuple[str, str], set[tuple[str, float] | None]] = {}
     for part in bodies(with_calls_inlined(module)):
         used = _used(part)
         for op in part.instructions.values():
-            if op.opcode == "dot" and (kind := _kind(part, op, used.get(op.id, 1.0))):
-                found[op.name, op.op_name] = kind
-    return found
+            if op.opcode == "dot":
+                kinds = found.setdefault((op.name, op.op_name), set())
+                kinds.add(_kind(part, op, used.get(op.id, 1.0)))
+    return {key: kind for key, (kind, *others) in found.items() if kind and not others}
 
 
 def _kind(part: HloComputation, op: HloInstruction, used: float) -> tuple[str, float] | None:

@@ -181,3 +181,12 @@ def test_a_product_of_which_a_part_is_used_is_told_from_one_that_is_split():
     loss = jax.value_and_grad(lambda w, x: jnp.tanh((x @ w)[:, -1]).sum())
     assert needless(of_jax(loss, w, rows)) == [(SLICED, 7 / 8)]
     assert needless(of_jax(lambda w, x: (x @ w).sum(1), w, rows)) == [("", 0)]
+
+
+def test_a_product_of_a_function_has_the_kind_that_all_of_its_calls_agree_on():
+    product = jax.jit(lambda x, w: x @ w)
+    x, w = np.ones((8, 20), "float32"), np.ones((20, 6), "float32")
+    first = lambda x, w: product(x, w)[:, :1].sum()  # noqa: E731
+    assert needless(of_jax(lambda x, w: first(x, w) + first(x + 1, w), x, w)) == [(SLICED, 5 / 6)]
+    found = of_jax(lambda x, w: first(x, w) + product(x + 1, w).sum(), x, w)
+    assert {kind for kind, _ in needless(found)} == {""}
