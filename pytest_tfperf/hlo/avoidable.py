@@ -22,7 +22,7 @@ def avoidable_products(module: HloModule) -> dict[tuple[str, str], tuple[str, fl
     """
     Return the kind of dots by (name, op_name), and the share of their FLOPs that is needed.
 
-    A one-hot operand is where numbers equal the numbers 0, 1, 2 … along the dimension that the dot
+    A one-hot operand is where a number equals one of 0, 1, 2 … along the dimension that the dot
     sums over, and a diagonal one where two such dimensions are equal. The dot of a function has a
     kind if that is the same in all calls.
     """
@@ -56,7 +56,24 @@ def _one_hot(part: HloComputation, op: HloInstruction, depth: int) -> int | None
     if op.opcode in _MOVES:
         return _moved(part, op, _one_hot(part, operands[0], depth - 1))
     counted = _compared(part, op, depth)
-    return counted[0] if len(counted) == 1 else None
+    for dimension, other in zip(counted, reversed(operands), strict=False):
+        if dimension is not None and None in counted and _repeats(part, other, dimension):
+            return dimension
+    return None
+
+
+def _repeats(part: HloComputation, op: HloInstruction, dimension: int) -> bool:
+    """Return whether a broadcast makes a value the same all along a dimension."""
+    for _ in range(_DEEPEST):
+        if op.opcode not in _MOVES:
+            return False
+        before = part.operands(op)[0]
+        places = range(len(before.shape.dimensions))
+        place = next((one for one in places if _moved(part, op, one) == dimension), None)
+        if place is None:
+            return op.opcode == "broadcast"
+        op, dimension = before, place
+    return False
 
 
 def _is_diagonal(part: HloComputation, op: HloInstruction) -> bool:
@@ -77,12 +94,11 @@ def _is_diagonal(part: HloComputation, op: HloInstruction) -> bool:
     return False
 
 
-def _compared(part: HloComputation, op: HloInstruction, depth: int) -> list[int]:
-    """Return the dimensions along which the operands of `==` are 0, 1, 2 …, if it is that."""
+def _compared(part: HloComputation, op: HloInstruction, depth: int) -> list[int | None]:
+    """Return the dimension along which each operand of `==` is 0, 1, 2 …, if it is that."""
     if op.opcode != "compare" or op.direction != "EQ":
         return []
-    counted = [_counted(part, one, depth) for one in part.operands(op)]
-    return [one for one in counted if one is not None]
+    return [_counted(part, one, depth) for one in part.operands(op)]
 
 
 def _counted(part: HloComputation, op: HloInstruction, depth: int) -> int | None:

@@ -153,6 +153,9 @@ def test_only_products_that_sum_over_one_hot_rows_are_look_ups():
     w, ids = np.ones((20, 6), "float32"), np.zeros(4, int)
     assert needless(of_jax(lambda w, ids: jax.nn.one_hot(ids, 20) @ w, w, ids)) == [(LOOK_UP, 1)]
     assert needless(of_jax(lambda w, ids: w[ids] @ w.T, w, ids)) == [("", 0)]
+    mask = lambda w, ids: (ids == jnp.arange(20)).astype("float32") @ w  # noqa: E731
+    assert needless(of_jax(mask, w, np.zeros((4, 20), int))) == [("", 0)]
+    assert needless(of_jax(mask, w, np.zeros((4, 1), int))) == [(LOOK_UP, 1)]
 
 
 def test_a_product_with_a_diagonal_matrix_is_told_from_others():
