@@ -324,6 +324,8 @@ class _Comparison:
                 found = self._against(metric, value, before)
                 detail = {"before": before, "after": value.number, **found.detail}
                 yield replace(found, detail=detail)
+            elif "max_rise" in value.detail:
+                yield self._nothing_to_limit(metric, value, value.detail["max_rise"])
             elif value.number is not None and "in_any_order" not in value.detail:  # else by chance
                 shown = format_quantity(value.number, metric.unit)
                 yield check(
@@ -334,6 +336,22 @@ class _Comparison:
                     f"{name} is {shown}, and {self.reference.name} has none",
                     advice=next_step(self.reference.record),
                 )
+
+    def _nothing_to_limit(self, metric: Metric, value: Value, max_rise: float) -> Check:
+        """Return the check of a value whose rise the test limits, and that nothing is stored of."""
+        name, shown = metric.name, format_quantity(max_rise, RATIO)
+        verdict, found = Verdict.UNKNOWN, f"unknown: {value.why}"
+        if value.number is not None:
+            verdict, found = Verdict.INCONCLUSIVE, format_quantity(value.number, metric.unit)
+        return check(
+            self.profile,
+            name,
+            verdict,
+            f"at most {shown} more",
+            f"max_{name}_regression of {shown} has nothing to compare with: "
+            f"{self.reference.name} has no {name}, and here it is {found}",
+            advice=next_step(self.reference.record),
+        )
 
     def _against(self, metric: Metric, value: Value, before: float) -> Check:
         name, shown = metric.name, format_quantity(before, metric.unit)

@@ -140,6 +140,20 @@ def test_unknown_calls_fail_only_a_test_that_limits_their_rise(place):
     )
 
 
+def test_a_limited_rise_of_calls_that_are_not_stored_is_not_decided_and_says_so(place):
+    store(place, profile(retraces=0))
+    unknown = Value.unknown("python_calls", "a profiler is set").changed(detail={"max_rise": 0.02})
+    cases = [(unknown, "UNKNOWN", "unknown: a profiler is set"), (None, "INCONCLUSIVE", "21")]
+    for value_now, verdict, shown in cases:
+        now = profile(python_calls=value_now) if value_now else calling(BEFORE, allowed=0.02)
+        found = compared(place, now)["python_calls"]
+        assert (found.verdict.value, found.sentence) == (
+            verdict,
+            "max_python_calls_regression of 2 % has nothing to compare with: "
+            f"the baseline has no python_calls, and here it is {shown}",
+        )
+
+
 def test_a_slower_step_names_the_functions_that_python_calls_more_often(place):
     store(place, calling(BEFORE, step_time=0.01, host_overhead=0.5), times=5)
     slower = calling(AFTER, step_time=0.05, host_overhead=0.9)
