@@ -315,7 +315,9 @@ def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
     entry = structure_of(one.profile, one.test.environment)
     platform = one.test.environment["platform"]
     kept = old if old is not None and only_new else {"program": {}, "platform": {}}
-    here = entry["platform"][platform] | kept["platform"].get(platform, {})
+    kept_here = kept["platform"].get(platform, {})
+    fresh, of_program = entry["platform"][platform], entry["program"]
+    here = {name: fresh[name] for name in fresh if name not in kept["program"]} | kept_here
     counted = kept if any(name in kept["program"] for name in TOTALS) else entry
     lists = {"pipeline": kept.get("pipeline", entry.get("pipeline"))}
     for name in LISTS_OF_PLATFORMS:
@@ -327,7 +329,8 @@ def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
         }
     return {
         "workload": entry["workload"],
-        "program": entry["program"] | kept["program"],
+        "program": {name: of_program[name] for name in of_program if name not in kept_here}
+        | kept["program"],
         "platform": {**(old["platform"] if old is not None else {}), platform: here},
         "setting": {**entry["setting"], "commit": one.run.commit, **kept.get("setting", {})},
         **({COUNTED_STEPS: counted[COUNTED_STEPS]} if COUNTED_STEPS in counted else {}),

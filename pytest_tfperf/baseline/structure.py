@@ -38,6 +38,7 @@ from pytest_tfperf.results import Check, Kind, Profile, Verdict
 from pytest_tfperf.text import Labelled, and_more
 from pytest_tfperf.values import (
     COUNTED_BY,
+    EXECUTABLES,
     OF_PLATFORM,
     TRACED_BEFORE,
     Json,
@@ -65,6 +66,8 @@ _OF_SHAPES = frozenset({"flops"})
 _SHAPES_DIFFER = (
     "it is that of the most common shapes, and batches differ in theirs from run to run"
 )
+_OF_EXECUTABLES = frozenset({"flops"})
+_PROGRAMS_DIFFER = "one of both may count the executables that XLA made of the step's programs"
 _OTHER_PLATFORM = "it depends on the packages, which differ; a limit decides it"
 _FROM_BEFORE = "pytest --tfperf-update on the version before, or --tfperf-against it"
 _BY_CHANCE = "the order of ops or copies of unaligned arrays can make the difference"
@@ -247,16 +250,12 @@ def structure_checks(
 ) -> Iterator[Check]:
     """Check metrics of the program and, on the same platform, of the platform."""
     changed = changed_setting(entry.get("setting", {}), environment["setting"])
-    program, values = entry["program"], entry["platform"].get(environment["platform"])
-    known = {**program, **(values or {})}
     here = environment["platform"]
+    known = {**entry["program"], **entry["platform"].get(here, {})}
     comparison = _Comparison(profile, known, changed, reference, entry, here)
-    for found in comparison.checks(program, PROGRAM):
+    for found in comparison.checks():
         yield _with_lists(found, profile, entry, here)
-    if values is not None:
-        for found in comparison.checks(values, PLATFORM):
-            yield _with_lists(found, profile, entry, here)
-    elif entry["platform"]:
+    if here not in entry["platform"] and entry["platform"]:
         platforms = " | ".join(sorted(entry["platform"]))
         message = f"platform metrics of {reference.name} are for {platforms}, this is {here}"
         advice = next_step(reference.record and f"{reference.record} on this platform")
@@ -311,8 +310,18 @@ class _Comparison:
     """The entry, which tells the steps that its totals are counted over, and what XLA compiled."""
     platform: str
 
-    def checks(self, stored: Json, scope: str) -> Iterator[Check]:
-        """Check the metrics of a scope."""
+    def checks(self) -> Iterator[Check]:
+        """
+        Check the metrics of the program, then those of the platform.
+
+        A change of the program can make a value one of a platform, or no longer. Here both hold.
+        """
+        program, values = self.entry["program"], self.entry["platform"].get(self.platform)
+        yield from self._of_scope(PROGRAM, {**(values or {}), **program}, values is not None)
+        yield from self._of_scope(PLATFORM, {**program, **(values or {})}, values is not None)
+
+    def _of_scope(self, scope: str, stored: Json, has_platform: bool) -> Iterator[Check]:
+        elsewhere = {name for one in self.entry["platform"].values() for name in one}
         for name, metric in self.profile.registry.items():
             value = self.profile.metrics.get(name)
             if value is None or scope_of(metric, value) != scope or not value.is_asked:
@@ -324,6 +333,8 @@ class _Comparison:
                 found = self._against(metric, value, before)
                 detail = {"before": before, "after": value.number, **found.detail}
                 yield replace(found, detail=detail)
+            elif not has_platform and (scope == PLATFORM or name in elsewhere):
+                continue  # one check says of all that the platform is another one
             elif "max_rise" in value.detail:
                 yield self._nothing_to_limit(metric, value, value.detail["max_rise"])
             elif value.number is not None and "in_any_order" not in value.detail:  # else by chance
@@ -393,6 +404,10 @@ class _Comparison:
         details, advice = explanation(value)
         if self.changed:
             details = (*details, ("changed besides", self.changed))
+        if self._is_of_other_programs(metric, value):
+            sentence = f"{sentence}, or not: {_PROGRAMS_DIFFER}"
+            advice = next_step(reference.accept)
+            return check(profile, name, Verdict.INCOMPARABLE, wanted, sentence, advice=advice)
         gate = self._gate_of(metric, value)
         if gate.change == MOVED and gate.closes(metric, before, now):
             shown = check(profile, name, Verdict.PASS, wanted, sentence, details=details)
@@ -463,9 +478,21 @@ class _Comparison:
 
     def _gate_of(self, metric: Metric, value: Value) -> Gate:
         """Return the gate of a value; of another platform it is one only if the test sets it."""
-        is_other = scope_of(metric, value) == PLATFORM and not self.reference.is_same_platform
+        of_platform = self.entry["platform"].get(self.platform, {})
+        is_narrower = scope_of(metric, value) == PLATFORM or metric.name in of_platform
+        is_other = is_narrower and not self.reference.is_same_platform
         gate = gate_of_value(metric, value.detail)
         return Gate(NEVER, _OTHER_PLATFORM) if is_other and gate == gate_of(metric) else gate
+
+    def _is_of_other_programs(self, metric: Metric, value: Value) -> bool:
+        """Return whether one value may count executables, and the other the step's programs."""
+        if metric.name not in _OF_EXECUTABLES:
+            return False
+        was_of_program = metric.name in self.entry["program"]
+        if scope_of(metric, value) == PROGRAM:
+            return not was_of_program
+        is_stored_here = metric.name in self.entry["platform"].get(self.platform, {})
+        return not is_stored_here and value.detail[OF_PLATFORM] == EXECUTABLES
 
     def _values(self) -> dict[str, float | None]:
         return {

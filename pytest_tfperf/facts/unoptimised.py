@@ -119,12 +119,12 @@ def differs_by_platform(module: HloModule) -> bool:
     return False
 
 
-def on_its_platform(values: Mapping[str, Value]) -> dict[str, Value]:
+def on_its_platform(values: Mapping[str, Value], mark: bool | str = True) -> dict[str, Value]:
     """Mark known values as those of one platform, which a baseline stores for it alone."""
     return {
         name: value
         if value.number is None
-        else value.changed(detail={**value.detail, OF_PLATFORM: True})
+        else value.changed(detail={**value.detail, OF_PLATFORM: mark})
         for name, value in values.items()
     }
 

@@ -24,7 +24,7 @@ from pytest_tfperf.quantities import FLOP_RATE, SHARE, format_quantity
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.devices import DeviceSpec
 from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
-from pytest_tfperf.values import Source, Unknown, Value
+from pytest_tfperf.values import EXECUTABLES, Source, Unknown, Value
 
 _MEAN = "mean"
 """Detail of flops: the mean of steps that differ, which the time of all of them is of."""
@@ -84,7 +84,7 @@ def _of_jax(evidence: Evidence) -> tuple[dict[str, Value], Programs | Unknown]:
         return evidence.on_its_platform(_over_steps(found, programs, evidence)), programs
     programs = _executables(evidence)
     found = _over_steps(work_values(programs), programs, evidence)
-    return on_its_platform(found), programs
+    return on_its_platform(found, EXECUTABLES), programs
 
 
 def _over_steps(

@@ -167,6 +167,15 @@ def test_update_new_adds_metrics_that_are_new_and_leaves_the_others(place):
     )
 
 
+def test_update_new_does_not_add_a_metric_that_the_entry_has_for_another_scope(place):
+    of_platform = profile(flops=value("flops", 2.0, of_platform=True))
+    for one, other in [(profile(flops=1), of_platform), (of_platform, profile(flops=1))]:
+        update(place, record_of(one))
+        before = place.structure.read_bytes()
+        update_new(place, record_of(other))
+        assert place.structure.read_bytes() == before
+
+
 def test_update_new_leaves_an_entry_for_another_workload(place):
     update(place, record_of(profile(retraces=0, step_time=0.1)))
     files = [place.structure, place.timing_file(LAPTOP["machine"])]
