@@ -12,7 +12,8 @@ Microbenchmarking in the Cloud, Empirical Software Engineering 24, 2019).
 
 An analysis follows each process pair and spends a planned part of the error. A regression rests on
 at least two process pairs that each are slower than the tolerance allows, and an improvement on as
-many that each are faster.
+many that each are faster. A process pair with too few turns for an error has no part in the
+estimate. If it is slower than the tolerance allows, the step does not pass.
 
 Turns too few for an interval are decided by bounds on single ratios, if all of them agree: none of
 them is within the factor that pairs of turns of the same code have been seen to differ by.
@@ -358,6 +359,8 @@ def _analysis(estimates: Sequence[PairEstimate], rule: StoppingRule, final: bool
     n_slower = sum(one.ratio > bound for one in estimates if one.error is not None)
     n_faster = sum(one.ratio < 1 for one in estimates if one.error is not None)
     suggested = _confirmed(suggested, n_faster >= rule.least_faster(high), final)
+    if any(one.error is None and one.ratio > bound for one in estimates) and high < bound:
+        suggested = None  # the interval leaves out what that pair shows
     is_suspected = suggested is Verdict.REGRESSION and n_slower < rule.least_slower(low)
     return Decision(
         verdict=Verdict.INCONCLUSIVE if suggested is None or is_suspected else suggested,

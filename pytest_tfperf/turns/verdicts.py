@@ -386,6 +386,8 @@ def _why(decision: Decision, metric: str) -> str:
         return "too few pairs of turns for a decision"
     if decision.is_suspected:
         return "too few pairs of processes show it"
+    if decision.high < 1 + decision.tolerance:
+        return "a pair of processes with too few turns to count was slower"
     return f"it may be {format_slowdowns(decision.low, decision.high, change_words(metric))}"
 
 

@@ -306,6 +306,21 @@ def test_an_interval_goes_before_single_ratios():
     assert math.log(mixed.ratio) == pytest.approx(0.02)  # a pair with too few turns has no weight
 
 
+def test_nothing_passes_beside_a_slower_pair_with_too_few_turns():
+    for few, n_few, others, verdict in [
+        (0.3, 5, 0.0, Verdict.INCONCLUSIVE),
+        (0.3, 5, -0.3, Verdict.INCONCLUSIVE),
+        (0.3, 5, 0.3, Verdict.REGRESSION),
+        (0.3, 6, 0.0, Verdict.INCONCLUSIVE),  # enough turns, by the common estimate
+        (0.04, 5, 0.0, Verdict.PASS),
+    ]:
+        asked = rule(tolerance=0.05, process_sd=0.0045)
+        pairs = [[few] * n_few, *[[others] * 6] * 3]
+        for order in (pairs, pairs[::-1]):
+            found = decide_turns(order, asked, final=True)
+            assert found.verdict is verdict, (few, n_few, others)
+
+
 def test_ten_times_slower_is_a_regression_after_few_turns_of_two_process_pairs():
     for n in [1, 2, 5]:
         for second, verdict in [(10.0, Verdict.REGRESSION), (1.0, Verdict.INCONCLUSIVE)]:
