@@ -216,7 +216,7 @@ def _timing(
     shared_cpu: bool,
     is_asked: bool,
 ) -> Check | None:
-    """Compare the step time; None if it is unknown here and there, and nobody limits it."""
+    """Compare the step time; None if it is unknown here and there, and nobody asks for it."""
     value, wanted = profile.value("step_time"), _at_most(max_regression)
     machine, workload = environment["machine"], dict(profile.workload)
     place, timings = baseline.place, baseline.timings
@@ -224,10 +224,11 @@ def _timing(
     same = entry is not None and entry["workload"] == workload
     known = entry is not None and same and bool(runs_of(entry))
     if value.number is None:
-        if not known and max_regression is None:
+        if not known and not is_asked:
             return None
-        sentence = f"step_time is unknown: {value.why}"
-        return check(profile, "step_time", Verdict.UNKNOWN, wanted, sentence)
+        sentence, is_limited = f"step_time is unknown: {value.why}", max_regression is not None
+        verdict = Verdict.UNKNOWN if known or is_limited else Verdict.INCONCLUSIVE
+        return check(profile, "step_time", verdict, wanted, sentence)
     if entry is None or not known:
         elsewhere = list(timings.elsewhere(place, key))
         verdict, other = _elsewhere(workload, elsewhere, machine)

@@ -633,9 +633,14 @@ def test_a_time_that_is_stored_for_another_workload_is_not_decided(place):
 
 def test_an_unknown_time_is_a_check_only_where_one_was_asked_for(place):
     store(place, profile(retraces=0))
-    assert compare(place, profile(retraces=0), only="timing") == []
-    found = timing(place, profile(retraces=0), max_regression=0.05)
-    assert (found.verdict, found.message) == (Verdict.UNKNOWN, "step_time is unknown: not measured")
+    assert [one.metric for one in compare(place, profile(retraces=0), only=None)] == ["retraces"]
+    for only, limit, verdict in (
+        (None, 0.05, Verdict.UNKNOWN),
+        ("timing", 0.05, Verdict.UNKNOWN),
+        ("timing", None, Verdict.INCONCLUSIVE),
+    ):
+        found = compare(place, profile(retraces=0), only=only, max_regression=limit)[-1]
+        assert (found.verdict, found.message) == (verdict, "step_time is unknown: not measured")
 
 
 def test_a_time_that_is_stored_and_unknown_now_is_unknown(place):
