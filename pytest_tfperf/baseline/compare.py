@@ -166,7 +166,7 @@ def _can_decide(profile: Profile, times: StoredTimes, tolerance: float) -> bool:
     """Return whether any of the times would show a slow-down of twice the tolerance."""
     for stored in (times.clock, *times.steady):
         value = profile.metrics.get(stored.metric)
-        if value is not None and value.number is not None and stored.history.runs:
+        if value is not None and value.number and stored.history.runs:
             least = times.least if stored is times.clock else value.number / stored.moved
             found = compare_to_history(value.number, stored.history, tolerance, least)
             smallest = found.minimum_detectable_change
