@@ -6,7 +6,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -238,7 +238,9 @@ def _places(step: Any, is_one: IsOne) -> list[_Place]:
     def hold(value: Any, put: Callable[[Any], None], depth: int) -> None:
         """Note a function of the user's, as jax.nn.relu is none; look through other values."""
         if is_one(value) and not is_of_library(getattr(value, "python_function", value)):
-            found.append(_Place(value, put))
+            with suppress(AttributeError, TypeError, ValueError):  # of frozen objects
+                put(value)
+                found.append(_Place(value, put))
         else:
             visit(value, depth)
 

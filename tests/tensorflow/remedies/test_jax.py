@@ -1,5 +1,6 @@
 """Remedies of steps of JAX: what they change of its compiled functions, what stays as it was, and what outputs say."""
 
+import dataclasses
 import functools
 from contextlib import nullcontext
 
@@ -203,6 +204,28 @@ def test_functions_are_reached_in_objects_and_classes():
         assert tried(trainer.step, remedies=[remedy])[remedy.name].outputs == "same", remedy
     assert vars(Trainer)["update"] is before
     assert (trainer.by, trainer.weights.tolist()) == (0, [1, 1, 1])
+
+
+def test_functions_of_frozen_objects_stay_and_others_are_replaced():
+    @dataclasses.dataclass(frozen=True)
+    class Frozen:
+        twice: object
+
+    frozen, by = Frozen(jax.jit(lambda x: 2 * x)), jax.jit(lambda x, n: x * n)
+    before = frozen.twice
+
+    def step(x):
+        return by(frozen.twice(x), n=3)
+
+    name = of_jax.Static.name
+    assert tried(step, [np.ones(3)] * 8, [of_jax.Static()])[name].outputs == "same"
+    assert frozen.twice is before
+
+    def alone(x):
+        return frozen.twice(x)
+
+    found = tried(alone, [np.ones(3)] * 8, [of_jax.PaddedToPowers()])
+    assert found[of_jax.PaddedToPowers.name].why.endswith("by a name that can be replaced")
 
 
 def test_matrices_in_bfloat16_are_never_the_same_result(monkeypatch):
