@@ -319,6 +319,8 @@ class _Comparison:
         program, values = self.entry["program"], self.entry["platform"].get(self.platform)
         yield from self._of_scope(PROGRAM, {**(values or {}), **program}, values is not None)
         yield from self._of_scope(PLATFORM, {**program, **(values or {})}, values is not None)
+        for name in sorted(self.stored.keys() - self.profile.metrics.keys()):
+            yield self._gone(name, float(self.stored[name]))
 
     def _of_scope(self, scope: str, stored: Json, has_platform: bool) -> Iterator[Check]:
         elsewhere = {name for one in self.entry["platform"].values() for name in one}
@@ -362,6 +364,22 @@ class _Comparison:
             f"max_{name}_regression of {shown} has nothing to compare with: "
             f"{self.reference.name} has no {name}, and here it is {found}",
             advice=next_step(self.reference.record),
+        )
+
+    def _gone(self, name: str, before: float) -> Check:
+        """Return the check of a stored metric that this run lacks, as of a plugin that is gone."""
+        metric, why = self.profile.registry.get(name), "this run has no such metric"
+        if metric is not None:
+            found = self._against(metric, Value(number=None, unit=metric.unit, why=why), before)
+            return replace(found, detail={"before": before, "after": None, **found.detail})
+        meant, reference = self.reference.meant, self.reference.name
+        return check(
+            self.profile,
+            name,
+            Verdict.UNKNOWN,
+            f"a value, as in {reference}",
+            f"{name} is unknown, {rounded(before)} in {reference}: {why}",
+            advice=(("if intended", meant),) if meant else (),
         )
 
     def _against(self, metric: Metric, value: Value, before: float) -> Check:

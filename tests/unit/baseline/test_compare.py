@@ -264,6 +264,20 @@ def test_a_stored_value_that_is_unknown_now_is_unknown(place):
     )
 
 
+def test_a_stored_metric_that_the_run_lacks_is_unknown(place):
+    row = Metric("mine", "count", "lower", "program", "it")
+    mine = Value(number=5, unit="count", source=Source.OWN)
+    store(place, replace(profile(retraces=2, mine=mine), own={"mine": row}))
+    now = profile(xla_clusters=1)
+    now = replace(now, metrics={k: v for k, v in now.metrics.items() if k != "retraces"})
+    found = {one.metric: one for one in compare(place, now) if one.verdict is Verdict.UNKNOWN}
+    assert {name: one.message for name, one in found.items()} == {
+        "mine": "mine is unknown, 5 in the baseline: this run has no such metric\n"
+        "  if intended: pytest --tfperf-update",
+        "retraces": "retraces is unknown, 2 in the baseline: this run has no such metric",
+    }
+
+
 def test_a_value_unknown_before_and_now_is_not_checked(place):
     store(place, profile(retraces=2))
     assert [found.metric for found in compare(place, profile(retraces=2))] == ["retraces"]
