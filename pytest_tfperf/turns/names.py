@@ -65,13 +65,9 @@ def plain_nodeid(item: pytest.Item) -> str:
 
 
 def as_folder_name(nodeid: str) -> str:
-    """Return a node id as the name of a folder, which no other test's is."""
+    """Return a node id as the name of a folder; a checksum tells apart what reads the same."""
     text = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in nodeid)
-    content = text.encode("utf-8", "replace")
-    is_told = all(letter.isalnum() or letter in "._-/:[]" for letter in nodeid)
-    if is_told and len(content) <= _MOST:
-        return text
-    start = content[: _MOST - 10].decode("utf-8", "ignore")
+    start = text.encode("utf-8", "replace")[: _MOST - 9].decode("utf-8", "ignore")
     return f"{start}-{zlib.crc32(nodeid.encode('utf-8', 'backslashreplace')):08x}"
 
 

@@ -71,7 +71,7 @@ def test_what_is_written_and_what_is_tolerated_come_from_the_ini(suite, processe
     options = ("--tfperf-update", "--tfperf-report=run.json")
     suite(*options, *as_override(INIS | others)).assert_outcomes(passed=1)
     assert (suite.path / "kept" / "test_suite.json").is_file()
-    traces = "test_suite.py__test_step/plugins/profile/*/*.xplane.pb"
+    traces = "test_suite.py__test_step-*/plugins/profile/*/*.xplane.pb"
     assert len(list((suite.path / "traces").glob(traces))) == 1
     [test] = json.loads((suite.path / "run.json").read_text())["tests"]
     assert test["max_regression"] == 0.07
