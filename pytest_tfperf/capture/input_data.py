@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.compiler.datasets import PaddedComponent, padded_batches, pipeline_stages
+from pytest_tfperf.compiler.datasets import PaddedComponent, named, padded_batches, pipeline_stages
 from pytest_tfperf.compiler.functions import Unsupported
 from pytest_tfperf.compiler.source_lines import line_of_code
 from pytest_tfperf.frameworks.in_use import leaves, mapped
@@ -25,7 +26,6 @@ from pytest_tfperf.values import Unknown
 MOST_ELEMENTS = 20
 _MOST_BYTES = 64 << 20
 _TOKENS = frozenset({"int16", "int32", "int64", "uint16", "uint32", "uint64"})
-_LONGEST_LIST = 100  # a longer list is data, not the structure of an element
 _CHANCE = log(1e-6)
 """Largest logarithmic probability of zeros that fill one end of rows by chance."""
 NOTHING_TO_PAD = (
@@ -83,7 +83,7 @@ def batches_seen(elements: Sequence[Any], data: Any, sampled: bool) -> Batches |
         return Unknown("no batch was traced")
     try:
         components = _components(
-            [dict(_named(part)) for element in elements for part in _replicas(element)],
+            [dict(named(part)) for element in elements for part in _replicas(element)],
             padded_batches(data),
         )
     except Exception as error:  # an element of the user may be anything
@@ -95,7 +95,7 @@ def batches_seen(elements: Sequence[Any], data: Any, sampled: bool) -> Batches |
 
 def could_be_padded(spec: Any, data: Any) -> bool:
     """Return whether elements with this signature have a component that shows padding."""
-    components = dict(_named(spec))
+    components = dict(named(spec))
     if padded_batches(data) or any(may_be_guide(name) for name in components):
         return True
     tf = loaded_tensorflow()
@@ -111,7 +111,7 @@ def could_be_padded(spec: Any, data: Any) -> bool:
 
 
 def _components(
-    batches: list[Batch], padded: list[tuple[PaddedComponent, ...]]
+    batches: list[Batch], padded: list[dict[str, PaddedComponent]]
 ) -> tuple[BatchRows, ...]:
     """Count the rows of all components that show padding."""
     columns = {
@@ -139,7 +139,7 @@ def _components(
 
 
 def _without_guides(
-    dense: Mapping[str, Sequence[Any]], padded: list[tuple[PaddedComponent, ...]], may_guess: bool
+    dense: Mapping[str, Sequence[Any]], padded: list[dict[str, PaddedComponent]], may_guess: bool
 ) -> list[BatchRows | None]:
     """
     Count the rows of components without masks or lengths; `may_guess` lets zeros at one end count.
@@ -159,22 +159,6 @@ def _without_guides(
 def _dtype(array: Any) -> str:
     """Return TensorFlow's name of the dtype."""
     return "string" if array.dtype.kind in "OSU" else str(array.dtype.name)
-
-
-def _named(element: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the components of an element with their paths (`0/tokens`)."""
-    items: Any
-    if isinstance(element, Mapping):
-        items = element.items()
-    elif isinstance(element, tuple):
-        items = zip(getattr(element, "_fields", range(len(element))), element, strict=True)
-    elif isinstance(element, list) and len(element) <= _LONGEST_LIST:
-        items = enumerate(element)
-    else:
-        yield path or "element", element
-        return
-    for key, item in items:
-        yield from _named(item, f"{path}/{key}" if path else str(key))
 
 
 def _replicas(element: Any) -> Iterator[Any]:
@@ -344,23 +328,25 @@ def _box(real: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _pads(
-    dtypes: Mapping[str, str], padded: list[tuple[PaddedComponent, ...]]
+    dtypes: Mapping[str, str], padded: list[dict[str, PaddedComponent]]
 ) -> dict[str, PaddedComponent]:
     """
     Return the padding of each component, by name.
 
-    It comes from the last `padded_batch` of the same components, else from any that pads its dtype.
+    It comes from the last `padded_batch` of the same components, else from the last one that pads
+    its dtype, unless that fills components of the dtype with several values.
     """
     for components in padded:
-        if [component.dtype for component in components] == list(dtypes.values()):
-            return dict(zip(dtypes, components, strict=True))
-    by_dtype = {
-        component.dtype: component
-        for components in reversed(padded)
-        for component in components
-        if component.axes
-    }
-    return {name: by_dtype[dtype] for name, dtype in dtypes.items() if dtype in by_dtype}
+        if {name: one.dtype for name, one in components.items()} == dtypes:
+            return components
+    by_dtype: dict[str, PaddedComponent | None] = {}
+    for components in reversed(padded):
+        pads = [one for one in components.values() if one.axes]
+        values = {(one.dtype, repr(one.value)) for one in pads}
+        several = Counter(dtype for dtype, _ in values)
+        by_dtype |= {one.dtype: one if several[one.dtype] == 1 else None for one in pads}
+    found = {name: by_dtype.get(dtype) for name, dtype in dtypes.items()}
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def _features(column: Sequence[Any]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ _STAGE_OP = re.compile(r"_?(?P<type>\w+?)Dataset(?:V\d+)?\Z")  # dataset_ops.cc;
 _SHUFFLES = frozenset({"Shuffle", "ShuffleAndRepeat", "Random"})
 _DRAWS = re.compile(r"Random|Rng|Multinomial|TruncatedNormal|Stateful|SampleDistorted")
 _WRITES = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
+_LONGEST_LIST = 100  # a longer list is data, not the structure of an element
 _NO_STAGES = frozenset({"Options", "Model"})
 """Datasets that only hold settings."""
 _ELSEWHERE = {
@@ -82,11 +83,28 @@ class PaddedComponent:
     """Axes of the batch padded to the longest example, or to more than the examples have."""
 
 
-def padded_batches(data: Any) -> list[tuple[PaddedComponent, ...]]:
+def named(element: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the components of an element with their paths (`0/tokens`), as tf.nest orders them."""
+    items: Any
+    if isinstance(element, Mapping):
+        items = sorted(element.items(), key=lambda item: item[0])
+    elif isinstance(element, tuple):
+        items = zip(getattr(element, "_fields", range(len(element))), element, strict=True)
+    elif isinstance(element, list) and len(element) <= _LONGEST_LIST:
+        items = enumerate(element)
+    else:
+        yield path or "element", element
+        return
+    for key, item in items:
+        yield from named(item, f"{path}/{key}" if path else str(key))
+
+
+def padded_batches(data: Any) -> list[dict[str, PaddedComponent]]:
     """
     Return the components padded by each `padded_batch` of a tf.data.Dataset, the last stage first.
 
-    The result is empty for other data. `bucket_by_sequence_length` holds its `padded_batch` in the
+    They have the paths of `named`, or numbers where a function changes the batch afterwards. The
+    result is empty for other data. `bucket_by_sequence_length` holds its `padded_batch` in the
     function of a `group_by_window`. Stages and functions are read as Python objects: a serialised
     pipeline (DatasetToGraphV2) would carry all data of `from_tensor_slices`.
     """
@@ -96,7 +114,7 @@ def padded_batches(data: Any) -> list[tuple[PaddedComponent, ...]]:
         return []
 
 
-def _padded_in(data: Any) -> Iterator[tuple[PaddedComponent, ...]]:
+def _padded_in(data: Any) -> Iterator[dict[str, PaddedComponent]]:
     # private: the inputs and functions of a dataset (2.18 to 2.22)
     tf: Any = loaded_tensorflow()
     waiting = [] if tf is None else [getattr(data, "_original_dataset", data)]  # if distributed
@@ -107,12 +125,21 @@ def _padded_in(data: Any) -> Iterator[tuple[PaddedComponent, ...]]:
         if hasattr(stage, "_padded_shapes") and hasattr(stage, "_padding_values"):
             examples = [spec.shape for spec in tf.nest.flatten(stage._input_dataset.element_spec)]
             shapes = tf.nest.flatten(stage._padded_shapes)
-            yield _components(shapes, tf.nest.flatten(stage._padding_values), examples)
+            values = tf.nest.flatten(stage._padding_values)
+            yield _by_path(stage.element_spec, _components(shapes, values, examples))
         for function in stage._functions():
             for op in function.function.graph.get_operations():
                 if op.type.startswith(_PADS):
-                    yield _of_op(op)
+                    yield _by_path(stage.element_spec, _of_op(op))
         waiting += stage._inputs()
+
+
+def _by_path(spec: Any, components: tuple[PaddedComponent, ...]) -> dict[str, PaddedComponent]:
+    """Return the components by their paths in the elements of a stage."""
+    paths = [path for path, _ in named(spec)]
+    if len(paths) != len(components):
+        paths = list(map(str, range(len(components))))
+    return dict(zip(paths, components, strict=True))
 
 
 def _of_op(op: Any) -> tuple[PaddedComponent, ...]:

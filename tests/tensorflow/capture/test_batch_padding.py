@@ -71,6 +71,21 @@ def test_labels_do_not_count_as_rows_in_any_structure():
         assert value.number == pytest.approx(0.674312, abs=1e-6)
 
 
+def test_each_component_has_its_own_padding_value_in_any_order_of_the_keys():
+    pads = {"tokens": tf.constant(0, tf.int64), "labels": tf.constant(-100, tf.int64)}
+    for keys in (("tokens", "labels"), ("labels", "tokens")):
+        rows = sequences().map(lambda row, keys=keys: dict.fromkeys(keys, row))
+        data = rows.padded_batch(4, padding_values={key: pads[key] for key in keys})
+        value, found = measured(data, data)
+        assert value.number == pytest.approx(0.674312, abs=1e-6), keys
+        assert [row["padding"] for row in found] == [value.number] * 2, keys
+        # which value is of which component is unknown behind this; zeros at the ends are seen
+        moved = data.map(lambda batch: (batch["tokens"], batch["labels"]))
+        value, found = measured(moved, moved)
+        assert value.number == pytest.approx(0.674312, abs=1e-6), keys
+        assert len(found) == 1, keys
+
+
 def test_ragged_batch_shows_its_dense_size():
     value, rows = measured(sequences().ragged_batch(4))
     assert value.detail["if_dense"] == pytest.approx(0.674312, abs=1e-6)

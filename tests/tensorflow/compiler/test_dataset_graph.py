@@ -14,7 +14,7 @@ def length(row):
     return tf.shape(row)[0]
 
 
-ZERO = [(PaddedComponent("int64", 0, (1,)),)]
+ZERO = [{"element": PaddedComponent("int64", 0, (1,))}]
 
 
 def test_padded_batch_of_a_pipeline_is_found():
@@ -23,9 +23,9 @@ def test_padded_batch_of_a_pipeline_is_found():
         (rows().padded_batch(4, padded_shapes=[16]).prefetch(2).repeat(), ZERO),
         (
             rows().padded_batch(4, padding_values=tf.constant(-1, tf.int64)),
-            [(PaddedComponent("int64", -1, (1,)),)],
+            [{"element": PaddedComponent("int64", -1, (1,))}],
         ),
-        (rows(tf.float32).padded_batch(4), [(PaddedComponent("float32", 0.0, (1,)),)]),
+        (rows(tf.float32).padded_batch(4), [{"element": PaddedComponent("float32", 0.0, (1,))}]),
         (rows().bucket_by_sequence_length(length, [5], [4, 4]), ZERO),
         (rows().window(4).flat_map(lambda window: window.padded_batch(4)), ZERO),
         (rows().batch(1), []),
@@ -38,14 +38,14 @@ def test_padded_batch_of_a_pipeline_is_found():
 
 def test_components_have_their_own_values_and_axes():
     data = tf.data.Dataset.range(1, 9).map(
-        lambda n: {"a": tf.fill([n], "x"), "b": tf.ones([n, 3]), "c": n}
+        lambda n: {"c": n, "b": tf.ones([n, 3]), "a": (tf.fill([n], "x"),)}
     )
     (found,) = padded_batches(data.padded_batch(4))
-    assert found == (
-        PaddedComponent("string", b"", (1,)),
-        PaddedComponent("float32", 0.0, (1,)),
-        PaddedComponent("int64", 0, ()),
-    )
+    assert found == {
+        "a/0": PaddedComponent("string", b"", (1,)),
+        "b": PaddedComponent("float32", 0.0, (1,)),
+        "c": PaddedComponent("int64", 0, ()),
+    }
 
 
 def test_sizes_that_examples_have_already_are_not_padded():
@@ -58,7 +58,7 @@ def test_sizes_that_examples_have_already_are_not_padded():
         (([128], [2]), ((1,), (1,))),
     ):
         (found,) = padded_batches(data.padded_batch(4, padded_shapes=shapes))
-        assert tuple(component.axes for component in found) == axes, shapes
+        assert tuple(component.axes for component in found.values()) == axes, shapes
 
 
 def test_labels_beside_rows_in_buckets_are_not_padded():
@@ -74,7 +74,7 @@ def test_labels_beside_rows_in_buckets_are_not_padded():
         found = padded_batches(
             data.bucket_by_sequence_length(**size, pad_to_bucket_boundary=to_boundary)
         )
-        axes = [tuple(component.axes for component in one) for one in found]
+        axes = [tuple(component.axes for component in one.values()) for one in found]
         assert axes == [((1,), (), ())], to_boundary
 
 
