@@ -47,15 +47,11 @@ _TRACED = "/jax/core/compile/jaxpr_trace_duration"
 _EXECUTABLE_COMPILED = "/jax/core/compile/backend_compile_duration"
 """The event that ends each compilation of an executable (jax/_src/dispatch.py)."""
 _NO_LETTER = re.compile(r"[^A-Za-z0-9_.-]")
-_LOGGERS = (
-    "jax._src.interpreters.partial_eval",
-    "jax._src.compiler",
-    "jax._src.compilation_cache",
-)
-"""Loggers of the explanations of cache misses."""
+_LOGGERS = ("jax._src.compiler", "jax._src.compilation_cache")
+"""Loggers of the explanations of misses of the compilation cache."""
 _EXPLAINS_FIRST = (0, 9)
 """The oldest JAX that explains a trace before it begins; older ones explain it afterwards."""
-_EXPLAINS = (_LOGGERS[0], "explain")
+_EXPLAINS = ("jax._src.interpreters.partial_eval", "explain")
 """The module and the function that explain a trace."""
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _MISS, _OTHER_MISS = "TRACING CACHE MISS", "PERSISTENT COMPILATION CACHE MISS"
@@ -109,10 +105,10 @@ def jax_traces_reported_to(report: Report) -> Iterator[bool]:
     """
     Call `report` within the context each time JAX traces a function, if JAX is loaded.
 
-    A trace within another one does not count. JAX explains each miss of its cache of traces in its
-    log (`jax_explain_cache_misses`). These messages are read, and shown only if the user asked for
-    them. The result is False, and nothing is reported, if JAX is not loaded or lacks what this
-    needs.
+    A trace within another one does not count. JAX explains each miss of its cache of traces to its
+    logger (`jax_explain_cache_misses`). These messages are read, whatever the logger's level, and
+    shown only if the user asked for them. The result is False, and nothing is reported, if JAX is
+    not loaded or lacks what this needs.
     """
     jax, unregister = loaded_jax(), _unregistration()
     if jax is None or unregister is None or not _open_traces():
@@ -122,7 +118,11 @@ def jax_traces_reported_to(report: Report) -> Iterator[bool]:
         with _listening(jax, unregister, lambda name: report(name, ())):
             yield True
         return
-    explained = _Explanations(bool(jax.config.jax_explain_cache_misses), report)
+    explains = sys.modules.get(_EXPLAINS[0])
+    if not hasattr(explains, "logger"):
+        yield False
+        return
+    explained = _Explanations(explains, bool(jax.config.jax_explain_cache_misses), report)
     with _listening(jax, unregister, explained.traced), explained.read(jax.config):
         yield True
 
@@ -213,15 +213,15 @@ def _open_traces() -> tuple[str, ...]:
     return tuple(found)
 
 
-class _Explanations(logging.Filter):
+class _Explanations:
     """
-    The explanations of cache misses, as a filter, which sees records before any handler.
+    The explanations of cache misses, in the place of the logger that JAX tells them to.
 
     `are_wanted` says that the user asked to see them; `report` receives each trace.
     """
 
-    def __init__(self, are_wanted: bool, report: Report) -> None:
-        super().__init__()
+    def __init__(self, explains: Any, are_wanted: bool, report: Report) -> None:
+        self._explains, self._logger = explains, explains.logger
         self._are_wanted, self._report = are_wanted, report
         self._last = ""
         self._changes: tuple[Change, ...] = ()
@@ -230,32 +230,39 @@ class _Explanations(logging.Filter):
         self._models: WeakSet[Any] = WeakSet()
         self._keys: dict[int, tuple[Callable[[], Any], list[Any]]] = {}
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._logger, name)
+
     @contextmanager
     def read(self, config: Any) -> Iterator[None]:
         """Let JAX explain, and read it."""
         _seen.clear()
-        for name in _LOGGERS:
-            logging.getLogger(name).addFilter(self)
+        loggers = [logging.getLogger(name) for name in _LOGGERS]
+        for logger in loggers:
+            logger.addFilter(self._is_shown)
+        self._explains.logger = self
         config.update("jax_explain_cache_misses", True)
         try:
             yield
         finally:
             config.update("jax_explain_cache_misses", self._are_wanted)
-            for name in _LOGGERS:
-                logging.getLogger(name).removeFilter(self)
+            self._explains.logger = self._logger
+            for logger in loggers:
+                logger.removeFilter(self._is_shown)
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Take an explanation; return whether the record is to be shown."""
-        text = record.getMessage()
-        if not text.startswith((_MISS, _OTHER_MISS)):
-            return True
+    def _is_shown(self, record: logging.LogRecord) -> bool:
+        return self._are_wanted or not record.getMessage().startswith(_OTHER_MISS)
+
+    def log(self, level: int, text: str) -> None:
+        """Take an explanation, and show it if the user asked for it."""
         if text.startswith(_MISS) and _WITHIN not in (traces := _open_traces()):
             self._last, self._changes = text, self._explained(text)
             # JAX 0.10 has no event of a trace under a derivative or vmap
             self._is_reported = len(traces) > 1
             if self._is_reported:
                 self._report(explained_function(text), self._changes)
-        return self._are_wanted
+        if self._are_wanted:
+            self._logger.log(level, text, stacklevel=2)
 
     def traced(self, name: str) -> None:
         """Report a trace with its explanation, if there is one, unless that was reported."""
