@@ -37,6 +37,7 @@ from pytest_tfperf.function_traces import (
     Report,
     axes_of,
 )
+from pytest_tfperf.replaced import replaced
 from pytest_tfperf.text import elide
 from pytest_tfperf.values import WAITS
 
@@ -53,6 +54,10 @@ _EXPLAINS_FIRST = (0, 9)
 """The oldest JAX that explains a trace before it begins; older ones explain it afterwards."""
 _EXPLAINS = ("jax._src.interpreters.partial_eval", "explain")
 """The module and the function that explain a trace."""
+_COMPARES = "diff_tracing_cache_keys"
+"""Its function that compares two traces; it builds the user's pytrees anew, of other leaves."""
+_UNLIKE = (4, 0)
+"""The severity and the number of differences of traces that JAX cannot compare."""
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _MISS, _OTHER_MISS = "TRACING CACHE MISS", "PERSISTENT COMPILATION CACHE MISS"
 _CLOSEST = "For the closest previous key:"
@@ -119,7 +124,7 @@ def jax_traces_reported_to(report: Report) -> Iterator[bool]:
             yield True
         return
     explains = sys.modules.get(_EXPLAINS[0])
-    if not hasattr(explains, "logger"):
+    if not hasattr(explains, "logger") or not hasattr(explains, _COMPARES):
         yield False
         return
     explained = _Explanations(explains, bool(jax.config.jax_explain_cache_misses), report)
@@ -242,8 +247,10 @@ class _Explanations:
             logger.addFilter(self._is_shown)
         self._explains.logger = self
         config.update("jax_explain_cache_misses", True)
+        compare = _guarded(getattr(self._explains, _COMPARES))
         try:
-            yield
+            with replaced(self._explains, _COMPARES, compare):
+                yield
         finally:
             config.update("jax_explain_cache_misses", self._are_wanted)
             self._explains.logger = self._logger
@@ -283,7 +290,7 @@ class _Explanations:
         self._codes.add(code)
         earlier = self._earlier(function)
         try:  # private: `explain` of JAX 0.9 to 0.11
-            compare = frame.f_globals["diff_tracing_cache_keys"] if frame else None
+            compare = frame.f_globals[_COMPARES] if frame else None
             context = frame.f_globals["config"].trace_context() if frame else None
             types = (values["in_avals"], values["debug_info"], *values["context"])
             key: Any = (context, types, {})
@@ -318,6 +325,19 @@ class _Explanations:
             alive, keys = weakref.ref(function), []
             self._keys[id(function)] = alive, keys
         return keys
+
+
+def _guarded(compare: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a comparison of traces that answers also where a pytree of the user's fails in it."""
+
+    def guarded_compare(*keys: Any) -> Any:
+        try:
+            return compare(*keys)
+        except Exception as error:
+            said = f"what changed is not known: comparing the arguments raised {error!r}"
+            return (*_UNLIKE, said)
+
+    return guarded_compare
 
 
 def _was_traced(explanation: str, function: Any) -> bool:

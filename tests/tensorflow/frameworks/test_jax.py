@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from pytest_tfperf.frameworks.jax_traces import jax_traces_reported_to
+from pytest_tfperf.function_traces import UNKNOWN
 
 pytestmark = pytest.mark.imports("jax")
 
@@ -40,3 +41,28 @@ def test_traces_under_a_derivative_are_reported_whatever_the_log_shows(caplog):
     finally:
         jax.config.update("jax_explain_cache_misses", False)
     assert "TRACING CACHE MISS" in caplog.text
+
+
+def test_a_pytree_that_takes_arrays_alone_is_traced_again_without_an_error():
+    import jax
+    import jax.numpy as jnp
+
+    @jax.tree_util.register_pytree_node_class
+    class Rows:
+        def __init__(self, x):
+            self.x, self.rank = x, x.ndim
+
+        def tree_flatten(self):
+            return (self.x,), None
+
+        @classmethod
+        def tree_unflatten(cls, _, children):
+            return cls(*children)
+
+    double, found = jax.jit(lambda rows: rows.x * 2), []
+    with jax_traces_reported_to(lambda _, changes: found.append(changes)):
+        for n in range(1, 3):
+            double(Rows(jnp.ones(n)))
+    [change] = found[-1]
+    assert change.kind == UNKNOWN
+    assert change.text.startswith("what changed is not known: comparing the arguments raised Attr")
