@@ -370,7 +370,7 @@ def _devices() -> list[Any]:
     cpu = device_properties_pb2.NamedDevice(name=f"{prefix}CPU:0")
     cpu.properties.type = "CPU"
     devices = [cpu]
-    for gpu in tf.config.list_physical_devices("GPU")[:1]:
+    for gpu in tf.config.get_visible_devices("GPU")[:1]:
         capability = tf.config.experimental.get_device_details(gpu).get(
             "compute_capability", (0, 0)
         )

@@ -334,7 +334,7 @@ def autoclusters() -> bool:
         f"--tf_xla_auto_jit={level}" in flags for level in ("1", "2", "fusible", "single-gpu")
     )
     return jit and (
-        "--tf_xla_cpu_global_jit" in flags or bool(tf.config.list_physical_devices("GPU"))
+        "--tf_xla_cpu_global_jit" in flags or bool(tf.config.get_visible_devices("GPU"))
     )
 
 

@@ -176,16 +176,16 @@ class TensorFlow(Framework):
         return event
 
     def n_gpus(self) -> int:
-        """Return the number of GPUs."""
-        return len(load_tensorflow().config.list_physical_devices("GPU"))
+        """Return the number of GPUs, without those that `set_visible_devices` hides."""
+        return len(load_tensorflow().config.get_visible_devices("GPU"))
 
     def gpu_bytes(self) -> int | None:
-        """Return the bytes held on GPUs."""
-        n = self.n_gpus()
-        if not n:
-            return None
-        info = load_tensorflow().config.experimental.get_memory_info
-        return sum(int(info(f"GPU:{number}")["current"]) for number in range(n))
+        """Return the bytes held on GPUs, each of which may be divided into several devices."""
+        config = load_tensorflow().config
+        gpus = config.get_visible_devices("GPU")
+        n = sum(len(config.get_logical_device_configuration(gpu) or [gpu]) for gpu in gpus)
+        info = config.experimental.get_memory_info
+        return sum(int(info(f"GPU:{number}")["current"]) for number in range(n)) if n else None
 
     def tensor_bytes(self) -> int | None:
         """Return the bytes that the CPU's allocator gave out; only oneDNN's (mklcpu) tells."""
@@ -202,14 +202,14 @@ class TensorFlow(Framework):
         return any(
             not config.experimental.get_memory_growth(gpu)
             and not config.get_logical_device_configuration(gpu)
-            for gpu in config.list_physical_devices("GPU")
+            for gpu in config.get_visible_devices("GPU")
         )
 
     def accelerators(self) -> list[str]:
-        """Return the names of physical devices that are not CPUs."""
+        """Return the names of the physical devices that it may use and that are not CPUs."""
         config = load_tensorflow().config
         names = []
-        for device in config.list_physical_devices():
+        for device in config.get_visible_devices():
             if device.device_type == "CPU":
                 continue
             is_gpu = device.device_type == "GPU"

@@ -197,7 +197,7 @@ REMEDIES: tuple[Remedy, ...] = (KerasJit(), Together(), Bfloat16())
 def _has_bfloat16() -> bool:
     """Return whether the GPU, or without one the CPU, has products of bfloat16."""
     tf: Any = loaded_tensorflow()
-    if gpus := tf.config.list_physical_devices("GPU"):
+    if gpus := tf.config.get_visible_devices("GPU"):
         details = tf.config.experimental.get_device_details(gpus[0])
         capability = details.get("compute_capability")
         return capability is not None and capability >= _AMPERE

@@ -110,7 +110,7 @@ def test_whether_this_process_takes_all_memory_of_a_gpu(monkeypatch):
         (False, None, "0", True),
     ):
         config = SimpleNamespace(
-            list_physical_devices=lambda kind: [kind],
+            get_visible_devices=lambda kind: [kind],
             get_logical_device_configuration=lambda _, logical=logical: logical,
             experimental=SimpleNamespace(get_memory_growth=lambda _, grows=grows: grows),
         )
