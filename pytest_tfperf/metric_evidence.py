@@ -165,7 +165,7 @@ EVIDENCE: dict[str, Known] = {
         "the growth of the process",
     ),
     "memory_growth": Known(
-        MEMORY, "readings of malloc, Python, mappings and GPUs between eight timed blocks"
+        MEMORY, "readings of malloc, Python, mappings and accelerators between eight timed blocks"
     ),
     "half_precision": Known(CODE, _LOWERED),
     "flops": Known(CODE, _LOWERED),

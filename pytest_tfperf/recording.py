@@ -98,7 +98,7 @@ class MemorySamples:
     mapped: tuple[int, ...]
     """Bytes of the process' other private mappings."""
     devices: tuple[int, ...] = ()
-    """Bytes that TensorFlow holds on GPUs; empty without GPUs."""
+    """Bytes that frameworks hold on GPUs and TPUs; empty without them."""
     tensors: tuple[int, ...] = ()
     """Bytes that TensorFlow's allocator of the CPU has given out; empty if it does not tell."""
     first_call: int = 0

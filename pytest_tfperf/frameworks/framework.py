@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
+from pytest_tfperf.values import Unknown
+
 TENSORFLOW, JAX, PYTORCH = "TensorFlow", "JAX", "PyTorch"
 
 
@@ -86,8 +88,8 @@ class Framework:
         """Return the number of GPUs that it uses in this process."""
         return 0
 
-    def gpu_bytes(self) -> int | None:
-        """Return the bytes that its allocators hold on GPUs, or None without GPUs."""
+    def accelerator_bytes(self) -> int | Unknown | None:
+        """Return the bytes that its allocators hold on devices that are not CPUs, None without."""
         return None
 
     def tensor_bytes(self) -> int | None:

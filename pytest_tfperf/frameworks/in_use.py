@@ -16,6 +16,7 @@ from pytest_tfperf.frameworks.framework import PYTORCH, Framework
 from pytest_tfperf.frameworks.jax import Jax, jax_computes, load_jax, loaded_jax
 from pytest_tfperf.frameworks.tensorflow import TensorFlow, load_tensorflow, loaded_tensorflow
 from pytest_tfperf.frameworks.torch import PyTorch, keras_runs_on_torch
+from pytest_tfperf.values import Unknown
 
 __tracebackhide__ = True
 
@@ -185,9 +186,11 @@ def n_gpus() -> int:
     return max((framework.n_gpus() for framework in in_use()), default=0)
 
 
-def gpu_bytes() -> int | None:
-    """Return the bytes that the frameworks hold on GPUs, or None without GPUs."""
-    return _sum(framework.gpu_bytes() for framework in in_use())
+def accelerator_bytes() -> int | Unknown | None:
+    """Return the bytes that the frameworks hold on devices that are not CPUs, or None without."""
+    held = [framework.accelerator_bytes() for framework in in_use()]
+    unknown = next((one for one in held if isinstance(one, Unknown)), None)
+    return unknown or _sum(one for one in held if not isinstance(one, Unknown))
 
 
 def tensor_bytes() -> int | None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.framework import JAX, Annotation, Framework, at_least
-from pytest_tfperf.values import WAITS
+from pytest_tfperf.values import WAITS, Unknown
 
 __tracebackhide__ = True
 
@@ -32,6 +32,7 @@ A device of XLA on CPUs takes 32 programs at once. Then one of a collective may 
 the others wait for it until XLA ends the process: measured with JAX 0.10.2, 2 and 8 devices.
 """
 _DEFAULT_POLICY = "float32"
+_AS_PLATFORM = ", as with XLA_PYTHON_CLIENT_ALLOCATOR=platform"
 _WITHOUT_PREALLOCATION = ("0", "false")
 
 
@@ -181,10 +182,14 @@ class Jax(Framework):
         """Return the number of GPUs."""
         return len(_gpus())
 
-    def gpu_bytes(self) -> int | None:
-        """Return the bytes in use on GPUs."""
-        stats = [gpu.memory_stats() or {} for gpu in _gpus()]
-        return sum(int(one.get("bytes_in_use", 0)) for one in stats) if stats else None
+    def accelerator_bytes(self) -> int | Unknown | None:
+        """Return the bytes in use on GPUs and TPUs; some allocators keep no statistics."""
+        others = [device for device in _local_devices() if device.platform != "cpu"]
+        held: list[Any] = [(_stats(device) or {}).get("bytes_in_use") for device in others]
+        if None in held:
+            kind = others[held.index(None)].device_kind
+            return Unknown(f"JAX does not tell the memory that it holds on {kind}{_AS_PLATFORM}")
+        return sum(map(int, held)) if held else None
 
     def takes_whole_gpus(self) -> bool:
         """Return whether this process takes most memory of a GPU when it starts."""
@@ -243,6 +248,13 @@ def _own_arrays(output: Any) -> list[Any]:
 
 def _gpus() -> list[Any]:
     return [device for device in _local_devices() if device.platform in ("gpu", "cuda", "rocm")]
+
+
+def _stats(device: Any) -> Mapping[str, int] | None:
+    """Return the statistics of a device's allocator, None without; some raise UNIMPLEMENTED."""
+    with suppress(RuntimeError, NotImplementedError):
+        return device.memory_stats()  # type: ignore[no-any-return]
+    return None
 
 
 def _profile_state() -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.frameworks.framework import TENSORFLOW, Annotation, Framework, at_least
+from pytest_tfperf.values import Unknown
 
 __tracebackhide__ = True
 
@@ -179,9 +180,11 @@ class TensorFlow(Framework):
         """Return the number of GPUs, without those that `set_visible_devices` hides."""
         return len(load_tensorflow().config.get_visible_devices("GPU"))
 
-    def gpu_bytes(self) -> int | None:
+    def accelerator_bytes(self) -> int | Unknown | None:
         """Return the bytes held on GPUs, each of which may be divided into several devices."""
         config = load_tensorflow().config
+        if config.get_visible_devices("TPU"):
+            return Unknown("the memory that TensorFlow holds on TPUs is not read")
         gpus = config.get_visible_devices("GPU")
         n = sum(len(config.get_logical_device_configuration(gpu) or [gpu]) for gpu in gpus)
         info = config.experimental.get_memory_info

@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_tfperf.frameworks.framework import PYTORCH, Framework
 from pytest_tfperf.function_traces import Report
+from pytest_tfperf.values import Unknown
 
 
 def keras_runs_on_torch() -> bool:
@@ -43,7 +44,7 @@ class PyTorch(Framework):
         """Return the number of GPUs."""
         return int(_torch().cuda.device_count())
 
-    def gpu_bytes(self) -> int | None:
+    def accelerator_bytes(self) -> int | Unknown | None:
         """Return the bytes that tensors hold on GPUs."""
         n_gpus, cuda = self.n_gpus(), _torch().cuda
         return sum(cuda.memory_allocated(one) for one in range(n_gpus)) if n_gpus else None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.frameworks.in_use import gpu_bytes, tensor_bytes
+from pytest_tfperf.frameworks.in_use import accelerator_bytes, tensor_bytes
 from pytest_tfperf.machine.conditions import control_groups, processes_of, text_of
 from pytest_tfperf.recording import UNSEEN, MemorySamples
 from pytest_tfperf.stats.slope import slope_with_interval
@@ -299,9 +299,12 @@ class MemoryUse:
         """Read the memory after `n_steps` of the timed window, without young garbage."""
         if self._may_collect:
             _clear_garbage()
-        held, on_devices, of_tensors = read_held(), gpu_bytes(), tensor_bytes()
+        held, on_devices, of_tensors = read_held(), accelerator_bytes(), tensor_bytes()
         if isinstance(held, Unknown):
             self._why = held
+            return
+        if isinstance(on_devices, Unknown):
+            self._why = on_devices
             return
         self._n_steps.append(n_steps)
         self._heap.append(held.heap)

@@ -182,7 +182,7 @@ def _settled(samples: MemorySamples) -> MemorySamples:
 def _kinds(samples: MemorySamples) -> list[tuple[str, tuple[int, ...]]]:
     """List the kinds of memory that are known to the byte, with their readings."""
     kinds = [("C heap", samples.heap), ("small objects of Python", samples.python)]
-    return [*kinds, ("GPUs", samples.devices)] if samples.devices else kinds
+    return [*kinds, ("accelerators", samples.devices)] if samples.devices else kinds
 
 
 def _mapped(samples: MemorySamples) -> tuple[float, float]:

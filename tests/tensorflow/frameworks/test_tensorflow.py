@@ -16,7 +16,7 @@ def test_a_gpu_that_is_hidden_from_tensorflow_is_none_of_it(monkeypatch):
         ([gpu], ["1 GiB", "2 GiB"], 1, 30),
     ]:
         config = SimpleNamespace(
-            get_visible_devices=lambda kind=None, visible=visible: visible,
+            get_visible_devices=lambda kind=None, visible=visible: [] if kind == "TPU" else visible,
             get_logical_device_configuration=lambda _, parts=parts: parts,
             experimental=SimpleNamespace(
                 get_memory_info=lambda name: {"current": {"GPU:0": 10, "GPU:1": 20}[name]},
@@ -28,6 +28,6 @@ def test_a_gpu_that_is_hidden_from_tensorflow_is_none_of_it(monkeypatch):
         monkeypatch.setattr(tensorflow, "load_tensorflow", lambda tf=given: tf)
         monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
         found = TensorFlow()
-        assert (found.n_gpus(), found.gpu_bytes()) == (n_gpus, held), (visible, parts)
+        assert (found.n_gpus(), found.accelerator_bytes()) == (n_gpus, held), (visible, parts)
         assert found.accelerators() == ["H100"] * n_gpus
         assert found.takes_whole_gpus() == (n_gpus > 0 and parts is None)

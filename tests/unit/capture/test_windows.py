@@ -128,7 +128,7 @@ def run_of(monkeypatch):
         "n_events": lambda trace: 1000,
         "calls_recorded": lambda in_step: nullcontext(Calls()),
     }
-    monkeypatch.setattr(memory, "gpu_bytes", lambda: None)
+    monkeypatch.setattr(memory, "accelerator_bytes", lambda: None)
     monkeypatch.setattr(Interference, "watched", lambda _: nullcontext())
     monkeypatch.setattr(memory, "tensor_bytes", lambda: None)
     monkeypatch.setattr(sessions.Fetching, "of", lambda self, from_python, in_trace: self)

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.frameworks import in_use
 from pytest_tfperf.frameworks.jax import Jax, loaded_jax, why_refused
+from pytest_tfperf.values import Unknown
 
 
 def test_versions_from_the_oldest_on_are_taken():
@@ -55,3 +57,33 @@ def test_the_precision_is_of_the_step_and_not_of_what_the_process_has_loaded(mon
         monkeypatch.setitem(sys.modules, "jax", jax)
         monkeypatch.setitem(sys.modules, "keras", keras)
         assert Jax().precision() == precision, (keras, changed)
+
+
+def test_the_memory_of_accelerators_is_unknown_without_statistics(monkeypatch):
+    def refuse():
+        raise RuntimeError("UNIMPLEMENTED")
+
+    def device(platform, read):
+        return SimpleNamespace(platform=platform, device_kind="a chip", memory_stats=read)
+
+    def holds(n):
+        return lambda: {"bytes_in_use": n}
+
+    untold = Unknown(
+        "JAX does not tell the memory that it holds on a chip, as with "
+        "XLA_PYTHON_CLIENT_ALLOCATOR=platform"
+    )
+    monkeypatch.setattr(in_use, "in_use", lambda: (Jax(),))
+    for devices, held in [
+        ([device("cpu", refuse)], None),
+        ([device("gpu", holds(2)), device("gpu", holds(3))], 5),
+        ([device("tpu", holds(7))], 7),
+        ([device("gpu", holds(2)), device("gpu", lambda: None)], untold),
+        ([device("gpu", dict)], untold),
+        ([device("METAL", refuse)], untold),
+    ]:
+        jax = SimpleNamespace(
+            jit=None, __version__="0.10.2", local_devices=lambda devices=devices: devices
+        )
+        monkeypatch.setitem(sys.modules, "jax", jax)
+        assert in_use.accelerator_bytes() == held, held

@@ -121,7 +121,7 @@ def test_a_reading_that_fails_makes_all_samples_unknown(monkeypatch):
         Held(heap=1, python=2, mapped=3),
     ]
     monkeypatch.setattr(memory, "read_held", lambda: readings.pop(0))
-    monkeypatch.setattr(memory, "gpu_bytes", lambda: None)
+    monkeypatch.setattr(memory, "accelerator_bytes", lambda: None)
     monkeypatch.setattr(memory, "tensor_bytes", lambda: None)
     use = memory.MemoryUse()
     assert use.samples == Unknown("")
@@ -130,10 +130,19 @@ def test_a_reading_that_fails_makes_all_samples_unknown(monkeypatch):
     assert use.samples == Unknown("hidden")
 
 
+def test_device_memory_that_is_not_told_makes_the_memory_unknown(monkeypatch):
+    monkeypatch.setattr(memory, "read_held", lambda: Held(heap=1, python=2, mapped=3))
+    monkeypatch.setattr(memory, "accelerator_bytes", lambda: Unknown("untold"))
+    monkeypatch.setattr(memory, "tensor_bytes", lambda: None)
+    use = memory.MemoryUse()
+    use.sample(0)
+    assert use.samples == Unknown("untold")
+
+
 def test_a_new_window_forgets_the_samples_of_the_last(monkeypatch):
     held = Held(heap=1, python=2, mapped=3)
     monkeypatch.setattr(memory, "read_held", lambda: held)
-    monkeypatch.setattr(memory, "gpu_bytes", lambda: 5)
+    monkeypatch.setattr(memory, "accelerator_bytes", lambda: 5)
     monkeypatch.setattr(memory, "tensor_bytes", lambda: 7)
     use = memory.MemoryUse()
     use.sample(9)
