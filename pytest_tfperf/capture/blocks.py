@@ -65,7 +65,7 @@ class BlockTimer:
         self._next_s = self._stood_s = self._gap_s = 0.0  # of the running call
         self._fetches = False  # whether any call fetched
         self._call_ended, self._fetched_ns = 0.0, 0
-        self._cpu_ended = self._cpu_gaps = 0.0  # processor time: at an epoch's end, in the gaps
+        self._cpu_ended = self._cpu_gaps = 0.0  # processor time: at a call's end, in the gaps
 
     def block(self, n_calls: int, deadline: float = math.inf) -> Generator[None, None, Block]:
         """Time a block of `n_calls`, or fewer if the deadline passes; yield in each call."""
@@ -74,12 +74,13 @@ class BlockTimer:
         stood_seconds: list[float] = []
         gap_seconds: list[float] = []
         seconds, n_steps = 0.0, 0
-        self._cpu_gaps, cpu_began = 0.0, process_time()
+        self._cpu_gaps = 0.0
+        self._cpu_ended = cpu_began = process_time()
         while len(step_seconds) < n_calls and (perf_counter() < deadline or not step_seconds):
             self._next_s = self._stood_s = self._gap_s = 0.0
             yield
             lap = self.lap_timer.lap()
-            self._call_ended = perf_counter()
+            self._call_ended, self._cpu_ended = perf_counter(), process_time()
             seconds, n_steps = seconds + lap, n_steps + self.steps_per_call
             step_seconds.append(lap / self.steps_per_call)
             next_seconds.append(self._next_s)
@@ -100,13 +101,14 @@ class BlockTimer:
         self._fetches, self._fetched_ns = True, time_ns()
 
     def epoch_began(self) -> None:
-        """Leave the time since the last call out, since the running one is of the next epoch."""
-        self._gap_s = self.lap_timer.lap()
-        self._cpu_gaps += process_time() - self._cpu_ended
+        """
+        Leave the times since the last call out, since the running one is of the next epoch.
 
-    def epoch_ended(self) -> None:
-        """Leave out the processor time from now until `epoch_began`."""
-        self._cpu_ended = process_time()
+        A validation used the processor then, and fetched its elements.
+        """
+        self._gap_s = self.lap_timer.lap()
+        self._next_s = self._stood_s = 0.0
+        self._cpu_gaps += process_time() - self._cpu_ended
 
     def timed_window(
         self,

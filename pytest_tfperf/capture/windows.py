@@ -171,7 +171,6 @@ class Windows:
 
     def end_epoch(self) -> None:
         """End an epoch; the time until the next step begins is its gap."""
-        self._timer.epoch_ended()
         self.epochs.end()
 
     def leave_steps(self) -> None:
