@@ -58,7 +58,7 @@ def jax_computes() -> bool:
     `import tensorflow` loads JAX wherever it is installed (tensorflow/lite/python/util.py), so the
     module alone tells nothing.
     """
-    # private: the devices by platform, empty until JAX first computes (JAX 0.4 to 0.11)
+    # private: the clients by platform, empty until JAX first computes (JAX 0.4 to 0.11)
     bridge = sys.modules.get("jax._src.xla_bridge")
     return bridge is not None and bool(getattr(bridge, "_backends", True))
 
@@ -120,13 +120,13 @@ class Jax(Framework):
 
     def synchronise(self) -> None:
         """
-        Wait for all devices of this process.
+        Wait for all devices of this process, also those that JAX does not choose by itself.
 
         A device runs programs in the order of their calls, so the end of a last small one is the
         end of all. CPU devices wait for programs of several devices in one of all of them alone.
         """
         with _jax().disable_jit(False):  # the one switch that compiled programs obey
-            for running in [program(number) for program, number in _last_programs()]:
+            for running in [program(number) for program, number in _last_programs(_clients())]:
                 running.block_until_ready()
 
     def wait_for(self, output: Any) -> None:
@@ -295,11 +295,19 @@ def _nothing_cached() -> AbstractContextManager[Any]:
     return nullcontext() if at_least is None else at_least(float("inf"))
 
 
-@functools.cache
-def _last_programs() -> list[tuple[Any, Any]]:
+def _clients() -> tuple[Any, ...]:
+    """Return the clients of JAX, one for each platform, which starts them."""
+    devices, bridge = _local_devices(), sys.modules.get("jax._src.xla_bridge")
+    # private, as in `jax_computes`
+    found = getattr(bridge, "_backends", None)
+    return tuple(found.values()) if found else (devices[0].client,)
+
+
+@functools.lru_cache(1)  # jax.extend.backend.clear_backends() lets JAX start other clients
+def _last_programs(clients: tuple[Any, ...]) -> list[tuple[Any, Any]]:
     """Return programs with their arguments: one for each device, and one for all CPU devices."""
-    devices = _local_devices()
-    return _apart(lambda: _made_for(devices))
+    devices = [client.local_devices() for client in clients]
+    return _apart(lambda: [program for each in devices if each for program in _made_for(each)])
 
 
 def _made_for(devices: Sequence[Any]) -> list[tuple[Any, Any]]:

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from pytest_tfperf.frameworks.jax import Jax, _clients, _last_programs
 from pytest_tfperf.frameworks.jax_traces import jax_traces_reported_to
 from pytest_tfperf.function_traces import UNKNOWN
 
@@ -66,3 +67,21 @@ def test_a_pytree_that_takes_arrays_alone_is_traced_again_without_an_error():
     [change] = found[-1]
     assert change.kind == UNKNOWN
     assert change.text.startswith("what changed is not known: comparing the arguments raised Attr")
+
+
+def test_a_synchronisation_waits_for_the_devices_of_all_clients(monkeypatch):
+    import jax
+    from jax._src import xla_bridge
+
+    def waited_for():
+        Jax().synchronise()
+        programs = _last_programs(_clients())
+        return [device for _, number in programs for device in number.devices()]
+
+    own = jax.local_devices()
+    assert waited_for() == own
+    other = xla_bridge.make_cpu_client()
+    monkeypatch.setitem(xla_bridge._backends, "other", other)
+    assert waited_for() == own + other.local_devices()
+    monkeypatch.delitem(xla_bridge._backends, "other")
+    assert waited_for() == own
