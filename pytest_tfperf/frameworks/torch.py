@@ -29,10 +29,14 @@ class PyTorch(Framework):
         return str(_torch().__version__)
 
     def synchronise(self) -> None:
-        """Wait for all GPUs; a CPU computes within the calls."""
-        cuda = _torch().cuda
-        for number in range(self.n_gpus()):
-            cuda.synchronize(number)
+        """Wait for all GPUs, also those of Apple and Intel; a CPU computes within the calls."""
+        torch = _torch()
+        for number in range(_n_devices("cuda")):
+            torch.cuda.synchronize(number)
+        if _n_devices("mps"):
+            torch.mps.synchronize()
+        for number in range(_n_devices("xpu")):
+            torch.xpu.synchronize(number)
 
     def fetch(self, output: Any) -> None:
         """Copy the tensors of an output to the host."""
@@ -41,17 +45,21 @@ class PyTorch(Framework):
         self.synchronise()
 
     def n_gpus(self) -> int:
-        """Return the number of GPUs."""
-        return int(_torch().cuda.device_count())
+        """Return the number of GPUs of CUDA and ROCm."""
+        return _n_devices("cuda")
 
     def accelerator_bytes(self) -> int | Unknown | None:
-        """Return the bytes that tensors hold on GPUs."""
+        """Return the bytes that tensors hold on GPUs of CUDA and ROCm."""
+        for kind in ("mps", "xpu"):
+            if _n_devices(kind):
+                return Unknown(f"the memory that PyTorch holds on {kind} is not read")
         n_gpus, cuda = self.n_gpus(), _torch().cuda
         return sum(cuda.memory_allocated(one) for one in range(n_gpus)) if n_gpus else None
 
     def accelerators(self) -> list[str]:
         """Return the names of GPUs."""
-        return [str(_torch().cuda.get_device_name(one)) for one in range(self.n_gpus())]
+        cuda = [str(_torch().cuda.get_device_name(one)) for one in range(self.n_gpus())]
+        return [*cuda, *["mps"] * _n_devices("mps"), *["xpu"] * _n_devices("xpu")]
 
     def precision(self) -> str:
         """Return the dtype policy of Keras."""
@@ -94,6 +102,12 @@ def _compile_callbacks() -> Any | None:
 
 def _torch() -> Any:
     return sys.modules["torch"]
+
+
+def _n_devices(kind: str) -> int:
+    """Return the number of devices of a kind that Keras may choose: cuda, mps or xpu."""
+    module = getattr(_torch(), kind, None)  # xpu is of PyTorch 2.4 and newer
+    return 0 if module is None else int(module.device_count())
 
 
 def _tensors(output: Any) -> Iterator[Any]:
