@@ -10,7 +10,10 @@ from typing import Any
 
 from pytest_tfperf.frameworks.framework import PYTORCH, Framework
 from pytest_tfperf.function_traces import Report
+from pytest_tfperf.replaced import replaced
 from pytest_tfperf.values import Unknown
+
+_BEFORE = "run_start_callbacks"
 
 
 def keras_runs_on_torch() -> bool:
@@ -73,31 +76,30 @@ def torch_traces_reported_to(report: Report) -> Iterator[bool]:
     Call `report` within the context each time `torch.compile` traces a function.
 
     The result is False, and nothing is reported, if Keras does not run on PyTorch, or its compiler
-    has no callbacks.
+    has no callbacks. None is registered: keras.utils.clear_session() removes all of them.
     """
-    handler = _compile_callbacks() if keras_runs_on_torch() else None
-    if handler is None:
+    handlers = _compile_callbacks() if keras_runs_on_torch() else None
+    if handlers is None:
         yield False
         return
+    original = vars(handlers)[_BEFORE]
 
-    def traced(*_: Any) -> None:
+    def traced(*args: Any, **kwargs: Any) -> Any:
         report("torch.compile", ())
+        return original(*args, **kwargs)
 
-    handler.register_start_callback(traced)
-    try:
+    with replaced(handlers, _BEFORE, traced):
         yield True
-    finally:
-        handler.remove_start_callback(traced)
 
 
-def _compile_callbacks() -> Any | None:
-    """Return what `torch.compile` calls before each compilation, or None."""
+def _compile_callbacks() -> type | None:
+    """Return the class of what `torch.compile` calls before each compilation, or None."""
     # private: 2.5 to 2.13
     try:
-        handler: Any = importlib.import_module("torch._dynamo.callback").callback_handler
+        handlers = type(importlib.import_module("torch._dynamo.callback").callback_handler)
     except (ImportError, AttributeError):
         return None
-    return handler if hasattr(handler, "register_start_callback") else None
+    return handlers if _BEFORE in vars(handlers) else None
 
 
 def _torch() -> Any:

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_tfperf.frameworks.torch import PyTorch
+from pytest_tfperf.frameworks import torch
+from pytest_tfperf.frameworks.torch import PyTorch, torch_traces_reported_to
 from pytest_tfperf.values import Unknown
 
 
@@ -36,3 +37,33 @@ def test_all_kinds_of_gpus_are_waited_for(kinds, waited, names, held, monkeypatc
     assert PyTorch().accelerators() == names
     untold = Unknown(f"the memory that PyTorch holds on {held} is not read")
     assert PyTorch().accelerator_bytes() == (untold if isinstance(held, str) else held)
+
+
+def test_a_cleared_session_of_keras_ends_no_watch_of_retraces(monkeypatch):
+    class Handler:  # as that of torch/_dynamo/callback.py
+        def __init__(self):
+            self.start_callbacks = []
+
+        def run_start_callbacks(self, args):
+            for callback in self.start_callbacks:
+                callback(args)
+
+        def clear(self):
+            self.start_callbacks.clear()
+
+    handler, found, own = Handler(), [], []
+    handler.start_callbacks.append(own.append)
+    module = SimpleNamespace(callback_handler=handler)
+    monkeypatch.setitem(sys.modules, "torch._dynamo.callback", module)
+    monkeypatch.setattr(torch, "keras_runs_on_torch", lambda: True)
+    with torch_traces_reported_to(lambda name, _: found.append(name)) as watched:
+        handler.run_start_callbacks(1)
+        handler.clear()  # keras.utils.clear_session() calls torch._dynamo.reset()
+        handler.run_start_callbacks(2)
+    handler.run_start_callbacks(3)
+    assert watched
+    assert found == ["torch.compile"] * 2
+    assert own == [1]
+    del Handler.run_start_callbacks
+    with torch_traces_reported_to(lambda *_: None) as watched:
+        assert not watched
