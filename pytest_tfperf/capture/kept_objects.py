@@ -126,7 +126,8 @@ def _visited(objects: Iterable[Any], seen: set[int]) -> Iterator[Any]:
     waiting, n_visited = list(objects), 0
     while waiting and n_visited <= _MOST_VISITED:
         one = waiting.pop()
-        if id(one) in seen or isinstance(one, _NOT_OF_ONE_OBJECT):
+        # isinstance() asks a weakref.proxy for the class of its object, which may be dead
+        if id(one) in seen or issubclass(type(one), _NOT_OF_ONE_OBJECT):
             continue
         seen.add(id(one))
         n_visited += 1

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import get_ident
@@ -280,7 +281,8 @@ class Windows:
         limit = self._hooks.most_growth
         if self._containers is not None and self.observations.memory.most_growth > limit:
             n_calls = self.n_steps - self._containers.n_calls
-            self._kept = self._containers.kept(n_calls * self.plan.steps_per_call, limit / 10)
+            with suppress(Exception):  # of the user's objects, all of which are looked at
+                self._kept = self._containers.kept(n_calls * self.plan.steps_per_call, limit / 10)
 
     def _run_windows(self) -> Generator[None]:
         """Run all windows; each `yield` is one step, and code between two runs between steps."""
