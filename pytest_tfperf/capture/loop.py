@@ -161,9 +161,9 @@ def workload_of(element: object, spec: object = None) -> Mapping[str, Any]:
     parts = [_of_replicas(leaf) for leaf in found]
     specs = specs if len(specs) == len(found) else [own[0] for own in parts]
     batches = {
-        _batch_of([tensor.shape[0] for tensor in tensors])
+        _batch_of([tensor.shape[0] if _rank(tensor) else None for tensor in tensors])
         for tensors in parts
-        if getattr(tensors[0], "shape", None) is not None and len(tensors[0].shape)
+        if _rank(tensors[0]) != 0
     }
     batch = batches.pop() if len(batches) == 1 else None
     replicas = max(map(len, parts), default=1)
@@ -185,6 +185,12 @@ def _batch_of(sizes: Sequence[int | None]) -> int | None:
     """Return the batch of all replicas together; None if a specification leaves a size open."""
     known = [size for size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else None
+
+
+def _rank(leaf: Any) -> int | None:
+    """Return the rank of a leaf, None if a specification leaves it open; that of no tensor is 0."""
+    shape: Any = getattr(leaf, "shape", None)
+    return shape.rank if hasattr(shape, "rank") else len(shape or ())
 
 
 def _of_replicas(leaf: Any) -> Sequence[Any]:
@@ -278,11 +284,14 @@ def _describe(leaf: Any, spec: Any) -> str:
     shape = getattr(leaf, "shape", None)
     if shape is None:
         return type(leaf).__name__
+    dtype = getattr(leaf, "dtype", type(leaf).__name__)  # a table has a shape alone
+    dtype = getattr(dtype, "name", dtype)
+    if _rank(leaf) is None:
+        return f"{dtype}[...]"
     declared = getattr(spec, "shape", None)
     if declared is not None and len(shape) > 1 and getattr(declared, "rank", None) == len(shape):
         later = zip(shape[1:], declared[1:], strict=True)
         shape = [shape[0], *(None if size is None else known for known, size in later)]
-    dtype = getattr(leaf.dtype, "name", leaf.dtype)
     return f"{dtype}[{','.join('?' if size is None else str(size) for size in shape)}]"
 
 

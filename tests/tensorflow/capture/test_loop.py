@@ -2,6 +2,7 @@
 
 import time
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
@@ -274,6 +275,15 @@ def test_an_element_of_several_replicas_has_the_batch_of_all():
     assert workload_of({"x": tokens})["inputs"] == ["float32[4,7]"]
     alone = PerReplica((tf.ones((4, 7)),))
     assert workload_of(alone) == {"inputs": ["float32[4,7]"], "batch": 4}
+
+
+def test_the_signature_of_a_table_and_of_a_tensor_of_open_rank():
+    table = SimpleNamespace(shape=(4, 2))  # as a DataFrame of pandas
+    assert workload_of(table) == {"inputs": ["SimpleNamespace[4,2]"], "batch": 4}
+    of_python = tf.TensorSpec(None, tf.float32)  # tf.py_function without set_shape
+    for element in (of_python, (of_python, tf.TensorSpec([4], tf.float32))):
+        signature = workload_of(element)
+        assert (signature["inputs"][0], signature["batch"]) == ("float32[...]", None)
 
 
 def test_every_epoch_but_the_first_has_the_time_of_its_iter(profile):

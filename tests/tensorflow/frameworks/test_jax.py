@@ -85,3 +85,10 @@ def test_a_synchronisation_waits_for_the_devices_of_all_clients(monkeypatch):
     assert waited_for() == own + other.local_devices()
     monkeypatch.delitem(xla_bridge._backends, "other")
     assert waited_for() == own
+
+
+def test_an_output_with_a_random_key_is_fetched():
+    import jax
+    import jax.numpy as jnp
+
+    Jax().fetch({"key": jax.random.key(0), "loss": jnp.ones(3)})
