@@ -158,15 +158,26 @@ def examples_per_step(call: KerasCall, workload: Mapping[str, Any]) -> float | N
     """
     Return what the user says, else the mean batch size of arrays, whose last batch may be smaller.
 
-    It is None if unknown.
+    Rows of `validation_split` are in no batch. It is None if unknown.
     """
     if call.examples is not None:
         return call.examples
-    data: Any = call.kwargs.get("x", call.args[0] if call.args else None)
+    arrays = leaves(call.data())
     batch: int | None = workload["batch"]
-    if not batch or not hasattr(data, "shape") or not hasattr(data, "__len__"):
+    if not batch or not arrays or not all(map(_is_array, arrays)):
         return None
-    return len(data) / math.ceil(len(data) / batch)
+    n_rows = len(arrays[0])
+    if (split := call.argument("validation_split")) and call.argument("validation_data") is None:
+        n_rows = math.floor(n_rows * (1 - split))
+    n_epochs = (call.argument("epochs") or 1) - (call.argument("initial_epoch") or 0)
+    steps = call.argument("steps_per_epoch" if call.method == "fit" else "steps")
+    if steps and steps * n_epochs <= n_rows // batch:  # which end before the smaller batch
+        return float(batch)
+    return n_rows / math.ceil(n_rows / batch)
+
+
+def _is_array(one: Any) -> bool:
+    return hasattr(one, "shape") and hasattr(one, "__len__")
 
 
 def noting_first_batch(call: KerasCall) -> tuple[KerasCall, list[Any]]:

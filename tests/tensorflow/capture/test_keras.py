@@ -9,6 +9,7 @@ import tensorflow as tf
 from helpers.profilers import profiler as new_profiler
 
 from pytest_tfperf.advice import guides
+from pytest_tfperf.capture.keras_data import KerasCall, examples_per_step, keras_workload
 from pytest_tfperf.errors import CaptureError
 
 pytestmark = pytest.mark.imports("keras")
@@ -233,6 +234,23 @@ def test_smaller_last_execution_counts_its_own_batches(profile):
 def test_throughput_counts_the_examples_in_the_batches(profile):
     result = profile.fit(model_of(), X[:40], Y[:40], batch_size=32, epochs=40, verbose=0)
     assert result.value("throughput").detail["examples_per_step"] == 20  # 32 and 8
+
+
+def test_examples_of_arrays_are_those_of_the_batches_that_run():
+    rows, labels = np.ones((1000, 4), "float32"), np.ones((1000, 1), "float32")
+    for method, how, examples in [
+        ("fit", {"batch_size": 300}, 250),
+        ("fit", {"batch_size": 1000, "validation_split": 0.2}, 800),
+        ("fit", {"batch_size": 1000, "validation_split": 0.2, "validation_data": rows}, 1000),
+        ("fit", {"batch_size": 300, "steps_per_epoch": 3}, 300),
+        ("fit", {"batch_size": 300, "steps_per_epoch": 3, "epochs": 8}, 250),
+        ("fit", {"batch_size": 300, "steps_per_epoch": 1, "epochs": 5, "initial_epoch": 2}, 300),
+        ("evaluate", {"batch_size": 300, "steps": 3}, 300),
+        ("evaluate", {"batch_size": 300, "steps": 4}, 250),
+    ]:
+        for x in (rows, {"x": rows}):
+            call = KerasCall.of(model_of(), method, (x, labels), how)
+            assert examples_per_step(call, keras_workload(call)) == examples, (method, how)
 
 
 def test_evaluation_in_a_batch_end_callback_is_part_of_the_step(profile):
