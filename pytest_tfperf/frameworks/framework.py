@@ -100,9 +100,9 @@ class Framework:
         """
         return None
 
-    def takes_whole_gpus(self) -> bool:
-        """Return whether this process takes all memory of a GPU, which then no other can use."""
-        return False
+    def why_gpus_are_full(self) -> str:
+        """Return why no other process can use the GPUs of this one, and a remedy; else nothing."""
+        return ""
 
     def accelerators(self) -> list[str]:
         """Return the names of its devices that are not CPUs."""

@@ -203,9 +203,9 @@ def _sum(held: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def takes_whole_gpus() -> bool:
-    """Return whether this process takes all memory of a GPU, which then no other can use."""
-    return any(framework.takes_whole_gpus() for framework in in_use())
+def why_gpus_are_full() -> str:
+    """Return why no other process can use the GPUs of this one, and remedies; else nothing."""
+    return "; ".join(filter(None, (framework.why_gpus_are_full() for framework in in_use())))
 
 
 def leaves(nest: Any) -> list[Any]:

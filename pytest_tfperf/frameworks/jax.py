@@ -33,6 +33,7 @@ the others wait for it until XLA ends the process: measured with JAX 0.10.2, 2 a
 """
 _DEFAULT_POLICY = "float32"
 _AS_PLATFORM = ", as with XLA_PYTHON_CLIENT_ALLOCATOR=platform"
+_FULL = "JAX gives this process most memory of the GPU: set XLA_PYTHON_CLIENT_PREALLOCATE=false"
 _WITHOUT_PREALLOCATION = ("0", "false")
 
 
@@ -193,10 +194,12 @@ class Jax(Framework):
             return Unknown(f"JAX does not tell the memory that it holds on {kind}{_AS_PLATFORM}")
         return sum(map(int, held)) if held else None
 
-    def takes_whole_gpus(self) -> bool:
-        """Return whether this process takes most memory of a GPU when it starts."""
+    def why_gpus_are_full(self) -> str:
+        """Return the remedy, if this process takes most memory of a GPU when it starts."""
         preallocates = os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "").lower()
-        return bool(_gpus()) and preallocates not in _WITHOUT_PREALLOCATION
+        allocator = os.environ.get("XLA_PYTHON_CLIENT_ALLOCATOR", "").lower()
+        takes_most = preallocates not in _WITHOUT_PREALLOCATION and allocator != "platform"
+        return _FULL if takes_most and _gpus() else ""
 
     def accelerators(self) -> list[str]:
         """Return the kinds of devices that are not CPUs; it is empty if JAX cannot start them."""

@@ -18,6 +18,7 @@ __tracebackhide__ = True
 
 OLDEST = (2, 18)
 """The oldest TensorFlow whose traces show what XLA runs on a CPU."""
+_FULL = "TensorFlow gives this process all memory of the GPU: set TF_FORCE_GPU_ALLOW_GROWTH=true"
 DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "tf-nightly", "tf-nightly-cpu")
 """Names under which builds of TensorFlow are installed."""
 
@@ -197,16 +198,17 @@ class TensorFlow(Framework):
         except Exception:  # ValueError without statistics, or what a damaged context raises
             return None
 
-    def takes_whole_gpus(self) -> bool:
-        """Return whether this process takes all memory of a GPU."""
+    def why_gpus_are_full(self) -> str:
+        """Return the remedy, if this process takes all memory of a GPU."""
         if os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "").lower() == "true":
-            return False
+            return ""
         config = load_tensorflow().config
-        return any(
+        takes_all = any(
             not config.experimental.get_memory_growth(gpu)
             and not config.get_logical_device_configuration(gpu)
             for gpu in config.get_visible_devices("GPU")
         )
+        return _FULL if takes_all else ""
 
     def accelerators(self) -> list[str]:
         """Return the names of the physical devices that it may use and that are not CPUs."""

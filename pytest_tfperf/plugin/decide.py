@@ -17,7 +17,7 @@ from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit, asked_for, check_limits
 from pytest_tfperf.checks.roots import with_causes
 from pytest_tfperf.errors import BaselineError, CaptureError, PairedError
-from pytest_tfperf.frameworks.in_use import takes_whole_gpus
+from pytest_tfperf.frameworks.in_use import why_gpus_are_full
 from pytest_tfperf.machine.description import default_branch, project_name
 from pytest_tfperf.markers import is_marked
 from pytest_tfperf.metrics.profile import so_far
@@ -113,11 +113,8 @@ def _profiled_again(test: ProfiledItem) -> tuple[Profile, ...]:
     """Profile a test in a new process; raises PairedError if it does not start or end there."""
     if not can_start_processes():
         raise PairedError("this system cannot stop processes")
-    if takes_whole_gpus():
-        raise PairedError(
-            "TensorFlow gives this process all memory of the GPU; "
-            "set TF_FORCE_GPU_ALLOW_GROWTH=true"
-        )
+    if why := why_gpus_are_full():
+        raise PairedError(why)
     item, spec = test.item, Spec(who="the confirmation", changes={"pauses": False})
     try:
         with test.exclusive(test.announce):

@@ -21,7 +21,7 @@ import msgspec
 import pytest
 
 from pytest_tfperf.errors import CaptureError, PairedError
-from pytest_tfperf.frameworks.in_use import takes_whole_gpus
+from pytest_tfperf.frameworks.in_use import why_gpus_are_full
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.machine.memory import available_bytes
 from pytest_tfperf.quantities import SECONDS, format_quantity
@@ -61,12 +61,7 @@ def why_not_apart() -> str:
     """Return why no process of its own can try remedies of this one's steps, else nothing."""
     if not can_start_processes():
         return "this system cannot stop processes"
-    if takes_whole_gpus():
-        return (
-            "TensorFlow gives this process all memory of the GPU: set "
-            "TF_FORCE_GPU_ALLOW_GROWTH=true"
-        )
-    return ""
+    return why_gpus_are_full()
 
 
 def not_apart(call: Call, why: str) -> list[Tried]:

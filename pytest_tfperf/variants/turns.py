@@ -26,7 +26,7 @@ from pytest_tfperf.frameworks.in_use import (
     least_block,
     start_devices,
     synchronise,
-    takes_whole_gpus,
+    why_gpus_are_full,
 )
 from pytest_tfperf.machine.cores import format_cores, pinned, split_cores
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone
@@ -58,10 +58,7 @@ _WARM_UP_SHARE = 0.25  # of the seconds, for all variants together
 _AGREE = 0.1  # two blocks of the warm-up: as the turns of one step spread on a noisy machine
 # TensorFlow has as many threads as cores: on one core a pipeline is not what it is elsewhere
 _LEAST_CORES = 2
-_WHOLE_GPU = (
-    "compare with data runs variants in processes of their own, and TensorFlow gives this process "
-    "all memory of the GPU: set TF_FORCE_GPU_ALLOW_GROWTH=true"
-)
+_APART = "compare with data runs variants in processes of their own, and "
 
 RoundTimes = tuple[dict[str, tuple[float, ...]], tuple[str, ...]]
 """Seconds of a step in each round by variant, and notes."""
@@ -250,8 +247,8 @@ class VariantProcesses:
 
     def __call__(self, call: ComparisonCall) -> Comparison:
         """Compare the variants of one call."""
-        if takes_whole_gpus():
-            raise CaptureError(_WHOLE_GPU)
+        if why := why_gpus_are_full():
+            raise CaptureError(f"{_APART}{why}")
         return _comparison(self._calls.answered(lambda: self._compared(call)))
 
     def _compared(self, call: ComparisonCall) -> Answer:

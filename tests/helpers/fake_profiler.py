@@ -33,7 +33,7 @@ from pytest_tfperf.frameworks import in_use  # noqa: E402
 from pytest_tfperf.plugin.profiled_item import ProfiledItem  # noqa: E402
 
 # Both would load TensorFlow, to see its GPUs.
-pytest_tfperf.plugin.decide.takes_whole_gpus = lambda: False
+pytest_tfperf.plugin.decide.why_gpus_are_full = str
 ProfiledItem.exclusive = staticmethod(measuring_anyway)
 in_use.has_accelerators = lambda: False
 pytest_sessionstart = quick_start.pytest_sessionstart

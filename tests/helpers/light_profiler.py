@@ -17,7 +17,7 @@ from pytest_tfperf.variants.comparison import ComparisonCall  # noqa: E402
 from pytest_tfperf.variants.outputs import Tolerance  # noqa: E402
 
 in_use.has_accelerators = lambda: False
-turns.takes_whole_gpus = lambda: False
+turns.why_gpus_are_full = str
 in_use.n_gpus = lambda: 0  # all three would load TensorFlow, to see its GPUs
 
 

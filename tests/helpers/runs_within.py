@@ -28,4 +28,4 @@ def measure_with_stand_in(monkeypatch):
     monkeypatch.setattr(conclude, "branch", lambda _: "")
     # both would load TensorFlow, to see its GPUs
     monkeypatch.setattr(in_use, "has_accelerators", lambda: False)
-    monkeypatch.setattr(decide, "takes_whole_gpus", lambda: False)
+    monkeypatch.setattr(decide, "why_gpus_are_full", str)

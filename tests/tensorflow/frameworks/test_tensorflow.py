@@ -30,4 +30,4 @@ def test_a_gpu_that_is_hidden_from_tensorflow_is_none_of_it(monkeypatch):
         found = TensorFlow()
         assert (found.n_gpus(), found.accelerator_bytes()) == (n_gpus, held), (visible, parts)
         assert found.accelerators() == ["H100"] * n_gpus
-        assert found.takes_whole_gpus() == (n_gpus > 0 and parts is None)
+        assert bool(found.why_gpus_are_full()) == (n_gpus > 0 and parts is None)

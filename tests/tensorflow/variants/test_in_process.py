@@ -101,7 +101,7 @@ def test_disabled_each_variant_runs_once(profile):
 
 def test_whether_this_process_takes_all_memory_of_a_gpu(monkeypatch):
     monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
-    assert not TensorFlow().takes_whole_gpus() or tf.config.list_physical_devices("GPU")
+    assert not TensorFlow().why_gpus_are_full() or tf.config.list_physical_devices("GPU")
     for grows, logical, variable, whole in (
         (False, None, None, True),
         (True, None, None, False),
@@ -119,7 +119,7 @@ def test_whether_this_process_takes_all_memory_of_a_gpu(monkeypatch):
             patch.setattr(tensorflow, "load_tensorflow", lambda tf=given: tf)
             if variable is not None:
                 patch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", variable)
-            found = TensorFlow().takes_whole_gpus()
+            found = bool(TensorFlow().why_gpus_are_full())
         assert found is whole, (grows, logical, variable)
 
 

@@ -87,3 +87,25 @@ def test_the_memory_of_accelerators_is_unknown_without_statistics(monkeypatch):
         )
         monkeypatch.setitem(sys.modules, "jax", jax)
         assert in_use.accelerator_bytes() == held, held
+
+
+def test_full_gpus_of_jax_have_its_own_remedy(monkeypatch):
+    gpu = SimpleNamespace(platform="gpu")
+    monkeypatch.setattr(in_use, "in_use", lambda: (Jax(),))
+    why = "JAX gives this process most memory of the GPU: set XLA_PYTHON_CLIENT_PREALLOCATE=false"
+    for devices, preallocates, allocator, said in [
+        ([gpu], None, None, why),
+        ([gpu], "true", "default", why),
+        ([gpu], "false", None, ""),
+        ([gpu], None, "platform", ""),  # it never takes memory ahead
+        ([], None, None, ""),
+    ]:
+        jax = SimpleNamespace(
+            jit=None, __version__="0.10.2", local_devices=lambda devices=devices: devices
+        )
+        monkeypatch.setitem(sys.modules, "jax", jax)
+        for name, value in (("PREALLOCATE", preallocates), ("ALLOCATOR", allocator)):
+            monkeypatch.delenv(f"XLA_PYTHON_CLIENT_{name}", raising=False)
+            if value is not None:
+                monkeypatch.setenv(f"XLA_PYTHON_CLIENT_{name}", value)
+        assert in_use.why_gpus_are_full() == said, (preallocates, allocator)
