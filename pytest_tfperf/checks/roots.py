@@ -171,6 +171,12 @@ def _calls_python(pair: _Pair) -> bool:
     return pair.fills_python(_LONGEST_CALL_S)
 
 
+def _moved_out_or_unexplained(pair: _Pair) -> bool:
+    """Tell ops that left XLA with the first from a second with a cause of its own."""
+    has_place = pair.value(pair.metric).detail.get("where")
+    return bool(pair.fact(pair.root, MOVED_OUT)) or not has_place
+
+
 def _outside_now(pair: _Pair) -> bool:
     """Tell ops that XLA compiled before from others that came to the graph."""
     added = set(filter(computes, pair.added("graph_ops")))
@@ -200,7 +206,7 @@ RULES: tuple[tuple[str, tuple[str, ...], Callable[[_Pair], bool]], ...] = (
     ("retraces", tuple(METRICS), _stopped),
     ("xla_compiles", ("memory_growth",), _in_most_steps),
     ("xla_compiles", tuple(METRICS), _stopped),
-    ("xla_clusters", ("xla_coverage",), _always),
+    ("xla_clusters", ("xla_coverage",), _moved_out_or_unexplained),
     ("xla_clusters", ("graph_ops",), _outside_now),
     ("xla_coverage", ("graph_ops",), _outside_now),
     ("host_device_copies", ("host_device_bytes",), _always),

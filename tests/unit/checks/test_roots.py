@@ -133,6 +133,12 @@ def test_one_profile_has_one_message_for_each_cause_on_its_evidence():
             profile(xla_coverage=0.9, step_time=1.0, steps=steps("host_compute")),
         ),
         (
+            "xla_clusters",
+            "xla_coverage",
+            profile(xla_clusters=3, xla_coverage=0.9),
+            profile(xla_clusters=3, xla_coverage=value("xla_coverage", 0.9, where="PyFunc at m.py:3")),
+        ),
+        (
             "step_time",
             "device_time",
             profile(step_time=1.0, device_time=0.9, steps=steps("device_compute")),
