@@ -52,6 +52,20 @@ def test_a_cpu_has_tables_of_its_ops_and_says_that_it_has_no_accelerator():
         assert profile.value(metric).why
 
 
+def test_copies_and_collectives_behind_computing_are_no_causes_of_its_time():
+    steps = [at("train", start, start + 10, step_num=start // 10, _r=1) for start in (0, 10)]
+    host = plane("/host:CPU", line("python", *steps))
+    streams = [
+        line(f"Stream #{number}", at(name, 1, 9), at(name, 11, 19))
+        for number, name in enumerate(("gemm", "MemcpyH2D", "ncclDevKernel_AllReduce"))
+    ]
+    found = profiled(decode_trace(space(host, plane("/device:GPU:0", *streams))))
+    rows = found.tables["time_causes"].records()
+    shares = {row["where"]: row["share"] for row in rows if row["part"] == "device_compute"}
+    assert list(shares.values()) == [pytest.approx(0.8)]
+    assert "gemm" in next(iter(shares))
+
+
 def test_the_v100_trace_gets_a_full_answer(profiles):
     profile = profiles["gpu_v100_tf_bert_multiworker"]
     assert {
