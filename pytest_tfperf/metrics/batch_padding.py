@@ -55,7 +55,7 @@ def batch_padding(recording: Recording) -> tuple[Value, dict[str, Table]]:
         rest = elements - _elements(worst) + _real(worst) / (1 - better[LEFT])
         better[LEFT] = 1 - sum(map(_real, batches.components)) / rest
     detail = {**seen, "where": _where(worst, batches), **better}
-    return Value.of("batch_padding", number, Source.TRACE, **detail), {
+    return Value.of("batch_padding", number, Source.COUNTED, **detail), {
         "batch_padding": _table(batches)
     }
 

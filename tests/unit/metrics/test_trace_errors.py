@@ -5,10 +5,11 @@ from helpers.builders import value
 from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.frameworks.framework import JAX, TENSORFLOW
+from pytest_tfperf.metrics.batch_padding import batch_padding
 from pytest_tfperf.metrics.evidence import Evidence
 from pytest_tfperf.metrics.profile import profile_of
 from pytest_tfperf.metrics.validity import faults, remarks, valid
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import Batches, BatchRows, Recording
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import Source, Value
 
@@ -92,6 +93,18 @@ def test_what_was_not_read_from_the_trace_stays():
     found = valid(values, Evidence(Recording(name="", trace=None, workload={}), trace))
     assert [found[name].number for name in values] == [0.1, 5, None]
     assert found["input_bound"].unit == "0..1"
+
+
+def test_padding_of_batches_is_known_without_a_complete_trace():
+    component = BatchRows(
+        name="x", dtype="int32", rows=((1, 2),), widths=(4,), features=1, how="a mask"
+    )
+    batches = Batches(n_batches=1, components=(component,))
+    recording = Recording(name="", trace=None, workload={}, batches=batches)
+    padding, _ = batch_padding(recording)
+    trace = decode_trace(space(plane("/host:CPU", STEPS), errors=["it broke"]))
+    found = valid({"batch_padding": padding}, Evidence(recording, trace))
+    assert found["batch_padding"].number == 5 / 8
 
 
 @pytest.mark.parametrize(
