@@ -39,7 +39,8 @@ def check(profile):
     assert profile.workload["inputs"] == ["float32[4,16]"]
     assert (profile.workload["batch"], profile.workload["replicas"]) == (8, 2)
     assert profile.value("throughput").detail["examples_per_step"] == 8
-    assert collectives(profile) == 2
+    # of 20 steps; an event of a replica's thread may lie between two epochs
+    assert collectives(profile) == pytest.approx(2, abs=0.1)
     assert "dummy_file_name" not in profile.value("half_precision").detail["where"]
 
 def test_loop(tf_profile):
