@@ -34,13 +34,12 @@ def batches():
 
 FORWARD_AND_KERNEL = 2 * (2 * 8 * 16 * 16)
 
-def check(profile):
+def check(profile, beside=0):
     assert products(profile) == FORWARD_AND_KERNEL
     assert profile.workload["inputs"] == ["float32[4,16]"]
     assert (profile.workload["batch"], profile.workload["replicas"]) == (8, 2)
     assert profile.value("throughput").detail["examples_per_step"] == 8
-    # of 20 steps; an event of a replica's thread may lie between two epochs
-    assert collectives(profile) == pytest.approx(2, abs=0.1)
+    assert 2 - beside <= collectives(profile) <= 2
     assert "dummy_file_name" not in profile.value("half_precision").detail["where"]
 
 def test_loop(tf_profile):
@@ -59,7 +58,7 @@ def test_own_loop_of_short_epochs(tf_profile):
     for x in tf_profile.steps(STRATEGY.experimental_distribute_dataset(batches())):
         step(x)
     profile = tf_profile.profile
-    check(profile)
+    check(profile, beside=0.1)  # an event may lie between two epochs
     detail = profile.value("epoch_gap").detail
     assert detail["iter_s"] > 0
     assert "iter() of the data" in detail["where"]
